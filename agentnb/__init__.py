@@ -1,0 +1,124 @@
+"""agentnb: trees of language-model agents, watched and steered from a notebook.
+
+`%load_ext agentnb`, then `%%spawn` a task; or, from Python, `Session().run_sync("a task")`.
+
+Public names are loaded when they are first asked for, so that importing the package costs
+next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentnb.core.context import AgentContext
+    from agentnb.core.errors import (
+        AgentnbError,
+        InternalError,
+        LlmError,
+        OrchestratorError,
+        RunCancelled,
+    )
+    from agentnb.core.types import (
+        AgentNode,
+        AgentStatus,
+        CancelReceipt,
+        OrchestratorResult,
+        SubAgentResult,
+    )
+    from agentnb.providers.demo import DemoProvider
+    from agentnb.providers.scripted import Reply, ScriptedProvider
+    from agentnb.run import Run
+    from agentnb.runtime import allow_nested_loops
+    from agentnb.session import Session, configure, get_session
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "AgentContext": "core.context",
+    "AgentNode": "core.types",
+    "AgentStatus": "core.types",
+    "AgentnbError": "core.errors",
+    "CancelReceipt": "core.types",
+    "DemoProvider": "providers.demo",
+    "InternalError": "core.errors",
+    "LlmError": "core.errors",
+    "OrchestratorError": "core.errors",
+    "OrchestratorResult": "core.types",
+    "Reply": "providers.scripted",
+    "Run": "run",
+    "RunCancelled": "core.errors",
+    "ScriptedProvider": "providers.scripted",
+    "Session": "session",
+    "SubAgentResult": "core.types",
+    "allow_nested_loops": "runtime",
+    "configure": "session",
+    "get_session": "session",
+}
+
+__all__ = [
+    "AgentContext",
+    "AgentNode",
+    "AgentStatus",
+    "AgentnbError",
+    "CancelReceipt",
+    "DemoProvider",
+    "InternalError",
+    "LlmError",
+    "OrchestratorError",
+    "OrchestratorResult",
+    "Reply",
+    "Run",
+    "RunCancelled",
+    "ScriptedProvider",
+    "Session",
+    "SubAgentResult",
+    "__version__",
+    "allow_nested_loops",
+    "configure",
+    "get_session",
+    "load_ipython_extension",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agentnb' has no attribute {name!r}")
+    value = getattr(import_module(f"agentnb.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext agentnb` calls."""
+    from agentnb.notebook import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What `%unload_ext agentnb` calls."""
+    from agentnb.notebook import unload
+
+    unload(shell)
+
+
+def _offer_magics() -> None:
+    """In a notebook that only imports the package, have `%%spawn` load the rest when it is used.
+
+    Looks at IPython only where it runs already, so that an import elsewhere stays light.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        for magic in ("spawn", "agentnb"):
+            shell.magics_manager.register_lazy(magic, __name__)
+
+
+_offer_magics()

@@ -1,0 +1,237 @@
+"""One pot of tokens for a whole run: reserved before it is spent.
+
+What is reserved counts against the total until it is settled, so any number of calls in
+parallel cannot promise themselves the same tokens. Used plus reserved passes the total only
+by what a provider counted beyond an estimate.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable
+
+from agentnb.core.types import (
+    BudgetStatus,
+    CompletionRequest,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+
+BYTES_PER_TOKEN = 4
+
+
+def estimate_tokens(text: str) -> int:
+    """Tokens of `text`, by its size: four bytes to a token, rounded up."""
+    return tokens_in(size_in_bytes(text))
+
+
+def size_in_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def tokens_in(size: int) -> int:
+    """Tokens of so many bytes of text."""
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def estimate_input_tokens(request: CompletionRequest) -> int:
+    """Tokens of a request's whole input, by its size."""
+    tokens = estimate_tokens(request.system)
+    for message in request.messages:
+        for block in message.content:
+            match block:
+                case TextBlock(text) | ThinkingBlock(text) | ToolResultBlock(text=text):
+                    tokens += estimate_tokens(text)
+                case ToolUseBlock(name=name, input=arguments):
+                    tokens += estimate_tokens(name + json.dumps(dict(arguments), default=str))
+    for tool in request.tools:
+        schema = json.dumps(dict(tool.input_schema), default=str)
+        tokens += estimate_tokens(tool.name + tool.description + schema)
+    return tokens
+
+
+class RequestBudget:
+    """A total of tokens that all agents of one run draw on. Thread-safe.
+
+    Args:
+        total: Tokens, at least 0.
+        warn_at: Part of the total at which a warning is due, above 0 and at most 1.
+
+    Raises:
+        ValueError: An argument is out of its range.
+    """
+
+    def __init__(self, total: int, *, warn_at: float = 0.8) -> None:
+        self._total = _checked(total, "A budget's total")
+        if not 0 < warn_at <= 1:
+            raise ValueError(f"`warn_at` must be above 0 and at most 1, not {warn_at!r}.")
+        self._warn_at = warn_at
+        self._used = 0
+        self._reserved = 0
+        self._armed = True
+        self._lock = threading.Lock()
+        self.on_new_total: Callable[[], None] | None = None
+        """Called after each `set_total`, in the thread that called it."""
+
+    def __repr__(self) -> str:
+        return f"RequestBudget(used {self._used:,} of {self._total:,} tokens)"
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @property
+    def tokens_used(self) -> int:
+        """What has been spent, estimates of open calls included."""
+        return self._used
+
+    @property
+    def reserved(self) -> int:
+        """What open calls hold beyond what they have spent."""
+        return self._reserved
+
+    @property
+    def remaining(self) -> int:
+        """Tokens not spent yet, at least 0; part of them may be reserved."""
+        return max(0, self._total - self._used)
+
+    @property
+    def available(self) -> int:
+        """Tokens neither spent nor reserved, at least 0."""
+        return max(0, self._total - self._used - self._reserved)
+
+    @property
+    def percentage(self) -> float:
+        """How much of the total is spent; 100.0 for a total of 0."""
+        return 100.0 * self._used / self._total if self._total else 100.0
+
+    def add_tokens(self, n: int) -> BudgetStatus:
+        """Spend `n` tokens that were not reserved."""
+        _checked(n, "`n`")
+        with self._lock:
+            return self._spend(n)
+
+    def reserve(self, n: int, *, leave: int = 0) -> Reservation | None:
+        """Hold `n` tokens until they are settled.
+
+        Args:
+            n: Tokens, at least 0.
+            leave: Tokens that must stay free beside them.
+
+        Returns:
+            The reservation, or `None` when it does not fit now.
+        """
+        _checked(n, "`n`")
+        with self._lock:
+            if self._used + self._reserved + n + leave > self._total:
+                return None
+            self._reserved += n
+        return Reservation(self, n)
+
+    def set_total(self, n: int) -> None:
+        """Set a new total, also while calls are open.
+
+        A raise arms the warning again when what is used lies below the new warning line. At or
+        below what is used, the budget is exhausted at once.
+        """
+        _checked(n, "A budget's total")
+        with self._lock:
+            raised = n > self._total
+            self._total = n
+            if raised and self._used < self._warning_line():
+                self._armed = True
+        if self.on_new_total is not None:
+            self.on_new_total()
+
+    def _warning_line(self) -> int:
+        return math.floor(self._warn_at * self._total)
+
+    def _spend(self, n: int) -> BudgetStatus:
+        """Move what is used by `n` (below 0 for an estimate that was too high)."""
+        self._used = max(0, self._used + n)
+        crossed = self._armed and self._used >= self._warning_line()
+        if crossed:
+            self._armed = False
+        if self._used >= self._total:
+            return BudgetStatus.EXHAUSTED
+        return BudgetStatus.WARNING if crossed else BudgetStatus.OK
+
+    @property
+    def has_warned(self) -> bool:
+        """Whether the warning line was crossed and the warning is not armed again."""
+        return not self._armed
+
+
+class Reservation:
+    """Tokens held for one call. Closed by `settle` or `release`; closing again does nothing."""
+
+    def __init__(self, budget: RequestBudget, held: int) -> None:
+        self._budget = budget
+        self._held = held
+        self._metered = 0
+        self._open = True
+
+    @property
+    def held(self) -> int:
+        """Tokens reserved and not spent yet."""
+        return self._held
+
+    @property
+    def metered(self) -> int:
+        """Tokens spent so far, by estimate."""
+        return self._metered
+
+    def extend(self, n: int, *, leave: int = 0) -> bool:
+        """Hold `n` more tokens; false, and nothing changed, when they do not fit."""
+        _checked(n, "`n`")
+        budget = self._budget
+        with budget._lock:
+            fits = budget._used + budget._reserved + n + leave <= budget._total
+            if not (fits and self._open):
+                return False
+            budget._reserved += n
+            self._held += n
+            return True
+
+    def meter(self, n: int) -> BudgetStatus:
+        """Count `n` of the held tokens as spent while the call is still open."""
+        budget = self._budget
+        with budget._lock:
+            if not self._open:
+                return BudgetStatus.OK
+            from_held = min(n, self._held)
+            self._held -= from_held
+            budget._reserved -= from_held
+            self._metered += n
+            return budget._spend(n)
+
+    def settle(self, actual: int) -> BudgetStatus:
+        """Spend what the call really took, in place of what was held and metered."""
+        _checked(actual, "`actual`")
+        budget = self._budget
+        with budget._lock:
+            if not self._open:
+                return BudgetStatus.OK
+            self._close()
+            return budget._spend(actual - self._metered)
+
+    def release(self) -> None:
+        """Give back what is held; what was metered stays spent."""
+        with self._budget._lock:
+            if self._open:
+                self._close()
+
+    def _close(self) -> None:
+        self._open = False
+        self._budget._reserved -= self._held
+        self._held = 0
+
+
+def _checked(n: int, name: str) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise ValueError(f"{name} must be a whole number of tokens, at least 0, not {n!r}.")
+    return n

@@ -1,0 +1,172 @@
+"""The run's record, and everyone who reads along.
+
+The record is an append-only list of entries: `seq` is an entry's place in it. A subscriber
+is no queue that could overflow but a position in that list, so publishing costs the same
+whoever reads, and a reader that never reads costs one number. A reader that fell behind by
+more than its limit gets the backlog joined: the text of one agent in one piece, the newest
+budget update only, and every lifecycle event in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentnb.core.events import AgentTextDelta, BudgetUpdate, Entry, Event, RunFinished
+from agentnb.core.protocols import Clock, MonotonicClock
+
+_WAKE_PAUSE_S = 0.015
+"""A reader on another loop sleeps so long after a wake-up: a call across threads for each
+delta would cost a fifth of the run."""
+
+
+_BUDGET = "budget updates"  # no agent id: those hold no space
+
+
+class EventBus:
+    """Publishes the events of one run. Safe from any thread; publishing never blocks or fails.
+
+    Args:
+        run_id: What every entry carries; the orchestrator fills it in when it is empty.
+        clock: Gives `Entry.at_s`, counted from the making of the bus.
+    """
+
+    def __init__(self, run_id: str = "", *, clock: Clock | None = None) -> None:
+        self.run_id = run_id
+        self._clock = clock or MonotonicClock()
+        self._started_at = self._clock.now()
+        self._log: list[Entry] = []
+        self._lock = threading.Lock()
+        self._waiting: list[_Waiter] = []
+        self.closed = False
+        """Whether `RunFinished` was published: nothing comes after it."""
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All entries so far: dense from 0 and never joined."""
+        return self._log.copy()
+
+    def since(self, seq: int) -> list[Entry]:
+        """The entries from `seq` on."""
+        return self._log[seq:]
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def publish(self, event: Event) -> Entry:
+        with self._lock:
+            at_s = self._clock.now() - self._started_at
+            entry = Entry(self.run_id, len(self._log), at_s, event)
+            self._log.append(entry)
+            if isinstance(event, RunFinished):
+                self.closed = True
+            waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            waiter.wake()
+        return entry
+
+    def subscribe(self, *, past: bool = True, limit: int = 1000) -> Subscription:
+        """A gapless stream of entries, from the beginning or from now on, to the run's end."""
+        return Subscription(self, position=0 if past else len(self._log), limit=limit)
+
+    def _wait_past(self, position: int) -> _Waiter | None:
+        """Register a reader that has read up to `position`; `None` when there is more already."""
+        with self._lock:
+            if len(self._log) > position or self.closed:
+                return None
+            waiter = _Waiter()
+            self._waiting.append(waiter)
+            return waiter
+
+
+class _Waiter:
+    """One reader, asleep on its own loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._future: asyncio.Future[bool] = self._loop.create_future()
+
+    def wake(self) -> None:
+        try:
+            if threading.get_ident() == self._thread:
+                self._resolve(False)
+            else:
+                self._loop.call_soon_threadsafe(self._resolve, True)
+        except RuntimeError:
+            pass  # the reader's loop is closed: nobody is left to wake
+
+    def _resolve(self, from_other_thread: bool) -> None:
+        if not self._future.done():
+            self._future.set_result(from_other_thread)
+
+    async def wait(self) -> None:
+        if await self._future:
+            await asyncio.sleep(_WAKE_PAUSE_S)
+
+
+class Subscription:
+    """An async iterator over a run's entries. Works on any loop, in any thread."""
+
+    def __init__(self, bus: EventBus, *, position: int, limit: int) -> None:
+        if limit < 1:
+            raise ValueError(f"`limit` must be at least 1, not {limit!r}.")
+        self._bus = bus
+        self._position = position
+        self._limit = limit
+        self._ready: deque[Entry] = deque()
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Entry:
+        while not self._ready:
+            backlog = self._bus.since(self._position)
+            if backlog:
+                self._position += len(backlog)
+                self._ready.extend(backlog if len(backlog) <= self._limit else joined(backlog))
+            elif (waiter := self._bus._wait_past(self._position)) is not None:
+                await waiter.wait()
+            elif self._bus.closed and len(self._bus) == self._position:
+                raise StopAsyncIteration
+        return self._ready.popleft()
+
+
+def joined(entries: Sequence[Entry]) -> list[Entry]:
+    """The same news in fewer entries, ordered by `seq`.
+
+    Deltas of one agent are joined as long as no lifecycle event of that agent stands between
+    them; of the budget updates the newest is kept. All other entries stay as they are.
+    """
+    slots: list[list[Entry]] = []
+    open_slot: dict[str, int] = {}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, AgentTextDelta | BudgetUpdate):
+            key = event.agent_id if isinstance(event, AgentTextDelta) else _BUDGET
+            pieces: list[Entry] = []
+            if key in open_slot:
+                # The slot moves to the end, where its newest `seq` belongs.
+                index = open_slot[key]
+                pieces, slots[index] = slots[index], []
+            pieces.append(entry)
+            open_slot[key] = len(slots)
+            slots.append(pieces)
+        else:
+            open_slot.pop(getattr(event, "agent_id", ""), None)
+            slots.append([entry])
+    return [_merged(pieces) for pieces in slots if pieces]
+
+
+def _merged(pieces: Sequence[Entry]) -> Entry:
+    first, newest = pieces[0], pieces[-1]
+    if len(pieces) == 1:
+        return newest
+    event = newest.event
+    if isinstance(event, AgentTextDelta):
+        text = "".join(p.event.text for p in pieces if isinstance(p.event, AgentTextDelta))
+        event = replace(event, text=text)
+    return replace(newest, event=event, seq_first=first.seq)

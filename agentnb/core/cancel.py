@@ -1,0 +1,151 @@
+"""A tree of cancel scopes, one for each agent, reachable by agent id from any thread.
+
+A scope is entered by the task that runs the agent. It cancels that task at most once, so
+whatever cleans up afterwards is never interrupted by a second cancel; it translates only the
+cancellation that it asked for, and says who and why; any other passes through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+
+from agentnb.core.errors import AgentnbError
+
+
+class AgentStopped(AgentnbError):
+    """Leaves a scope whose agent was cancelled. Ends in the orchestrator, never outside."""
+
+    def __init__(self, agent_id: str, reason: str) -> None:
+        super().__init__(agent_id, reason)
+        self.agent_id, self.reason = agent_id, reason
+
+
+class CancelScope:
+    """What can be cancelled of one agent: its own task, and its children's scopes."""
+
+    def __init__(self, cancellation: Cancellation, agent_id: str, parent_id: str | None) -> None:
+        self.agent_id = agent_id
+        self.parent_id = parent_id
+        self.reason: str | None = None
+        """Why it was cancelled; `None` while it was not."""
+        self.ended = asyncio.Event()
+        """Set when the agent's terminal event is out."""
+        self._cancellation = cancellation
+        self._task: asyncio.Task[object] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._delivered = False
+        self._cancelling = 0
+        self.closed = False
+        """Whether the agent is past the point where a cancel could still reach it."""
+
+    async def __aenter__(self) -> CancelScope:
+        with self._cancellation.lock:
+            if self.reason is not None:
+                self.closed = True
+                raise AgentStopped(self.agent_id, self.reason)
+            self._task = asyncio.current_task()
+            self._loop = asyncio.get_running_loop()
+            self._cancelling = self._task.cancelling() if self._task is not None else 0
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._cancellation.lock:
+            task, self._task = self._task, None
+            self.closed = True
+        heard = error if isinstance(error, asyncio.CancelledError) else None
+        if self._delivered and task is not None:
+            if heard is None:
+                # The task was told, but had no await left to hear it at: take it back here.
+                try:
+                    await asyncio.sleep(0)
+                except asyncio.CancelledError as late:
+                    heard = late
+            task.uncancel()
+        if heard is not None and task is not None and task.cancelling() > self._cancelling:
+            raise heard  # somebody else cancelled the task, too
+        if self.reason is not None:
+            raise AgentStopped(self.agent_id, self.reason) from error
+
+    def _deliver(self) -> None:
+        """On the scope's own loop: stop the task, unless it has left the scope meanwhile."""
+        if self._task is not None and not self._delivered:
+            self._delivered = True
+            self._task.cancel()
+
+    def _order(self) -> None:
+        """Have the cancel delivered, from whichever thread."""
+        if self._task is None or self._loop is None:
+            return  # not entered yet: `__aenter__` will see the reason
+        try:
+            self._loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:
+            pass  # the loop is closed, and with it the task
+
+
+class Cancellation:
+    """All scopes of one run. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._scopes: dict[str, CancelScope] = {}
+        self._children: dict[str, list[str]] = {}
+        self._root_reason: str | None = None
+
+    def scope(self, agent_id: str, parent_id: str | None = None) -> CancelScope:
+        """The scope of a new agent. Below a cancelled parent it is cancelled from the start."""
+        with self.lock:
+            made = CancelScope(self, agent_id, parent_id)
+            self._scopes[agent_id] = made
+            if parent_id is None:
+                made.reason = self._root_reason
+            else:
+                self._children.setdefault(parent_id, []).append(agent_id)
+                made.reason = self._scopes[parent_id].reason
+            return made
+
+    def cancel(self, agent_id: str | None = None, reason: str = "cancelled") -> list[CancelScope]:
+        """Stop an agent and everything below it, or the whole run.
+
+        Returns at once; the scopes it returns are those that this call stopped, and each has
+        `ended` set when its agent is really gone. Empty when there was nothing left to stop.
+
+        Raises:
+            KeyError: There is no such agent.
+        """
+        with self.lock:
+            if agent_id is None:
+                if self._root_reason is None:
+                    self._root_reason = reason
+                roots = [s.agent_id for s in self._scopes.values() if s.parent_id is None]
+            else:
+                roots = [self._scopes[agent_id].agent_id]
+            hit = [
+                s for root in roots for s in self._below(root) if not s.closed and s.reason is None
+            ]
+            for scope in hit:
+                scope.reason = reason
+        for scope in hit:
+            scope._order()
+        return hit
+
+    def __contains__(self, agent_id: str) -> bool:
+        return agent_id in self._scopes
+
+    @property
+    def agent_ids(self) -> list[str]:
+        return list(self._scopes)
+
+    def _below(self, agent_id: str) -> Iterator[CancelScope]:
+        stack = [agent_id]
+        while stack:
+            current = stack.pop()
+            yield self._scopes[current]
+            stack.extend(self._children.get(current, ()))

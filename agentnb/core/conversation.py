@@ -1,0 +1,206 @@
+"""What one agent says, and what it is told: its turns, its synthesis, its last words.
+
+Every way through ends in an `Ending` with a text: a spawn that is not followed leaves the text
+before it or one more turn to answer, an empty pot leaves what there is. No spawn block that
+stands outside a code fence is ever part of a last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from agentnb.core import prompt
+from agentnb.core.agent import CUT_REASONS
+from agentnb.core.events import AgentFailed, SpawnIgnored, SynthesisStarted
+from agentnb.core.life import Agent, Ending, has_block
+from agentnb.core.meter import OUTPUT_SLICE, Meter
+from agentnb.core.port import input_tokens_of
+from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, Provider, Tool
+from agentnb.core.spawn import SpawnReading, read_reply
+from agentnb.core.synthesis import (
+    answer_without_model,
+    build_synthesis_prompt,
+    even_limit,
+    result_body,
+    results_as_text,
+)
+from agentnb.core.types import AgentStatus, CompletionRequest, SpawnInstruction, user_message
+
+MAX_ATTEMPTS = 2
+
+
+class Conversation:
+    """One agent's conversation with its model."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        engine: Engine,
+        provider: Provider,
+        tools: Mapping[str, Tool],
+        meter: Meter,
+    ) -> None:
+        self._agent = agent
+        self._engine = engine
+        self._provider = provider
+        self._tools = tools
+        self._meter = meter
+
+    async def speak(self, *, is_synthesis: bool = False) -> AgentOutcome:
+        """The agent's next words. A failed turn is made once more, from where it failed.
+
+        Raises:
+            OrchestratorError: The turn failed for good.
+        """
+        agent = self._agent
+        while True:
+            outcome = await self._engine.run(
+                AgentWork(
+                    agent_id=agent.agent_id,
+                    model=agent.model,
+                    request=self._request(),
+                    is_synthesis=is_synthesis,
+                    is_root=agent.is_root,
+                    turns_left=agent.turns_left,
+                ),
+                provider=self._provider,
+                tools=self._tools,
+                port=agent.port,
+            )
+            agent.messages = outcome.messages
+            agent.turns_left = max(1, agent.turns_left - outcome.turns_used)
+            if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
+                self._meter.tell_exhausted()
+            if outcome.error is None:
+                return outcome
+            if not outcome.may_retry or agent.attempt >= MAX_ATTEMPTS:
+                raise outcome.error
+            agent.port.publish(
+                AgentFailed(
+                    agent_id=agent.agent_id,
+                    error=str(outcome.error),
+                    will_retry=True,
+                    attempt=agent.attempt,
+                    text=agent.port.text,
+                    tokens_used=agent.port.usage.total_tokens,
+                    duration_ms=agent.elapsed_ms(),
+                )
+            )
+            agent.attempt += 1
+
+    def read(self, outcome: AgentOutcome) -> SpawnReading:
+        """What the agent's words say of sub-agents; an example of it is told as ignored."""
+        reading = read_reply(outcome.text)
+        if reading.fenced_only:
+            self.ignore("the block stands inside a code fence, so it is an example")
+        return reading
+
+    async def synthesise(self) -> Ending:
+        """Hand the agent its sub-agents' results and let it bring them together."""
+        agent = self._agent
+        agent.port.publish(SynthesisStarted(agent_id=agent.agent_id, total=len(agent.results)))
+        message = self._results_message()
+        if message is None:
+            return self.exhausted("not enough was left to bring the results together")
+        agent.messages = (*agent.messages, user_message(message))
+        outcome = await self.speak(is_synthesis=True)
+        if outcome.exhausted is not None:
+            agent.synthesis = agent.reached if outcome.text else ""
+            return self.exhausted(outcome.exhausted)
+        reading = self.read(outcome)
+        ending = self.completed(outcome.text, outcome)
+        if has_block(reading):
+            why = "a synthesis cannot start further sub-agents"
+            self.ignore(why, reading.instruction)
+            ending = await self.answer_without(reading, outcome, why)
+        agent.synthesis = ending.text
+        return ending
+
+    async def answer_without(
+        self, reading: SpawnReading, outcome: AgentOutcome, why_not: str
+    ) -> Ending:
+        """End without the spawn: with the text before the block, or one more turn to answer."""
+        if reading.text_before:
+            return self.completed(reading.text_before, outcome)
+        agent = self._agent
+        agent.messages = (*agent.messages, user_message(prompt.corrective_message(why_not)))
+        outcome = await self.speak(is_synthesis=bool(agent.children))
+        if outcome.exhausted is not None:
+            return self.exhausted(outcome.exhausted)
+        reading = self.read(outcome)
+        if not has_block(reading):
+            return self.completed(outcome.text, outcome)
+        self.ignore("it was asked for a direct answer", reading.instruction)
+        fallback = f"(No answer: it only asked for sub-agents, and {why_not}.)"
+        if agent.children:
+            fallback = results_as_text(agent.results)
+        return self.completed(reading.text_before or fallback, outcome)
+
+    def completed(self, text: str, outcome: AgentOutcome | None) -> Ending:
+        """The end of an agent that has answered."""
+        cut = outcome is not None and outcome.stop_reason in CUT_REASONS
+        if self._agent.is_root and self._meter.was_exhausted:
+            reason = "the budget ended before all of the work was done"
+            return Ending(AgentStatus.EXHAUSTED, text.strip(), reason=reason, cut=cut)
+        return Ending(AgentStatus.COMPLETED, text.strip(), cut=cut)
+
+    def exhausted(self, why: str) -> Ending:
+        """The end of an agent that the budget stopped: its text, and its children's results."""
+        agent = self._agent
+        if not agent.is_root or (agent.reached and not agent.results):
+            return Ending(AgentStatus.EXHAUSTED, agent.left, reason=why)
+        text = answer_without_model(
+            why=why,
+            said=agent.reached,
+            results=agent.results,
+            total=agent.request.budget.total,
+        )
+        return Ending(AgentStatus.EXHAUSTED, text, reason=why)
+
+    def ignore(self, reason: str, tasks: SpawnInstruction | Sequence[str] | None = None) -> None:
+        """Tell that a spawn, or some of its tasks, is not followed."""
+        named = tasks.tasks if isinstance(tasks, SpawnInstruction) else tuple(tasks or ())
+        self._agent.port.publish(
+            SpawnIgnored(agent_id=self._agent.agent_id, reason=reason, tasks=named)
+        )
+
+    def _request(self) -> CompletionRequest:
+        agent = self._agent
+        config = agent.context.agent_config
+        _, slash, name = agent.model.partition("/")
+        return CompletionRequest(
+            model=name if slash else agent.model,
+            system=agent.system,
+            messages=agent.messages,
+            tools=tuple(tool.spec for tool in self._tools.values()),
+            max_tokens=config.max_output_tokens,
+            extra=config.extra,
+        )
+
+    def _results_message(self) -> str | None:
+        """The results for the agent; the root's are cut evenly until they fit, if they can."""
+        agent = self._agent
+        whole = build_synthesis_prompt(agent.results)
+        if not agent.is_root:
+            return whole
+        room = self._meter.room()
+        longest = agent.context.agent_config.max_output_tokens
+        if self._size_with(whole) + min(OUTPUT_SLICE, longest) <= room:
+            return whole
+        # What is cut for is an answer of some length, not just its first slice.
+        output = max(OUTPUT_SLICE, min(longest, room // 4))
+        limit = even_limit([len(result_body(result)) for result in agent.results], 4 * room)
+        while limit > 0:
+            cut = build_synthesis_prompt(agent.results, body_limit=limit)
+            if self._size_with(cut) + output <= room:
+                return cut
+            limit = limit * 3 // 4
+        return None
+
+    def _size_with(self, message: str) -> int:
+        """Input tokens of the next call, were `message` the newest."""
+        request = self._request()
+        longer = replace(request, messages=(*request.messages, user_message(message)))
+        return input_tokens_of(longer, self._provider)

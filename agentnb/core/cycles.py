@@ -1,0 +1,71 @@
+"""Notices when a run goes round in circles: the same task, asked for again and again.
+
+Two tasks are the same when they differ only in case and white space. One detector serves a
+whole run and counts every sighting, whoever asked, so that a circle through several agents
+shows as well as one that an agent runs alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+
+from agentnb.core.types import one_line
+
+
+class CycleDetector:
+    """Counts the tasks of one run. Safe to call from any thread.
+
+    Args:
+        threshold: How many times a task may come up in a run, at least 1. The next sighting
+            is a cycle.
+
+    Raises:
+        ValueError: `threshold` is less than 1.
+    """
+
+    def __init__(self, threshold: int = 3) -> None:
+        if threshold < 1:
+            raise ValueError(
+                f"The threshold is {threshold!r}, and then no task could ever start. "
+                "Give it at least 1."
+            )
+        self.threshold = threshold
+        self._sightings: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def check_and_register(
+        self, task: str, depth: int, ancestors: Iterable[str] = ()
+    ) -> str | None:
+        """Count a task that is about to start, and say whether that would be a cycle.
+
+        A sighting counts also when it is refused, so a cycle stays one.
+
+        Args:
+            task: The task as it was asked for.
+            depth: The depth at which it would run.
+            ancestors: The tasks of the agents above it, the asking one included.
+
+        Returns:
+            A description, as part of a sentence, that names the normalised task, how often it
+            came up and the threshold; `None` when the task may start.
+        """
+        signature = _signature(task)
+        with self._lock:
+            self._sightings[signature] += 1
+            count = self._sightings[signature]
+        shown = f'the task "{one_line(signature)}" at depth {depth}'
+        seen = f"came up {count} {'time' if count == 1 else 'times'} in this run"
+        if any(_signature(ancestor) == signature for ancestor in ancestors):
+            return (
+                f"{shown} is the task of an agent above it "
+                f"(it {seen}; the threshold is {self.threshold})"
+            )
+        if count > self.threshold:
+            return f"{shown} {seen}, more often than the threshold of {self.threshold} allows"
+        return None
+
+
+def _signature(task: str) -> str:
+    return " ".join(task.lower().split())

@@ -1,0 +1,210 @@
+"""Everything that agentnb raises, as one tree.
+
+    AgentnbError
+    ├── OrchestratorError           a run ended without an answer; has `partial_result`
+    │   ├── LlmError                a model call failed; has `retryable` and `retry_after_s`
+    │   │   ├── MissingKey, AuthenticationFailed, InvalidRequest, ModelNotFound, Refused
+    │   │   ├── RateLimited, Overloaded, ServerFailed, ConnectionFailed
+    │   │   └── StreamBroken, CallTimedOut
+    │   ├── RunCancelled            a person, or the notebook, stopped it
+    │   └── InternalError           a bug, in agentnb or in what was handed to it
+    ├── UnknownAgent                an order for an agent that the run does not have
+    ├── UnknownModel                a model name that no provider answers to
+    ├── NoOpenQuestion              an answer where the budget asked nothing
+    ├── MissingExtra                an optional dependency is not installed
+    └── NotebookError               a magic's line or cell could not be understood
+
+Bad arguments of plain functions stay `ValueError`. No message holds a key or a whole prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentnb.core.types import OrchestratorResult, one_line
+
+
+class AgentnbError(Exception):
+    """Base of all errors of this package. Copied and pickled whole, fields included."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Not by the constructor, as exceptions do it: some of ours make their message there.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(
+    kind: type[AgentnbError], args: tuple[object, ...], fields: dict[str, object]
+) -> AgentnbError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
+
+
+class OrchestratorError(AgentnbError):
+    """A run ended without an answer."""
+
+    partial_result: OrchestratorResult | None = None
+    """What the run had reached; `None` while the error has not left the run."""
+
+
+class LlmError(OrchestratorError):
+    """A call to a model failed.
+
+    Args:
+        message: What happened, with the provider's own words, and what to do.
+        retryable: Whether the same request may succeed in a moment. Obeyed only while
+            nothing of the reply was shown.
+        retry_after_s: How long the provider asks to wait, in seconds.
+        status_code: The HTTP status, where there was one.
+    """
+
+    default_retryable = False
+    permanent = False
+    """Asking again cannot help, so the agent does not try a second time."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool | None = None,
+        retry_after_s: float | None = None,
+        status_code: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.retryable = self.default_retryable if retryable is None else retryable
+        self.retry_after_s = retry_after_s
+        self.status_code = status_code
+        if status_code in (400, 401, 403, 404, 413):
+            self.permanent = True
+
+
+class MissingKey(LlmError):
+    """No credentials were found for a provider."""
+
+    permanent = True
+
+
+class AuthenticationFailed(LlmError):
+    """The provider did not accept the credentials (401, 403)."""
+
+    permanent = True
+
+
+class InvalidRequest(LlmError):
+    """The provider did not accept the request (400, 413)."""
+
+    permanent = True
+
+
+class ModelNotFound(LlmError):
+    """The provider does not know the model (404)."""
+
+    permanent = True
+
+
+class Refused(LlmError):
+    """The model, or a filter before it, declined to answer."""
+
+    permanent = True
+
+
+class RateLimited(LlmError):
+    """Too many calls or tokens for now (429)."""
+
+    default_retryable = True
+
+
+class Overloaded(LlmError):
+    """The provider has too much to do for now (529)."""
+
+    default_retryable = True
+
+
+class ServerFailed(LlmError):
+    """The provider failed (408, 409, 5xx)."""
+
+    default_retryable = True
+
+
+class ConnectionFailed(LlmError):
+    """The provider could not be reached, or hung up before it answered."""
+
+    default_retryable = True
+
+
+class StreamBroken(LlmError):
+    """A reply began and did not end: cut, or garbled."""
+
+    default_retryable = True
+
+
+class CallTimedOut(LlmError):
+    """A turn did not end in time."""
+
+
+class RunCancelled(OrchestratorError):
+    """A run was stopped before its end."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(
+            f"The run was cancelled ({reason})." if reason else "The run was cancelled."
+        )
+
+
+class InternalError(OrchestratorError):
+    """A bug: something raised what it must not raise. The cause is chained."""
+
+    @classmethod
+    def wrapping(cls, error: BaseException, *, where: str) -> InternalError:
+        detail = one_line(str(error)) or "no message"
+        return cls(f"Unexpected {type(error).__name__} in {where}: {detail}")
+
+
+class UnknownAgent(AgentnbError, LookupError):
+    """An order named an agent that the run does not have."""
+
+    def __init__(self, name: str, *, known: Sequence[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        shown = ", ".join(repr(path) for path in self.known[:20]) or "none yet"
+        more = f" and {len(self.known) - 20} more" if len(self.known) > 20 else ""
+        super().__init__(
+            f"This run has no agent {name!r} (known: {shown}{more}). "
+            "Give a path like '1.2', an agent's id, or nothing for the whole run."
+        )
+
+
+class UnknownModel(AgentnbError, ValueError):
+    """A model name that no provider answers to."""
+
+    def __init__(self, name: str, *, known: Sequence[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            f"No provider answers to the model {name!r}. Write it as `provider/model` with one "
+            f"of the providers {', '.join(known)}: for example `anthropic/claude-sonnet-5-5`, "
+            "or `demo`, which needs no key."
+        )
+
+
+class NoOpenQuestion(AgentnbError):
+    """An answer was given where the budget asked nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The budget asks nothing at the moment: an answer counts only while the run is "
+            "paused. To stop it use `run.cancel()`, to give it more `run.set_budget(total)`."
+        )
+
+
+class MissingExtra(AgentnbError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, what: str, *, extra: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{what} is not installed. Install it with `pip install 'agentnb[{extra}]'`."
+        )
+
+
+class NotebookError(AgentnbError, ValueError):
+    """A magic's line or cell could not be understood. The message is one sentence."""

@@ -1,0 +1,371 @@
+"""What happened in a run, as plain values.
+
+An event is written once and never changed. Everything a person sees (the tree, the figures,
+the record on disk) is computed from the list of events, so a finished run can be looked at
+again without a provider. An event is news, not an order: its name is in the past tense.
+
+Ids in events are agent ids; `agentnb.core.types.path_of` gives the path that a person reads.
+All `tokens_used` are totals so far, all `duration_ms` run from the agent's spawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentnb.core.types import AgentStatus, CompletionRequest, SpawnMode, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """First event of every run."""
+
+    kind: Literal["run_started"] = "run_started"
+    task_description: str
+    model: str
+    budget_total: int
+    max_depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpawned:
+    """An agent was given its task and is about to make its first call. The root has one, too."""
+
+    kind: Literal["agent_spawned"] = "agent_spawned"
+    agent_id: str
+    parent_id: str | None
+    """`None` for the root agent only."""
+    task_description: str
+    depth: int
+    index: int = 0
+    """Position among the tasks of the same spawn, from 0."""
+    total: int = 1
+    """How many tasks that spawn had."""
+    model: str = ""
+    mode: SpawnMode | None = None
+    """How the spawn runs; `None` for the root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTextDelta:
+    """A piece of an agent's reply arrived."""
+
+    kind: Literal["agent_text_delta"] = "agent_text_delta"
+    agent_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentWaiting:
+    """An agent wants to make a call and cannot yet."""
+
+    kind: Literal["agent_waiting"] = "agent_waiting"
+    agent_id: str
+    reason: str
+    """In words: what it waits for."""
+    wait_s: float | None = None
+    """How long, where that is known."""
+    attempt: int = 1
+    """The transport attempt that this wait leads to, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCompleted:
+    """Terminal: an agent has answered."""
+
+    kind: Literal["agent_completed"] = "agent_completed"
+    agent_id: str
+    result_summary: str
+    """The beginning of the answer, on one line."""
+    text: str
+    """The whole answer."""
+    tokens_used: int
+    duration_ms: int
+    cut: bool = False
+    """The answer ended at the model's `max_tokens`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFailed:
+    """An attempt failed; terminal when it will not be tried again."""
+
+    kind: Literal["agent_failed"] = "agent_failed"
+    agent_id: str
+    error: str
+    will_retry: bool
+    attempt: int
+    text: str = ""
+    """What the failed attempt had said."""
+    tokens_used: int = 0
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCancelled:
+    """Terminal: an agent was stopped, and nothing of it runs any more."""
+
+    kind: Literal["agent_cancelled"] = "agent_cancelled"
+    agent_id: str
+    reason: str
+    text: str = ""
+    tokens_used: int = 0
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExhausted:
+    """Terminal: the budget ended before the agent's work did; it keeps what it had."""
+
+    kind: Literal["agent_exhausted"] = "agent_exhausted"
+    agent_id: str
+    reason: str
+    text: str = ""
+    tokens_used: int = 0
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInterrupted:
+    """Terminal for now: the process died under the agent."""
+
+    kind: Literal["agent_interrupted"] = "agent_interrupted"
+    agent_id: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallStarted:
+    """A request goes out, exactly as it stands here."""
+
+    kind: Literal["model_call_started"] = "model_call_started"
+    agent_id: str
+    request: CompletionRequest
+    model: str
+    """`provider/model`."""
+    attempt: int = 1
+    """Transport attempt, from 1."""
+    is_synthesis: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallFinished:
+    """A call ended: with a reply, or with an error."""
+
+    kind: Literal["model_call_finished"] = "model_call_finished"
+    agent_id: str
+    model: str
+    usage: Usage
+    """The provider's numbers; estimates where it gave none."""
+    duration_ms: int
+    stop_reason: str | None = None
+    """`None` when the call did not come to its end."""
+    error: str | None = None
+    estimate_error: int = 0
+    """Pot tokens by which the final count differs from what was metered meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted:
+    kind: Literal["tool_call_started"] = "tool_call_started"
+    agent_id: str
+    tool_use_id: str
+    name: str
+    input: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallFinished:
+    kind: Literal["tool_call_finished"] = "tool_call_finished"
+    agent_id: str
+    tool_use_id: str
+    name: str
+    result_summary: str
+    is_error: bool
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUpdate:
+    """The pot moved: at most ten times a second, and at every change that matters."""
+
+    kind: Literal["budget_update"] = "budget_update"
+    tokens_used: int
+    budget_total: int
+    percentage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetWarning:
+    """The pot crossed its warning line."""
+
+    kind: Literal["budget_warning"] = "budget_warning"
+    tokens_used: int
+    budget_total: int
+    percentage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetPaused:
+    """New calls are held until the question after a warning is answered."""
+
+    kind: Literal["budget_paused"] = "budget_paused"
+    tokens_used: int
+    budget_total: int
+    percentage: float
+    wait_s: float
+    """After so long without an answer the run stops as if the pot were empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetResumed:
+    kind: Literal["budget_resumed"] = "budget_resumed"
+    reason: str
+    """`continue`, `stop`, `raised`, `lowered`, `timeout`, or `stop: ` and what was wrong with the
+    gate's answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetChanged:
+    """Somebody set a new total."""
+
+    kind: Literal["budget_changed"] = "budget_changed"
+    budget_total: int
+    previous_total: int
+    tokens_used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetExhausted:
+    """Once per run: the first time that something could not go on for want of tokens."""
+
+    kind: Literal["budget_exhausted"] = "budget_exhausted"
+    tokens_used: int
+    budget_total: int
+    percentage: float
+    completed_agents: tuple[str, ...]
+    incomplete_agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthLimitReached:
+    """An agent at the deepest level asked for sub-agents."""
+
+    kind: Literal["depth_limit_reached"] = "depth_limit_reached"
+    agent_id: str
+    attempted_depth: int
+    max_depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleDetected:
+    """A task was not started since it came up too often, or is its own ancestor's."""
+
+    kind: Literal["cycle_detected"] = "cycle_detected"
+    agent_id: str
+    """The agent that asked for it."""
+    task_description: str
+    cycle_description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnIgnored:
+    """A spawn, or some of its tasks, was not followed."""
+
+    kind: Literal["spawn_ignored"] = "spawn_ignored"
+    agent_id: str
+    """The agent that asked."""
+    reason: str
+    tasks: tuple[str, ...] = ()
+    """The tasks that are not done, where they could be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SynthesisStarted:
+    """An agent has its sub-agents' results and brings them together."""
+
+    kind: Literal["synthesis_started"] = "synthesis_started"
+    agent_id: str
+    total: int
+    """How many results it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCreated:
+    kind: Literal["memory_created"] = "memory_created"
+    agent_id: str
+    fact: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderFailover:
+    kind: Literal["provider_failover"] = "provider_failover"
+    agent_id: str
+    from_provider: str
+    to_provider: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """Last event of every run."""
+
+    kind: Literal["run_finished"] = "run_finished"
+    status: AgentStatus
+    tokens_used: int
+    duration_ms: int
+    error: str | None = None
+
+
+TerminalEvent = AgentCompleted | AgentFailed | AgentCancelled | AgentExhausted | AgentInterrupted
+"""`AgentFailed` is terminal only when `will_retry` is false."""
+
+Event = (
+    RunStarted
+    | AgentSpawned
+    | AgentTextDelta
+    | AgentWaiting
+    | AgentCompleted
+    | AgentFailed
+    | AgentCancelled
+    | AgentExhausted
+    | AgentInterrupted
+    | ModelCallStarted
+    | ModelCallFinished
+    | ToolCallStarted
+    | ToolCallFinished
+    | BudgetUpdate
+    | BudgetWarning
+    | BudgetPaused
+    | BudgetResumed
+    | BudgetChanged
+    | BudgetExhausted
+    | DepthLimitReached
+    | CycleDetected
+    | SpawnIgnored
+    | SynthesisStarted
+    | MemoryCreated
+    | ProviderFailover
+    | RunFinished
+)
+"""The closed union: readers `match` on it and end with `assert_never`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a run's record: an event and its place. Only the bus makes these."""
+
+    run_id: str
+    seq: int
+    """Position in the run, from 0, dense and unique. Order by this, never by time."""
+    at_s: float
+    """Seconds since the run began, monotonic clock."""
+    event: Event
+    seq_first: int | None = None
+    """Set when a slow subscriber got several events joined into one: the first one's `seq`."""
+
+
+def is_terminal(event: Event) -> bool:
+    """Whether the event ends an agent."""
+    if isinstance(event, AgentFailed):
+        return not event.will_retry
+    return isinstance(event, AgentCompleted | AgentCancelled | AgentExhausted | AgentInterrupted)

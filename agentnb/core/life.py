@@ -1,0 +1,163 @@
+"""One agent while it lives, and how it ends.
+
+Plain holders and pure helpers: what an agent was given, what came of its children, and the
+event that tells of its end. Who starts it, and who stops it, is the orchestrator's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from agentnb.core import prompt
+from agentnb.core.cancel import CancelScope
+from agentnb.core.context import AgentContext
+from agentnb.core.errors import OrchestratorError
+from agentnb.core.events import (
+    AgentCancelled,
+    AgentCompleted,
+    AgentExhausted,
+    AgentFailed,
+    Event,
+)
+from agentnb.core.port import AgentPort
+from agentnb.core.request import RequestContext
+from agentnb.core.spawn import SpawnReading, read_reply
+from agentnb.core.synthesis import results_as_text
+from agentnb.core.types import AgentStatus, Message, SpawnMode, SubAgentResult, one_line
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent while it lives."""
+
+    agent_id: str
+    parent: Agent | None
+    task: str
+    context: AgentContext
+    request: RequestContext
+    scope: CancelScope
+    port: AgentPort
+    system: str
+    messages: tuple[Message, ...]
+    turns_left: int
+    started_at_s: float
+    attempt: int = 1
+    said: str = ""
+    """What it said before it delegated."""
+    results: list[SubAgentResult] = field(default_factory=list)
+    """Of its own sub-agents in task order; a task that has not ended yet is `skipped`."""
+    synthesis: str = ""
+    children: list[Agent] = field(default_factory=list)
+
+    @property
+    def model(self) -> str:
+        """`provider/model`."""
+        return self.context.agent_config.model
+
+    @property
+    def is_root(self) -> bool:
+        return self.parent is None
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        """Its own task and its ancestors'."""
+        return (self.task, *(self.parent.lineage if self.parent else ()))
+
+    @property
+    def reached(self) -> str:
+        """What it has said so far, with no half spawn block in it."""
+        reading = read_reply(self.port.text)
+        newest = reading.text_before if has_block(reading) else self.port.text.strip()
+        return newest or self.said
+
+    @property
+    def left(self) -> str:
+        """What there is of an agent that did not come to its own end: words, then results."""
+        return "\n\n".join(part for part in (self.reached, results_as_text(self.results)) if part)
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since it was spawned."""
+        return round((self.request.clock.now() - self.started_at_s) * 1000)
+
+    def next_child_id(self) -> str:
+        return f"{self.agent_id}.{len(self.children) + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an agent ended."""
+
+    status: AgentStatus
+    text: str
+    error: OrchestratorError | None = None
+    reason: str = ""
+    cut: bool = False
+    from_outside: asyncio.CancelledError | None = None
+
+
+def has_block(reading: SpawnReading) -> bool:
+    """Whether a spawn block stands outside every code fence, complete or not."""
+    return reading.instruction is not None or reading.problem is not None
+
+
+def cache_prefix(parent: Agent | None, mode: SpawnMode | None, total: int, system: str) -> int:
+    """The prefix that siblings share, where a later one will read what this call would write."""
+    if parent is None or total < 2:
+        return 0
+    if mode is SpawnMode.PARALLEL and not any(c.port.has_answered for c in parent.children):
+        return 0
+    return prompt.shared_prefix_length(system)
+
+
+def incomplete(agent: Agent) -> list[SubAgentResult]:
+    """Every task below `agent` that was not completed, in path order."""
+    found: list[SubAgentResult] = []
+    below = {child.agent_id: child for child in agent.children}
+    for result in agent.results:
+        if result.status is not AgentStatus.COMPLETED:
+            found.append(result)
+        if result.agent_id is not None:
+            found += incomplete(below[result.agent_id])
+    return found
+
+
+def terminal_event(agent: Agent, ending: Ending, result: SubAgentResult) -> Event:
+    agent_id, text = agent.agent_id, ending.text
+    tokens, ms = result.tokens_used, result.duration_ms
+    match ending.status:
+        case AgentStatus.COMPLETED:
+            return AgentCompleted(
+                agent_id=agent_id,
+                result_summary=one_line(text),
+                text=text,
+                tokens_used=tokens,
+                duration_ms=ms,
+                cut=ending.cut,
+            )
+        case AgentStatus.CANCELLED:
+            return AgentCancelled(
+                agent_id=agent_id,
+                reason=ending.reason,
+                text=text,
+                tokens_used=tokens,
+                duration_ms=ms,
+            )
+        case AgentStatus.EXHAUSTED:
+            return AgentExhausted(
+                agent_id=agent_id,
+                reason=ending.reason,
+                text=text,
+                tokens_used=tokens,
+                duration_ms=ms,
+            )
+        case _:
+            return AgentFailed(
+                agent_id=agent_id,
+                error=result.error or "",
+                will_retry=False,
+                attempt=agent.attempt,
+                text=text,
+                tokens_used=tokens,
+                duration_ms=ms,
+            )

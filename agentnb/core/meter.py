@@ -1,0 +1,390 @@
+"""The one place where a run's budget is drawn on, watched and argued about.
+
+A call gets a lease: its input and a first slice of output, reserved. While the reply streams,
+the lease meters it and extends itself slice by slice; at its end the provider's own count
+settles it. Calls that do not fit wait for others to settle, first come first served, and only
+when no call is open is the pot found empty. A part of the total is left for the root's
+synthesis, so that a run which ran dry still ends in an answer.
+
+All methods belong to the run's own loop; orders from other threads arrive there through
+`RequestBudget.set_total` and `Run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+
+from agentnb.core.budget import RequestBudget, Reservation, size_in_bytes, tokens_in
+from agentnb.core.bus import EventBus
+from agentnb.core.events import (
+    BudgetChanged,
+    BudgetExhausted,
+    BudgetUpdate,
+    BudgetWarning,
+)
+from agentnb.core.protocols import BudgetGate, Clock, TimerHandle
+from agentnb.core.question import BudgetQuestion
+from agentnb.core.tree import TreeFold
+from agentnb.core.types import AgentStatus, BudgetStatus, CompletionRequest, Usage
+
+OUTPUT_SLICE = 256
+"""Output tokens that a call holds ahead of what it has streamed."""
+UPDATE_EVERY_S = 0.1
+"""`BudgetUpdate` comes at most this often, but for changes that matter."""
+
+
+def synthesis_reserve(total: int) -> int:
+    """Tokens that only the root's synthesis may use: 5 %, at least 512, at most a quarter."""
+    return min(max(total // 20, 512), total // 4)
+
+
+class PotEmpty(Exception):
+    """A call cannot be made, and no open call can make room for it. The text says why."""
+
+
+class Meter:
+    """Hands out leases on one budget, and asks when it runs low.
+
+    Args:
+        policy: What happens at the warning line where no gate is given: `ask` (holds new calls
+            while somebody is there to answer), `continue` or `stop`.
+        gate: Asked in place of a person.
+        is_attended: Whether a person is there to answer.
+        pause_timeout_s: After so long without an answer the run stops as if the pot were empty.
+    """
+
+    def __init__(
+        self,
+        budget: RequestBudget,
+        bus: EventBus,
+        clock: Clock,
+        *,
+        policy: str = "ask",
+        gate: BudgetGate | None = None,
+        is_attended: Callable[[], bool] = lambda: False,
+        pause_timeout_s: float = 600.0,
+    ) -> None:
+        self.budget = budget
+        self._bus = bus
+        self._clock = clock
+        self._policy = policy
+        self._has_gate = gate is not None
+        self._is_attended = is_attended
+        self._known_total = budget.total
+        self._stopped: str | None = None
+        self._exhausted_told = False
+        self._ran_dry = False
+        self._question = BudgetQuestion(
+            bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
+        )
+        self._queue: list[tuple[int, asyncio.Future[None]]] = []
+        self._open: set[Lease] = set()
+        self._updated_at_s = float("-inf")
+        self._update_timer: TimerHandle | None = None
+
+    async def __aenter__(self) -> Meter:
+        loop = asyncio.get_running_loop()
+
+        def new_total() -> None:
+            try:
+                loop.call_soon_threadsafe(self._on_new_total)
+            except RuntimeError:
+                pass  # the run's loop is closed: nobody is left to tell
+
+        self.budget.on_new_total = new_total
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.budget.on_new_total = None
+        await self._question.aclose()
+        self._update(force=True)
+
+    # -- leases ---------------------------------------------------------------------------
+
+    @property
+    def ran_dry(self) -> bool:
+        """Whether something could not go on, and nobody has raised the total since."""
+        return self._ran_dry or self._stopped is not None
+
+    @property
+    def was_exhausted(self) -> bool:
+        """Whether something could not go on at any time of this run."""
+        return self._exhausted_told
+
+    @property
+    def is_paused(self) -> bool:
+        return self._question.is_open
+
+    def room(self) -> int:
+        """Tokens that the root's synthesis could take now."""
+        return self.budget.available
+
+    def lease(
+        self,
+        request: CompletionRequest,
+        *,
+        input_tokens: int,
+        hidden_output: bool = False,
+        for_root_synthesis: bool = False,
+    ) -> Lease | None:
+        """Try to reserve a call.
+
+        Args:
+            request: What is to be sent; the lease may lower its `max_tokens`.
+            input_tokens: The size of its input.
+            hidden_output: The model may produce output that does not stream (as thinking can),
+                so all of `max_tokens` is reserved.
+            for_root_synthesis: The call may use what was left for it.
+
+        Returns:
+            `None` when it has to wait: for an answer, or for others to settle.
+
+        Raises:
+            PotEmpty: It does not fit, and nothing is open that could make room.
+        """
+        if self.is_paused:
+            return None
+        leave = self._leave(for_root_synthesis)
+        if self._stopped and not for_root_synthesis:
+            raise self._empty(self._stopped, for_root_synthesis)
+        free = self.budget.total - self.budget.tokens_used - self.budget.reserved
+        max_tokens = min(request.max_tokens, free - leave - input_tokens)
+        wanted = request.max_tokens if hidden_output else min(OUTPUT_SLICE, request.max_tokens)
+        output = min(wanted, max_tokens)
+        enough = max_tokens >= min(wanted, OUTPUT_SLICE)
+        held = self.budget.reserve(input_tokens + output, leave=leave) if enough else None
+        if held is not None:
+            return Lease(self, held, request, input_tokens, output, max_tokens, for_root_synthesis)
+        if self._open:
+            return None
+        raise self._empty(
+            f"the call needs about {input_tokens + min(wanted, OUTPUT_SLICE):,} tokens and "
+            f"{max(0, free - leave):,} of {self.budget.total:,} are left",
+            for_root_synthesis,
+        )
+
+    def _leave(self, for_root_synthesis: bool) -> int:
+        return 0 if for_root_synthesis else synthesis_reserve(self.budget.total)
+
+    async def wait_for_room(self, tokens: int) -> None:
+        """Wait until `tokens` may fit, or until it is certain that they never will."""
+        if self.is_paused or not self._open:
+            return  # it was not the room, or the last open call has settled meanwhile
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ticket = (tokens, turn)
+        self._queue.append(ticket)
+        try:
+            await turn
+        finally:
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+
+    async def wait_while_paused(self) -> None:
+        await self._question.wait_until_closed()
+
+    def _let_in(self) -> None:
+        """Wake those at the head of the queue that fit; all of them when no call is open."""
+        room = self.budget.available - synthesis_reserve(self.budget.total)
+        while self._queue and (not self._open or self._stopped or self._queue[0][0] <= room):
+            tokens, turn = self._queue.pop(0)
+            room -= tokens
+            if not turn.done():
+                turn.set_result(None)
+
+    # -- what happened to the pot ---------------------------------------------------------
+
+    def _moved(self, status: BudgetStatus) -> None:
+        if status is BudgetStatus.WARNING:
+            self._warn()
+        self._update(force=False)
+
+    def _update(self, *, force: bool) -> None:
+        """Tell how the pot stands: now, or as soon as the last time is long enough ago."""
+        wait_s = self._updated_at_s + UPDATE_EVERY_S - self._clock.now()
+        if wait_s > 0 and not force:
+            if self._update_timer is None:
+                self._update_timer = self._clock.call_later(wait_s, self._update_now)
+            return
+        self._update_now()
+
+    def _update_now(self) -> None:
+        if self._update_timer is not None:
+            self._update_timer.cancel()
+            self._update_timer = None
+        self._updated_at_s = self._clock.now()
+        self._bus.publish(
+            BudgetUpdate(
+                tokens_used=self.budget.tokens_used,
+                budget_total=self.budget.total,
+                percentage=self.budget.percentage,
+            )
+        )
+
+    def _empty(self, why: str, for_root_synthesis: bool) -> PotEmpty:
+        self._ran_dry = True
+        if not for_root_synthesis:
+            self.tell_exhausted()
+        return PotEmpty(why)
+
+    def tell_exhausted(self) -> None:
+        """Something other than the root's synthesis could not go on."""
+        # There may be room all the same: the total was raised after a reply's limit was set.
+        if self.room() < synthesis_reserve(self.budget.total) + OUTPUT_SLICE:
+            self._ran_dry = True
+        if self._exhausted_told:
+            return
+        self._exhausted_told = True
+        agents = TreeFold(self._bus.entries).in_path_order()
+        done = tuple(a.agent_id for a in agents if a.status is AgentStatus.COMPLETED)
+        open_ = tuple(a.agent_id for a in agents if a.status is not AgentStatus.COMPLETED)
+        self._bus.publish(
+            BudgetExhausted(
+                tokens_used=self.budget.tokens_used,
+                budget_total=self.budget.total,
+                percentage=self.budget.percentage,
+                completed_agents=done,
+                incomplete_agents=open_,
+            )
+        )
+
+    def _on_new_total(self) -> None:
+        budget = self.budget
+        previous, self._known_total = self._known_total, budget.total
+        if previous == budget.total:
+            return
+        self._bus.publish(
+            BudgetChanged(
+                budget_total=budget.total,
+                previous_total=previous,
+                tokens_used=budget.tokens_used,
+            )
+        )
+        self._update(force=True)
+        if budget.total > previous:
+            self._ran_dry = False
+            self._stopped = None
+            self._question.settle("raised")
+        elif budget.tokens_used >= budget.total:
+            self._halt(
+                f"the total was set to {budget.total:,} tokens, which were already used",
+                also_synthesis=True,
+            )
+            self._question.settle("lowered")
+        self._let_in()
+
+    def _halt(self, why: str, *, also_synthesis: bool = False) -> None:
+        """End what is open: what came is kept."""
+        for lease in list(self._open):
+            if also_synthesis or not lease.for_root_synthesis:
+                lease.halt(why)
+
+    # -- the warning and its question -----------------------------------------------------
+
+    def _warn(self) -> None:
+        budget = self.budget
+        warning = BudgetWarning(
+            tokens_used=budget.tokens_used,
+            budget_total=budget.total,
+            percentage=budget.percentage,
+        )
+        self._bus.publish(warning)
+        if not self._has_gate and self._policy == "stop":
+            self._stop("the run was set to stop at the budget's warning line")
+        elif self._has_gate or (self._policy == "ask" and self._is_attended()):
+            self._question.ask(warning)
+
+    def answer(self, answer: str) -> None:
+        """A person's answer to the open question. See `BudgetQuestion.answer`."""
+        self._question.answer(answer)
+
+    def _answered(self, why_stop: str | None) -> None:
+        if why_stop is not None:
+            self._stop(why_stop)
+        self._let_in()
+
+    def _stop(self, why: str) -> None:
+        self._stopped = why
+        self._halt(why)
+        self._let_in()
+
+
+class Lease:
+    """One call's share of the budget. See `agentnb.core.protocols.CallLease`."""
+
+    def __init__(
+        self,
+        meter: Meter,
+        reservation: Reservation,
+        request: CompletionRequest,
+        input_tokens: int,
+        output_tokens: int,
+        max_tokens: int,
+        for_root_synthesis: bool,
+    ) -> None:
+        self.max_tokens_from_budget = max_tokens < request.max_tokens
+        self.request = replace(request, max_tokens=max_tokens)
+        self.for_root_synthesis = for_root_synthesis
+        self.halted: str | None = None
+        self.on_halt: Callable[[], None] | None = None
+        self._meter = meter
+        self._reservation = reservation
+        self._input = input_tokens
+        self._held_output = output_tokens
+        self._output = 0
+        self._output_bytes = 0
+        self._replied = False
+        meter._open.add(self)
+
+    def reply_started(self) -> None:
+        """The input is spent from now on."""
+        if not self._replied:
+            self._replied = True
+            self._meter._moved(self._reservation.meter(self._input))
+
+    def output_grew(self, text: str) -> None:
+        """Meter `text`; halts the call when the budget cannot carry the next slice."""
+        # By the whole text: rounded up piece by piece, short pieces would count up to fourfold.
+        self._output_bytes += size_in_bytes(text)
+        tokens = tokens_in(self._output_bytes) - self._output
+        self._output += tokens
+        while self._output > self._held_output:
+            # The last slice is what `max_tokens` leaves of it: the pot may hold no whole one.
+            rest = self.request.max_tokens - self._held_output
+            more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
+            leave = self._meter._leave(self.for_root_synthesis)
+            if not self._reservation.extend(more, leave=leave):
+                self._meter._moved(self._reservation.meter(tokens))
+                self.halt("the budget was used up in the middle of the answer")
+                return
+            self._held_output += more
+        self._meter._moved(self._reservation.meter(tokens))
+
+    def halt(self, why: str) -> None:
+        """End the call now; what came is kept."""
+        if self.halted is None:
+            self.halted = why
+            if not self.for_root_synthesis:
+                self._meter.tell_exhausted()
+            if self.on_halt is not None:
+                self.on_halt()
+
+    def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
+        """Close the books, on the provider's own count as far as there is one."""
+        metered = self._reservation.metered
+        if usage is None:
+            usage = Usage(self._input, self._output) if self._replied else Usage()
+        elif not is_complete:
+            # The count came before the text did; the tokens were made all the same.
+            usage = replace(usage, output_tokens=max(usage.output_tokens, self._output))
+        self._meter._open.discard(self)
+        self._meter._moved(self._reservation.settle(usage.pot_tokens))
+        self._meter._let_in()
+        return usage, usage.pot_tokens - metered

@@ -1,0 +1,134 @@
+"""Trees of agents, run one after another or side by side.
+
+One algorithm for every agent, the root included: speak; if the words hold a spawn, run the
+sub-agents; then hand the same conversation their results and let it speak again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentnb.core.agent import InProcessEngine
+from agentnb.core.bus import EventBus
+from agentnb.core.context import AgentContext
+from agentnb.core.execution import Execution
+from agentnb.core.meter import Meter
+from agentnb.core.protocols import (
+    BudgetGate,
+    Engine,
+    Journal,
+    Provider,
+    Tool,
+)
+from agentnb.core.request import RequestContext
+from agentnb.core.synthesis import (
+    build_synthesis_prompt,
+)
+from agentnb.core.types import (
+    OrchestratorResult,
+    SpawnInstruction,
+)
+
+__all__ = ["AgentOrchestrator", "build_synthesis_prompt"]
+
+
+class NoJournal:
+    """Keeps nothing."""
+
+    async def commit(self) -> None:
+        return
+
+
+class AgentOrchestrator:
+    """Runs one tree of agents after another; holds nothing of any of them.
+
+    Args:
+        max_depth: Depth of the deepest sub-agent. The request's own limit holds, too.
+        engine: Where attempts run; in this process when left out.
+        sub_agent_memory: `inherit` hands sub-agents their parent's recalled memories, `fresh`
+            does not.
+        max_turns: Most model calls of one agent in a row that ask for tools.
+    """
+
+    def __init__(
+        self,
+        max_depth: int = 3,
+        *,
+        engine: Engine | None = None,
+        sub_agent_memory: str = "inherit",
+        max_turns: int = 50,
+    ) -> None:
+        if sub_agent_memory not in ("inherit", "fresh"):
+            raise ValueError(
+                f"`sub_agent_memory` must be 'inherit' or 'fresh', not {sub_agent_memory!r}."
+            )
+        self.max_depth = max_depth
+        self.engine: Engine = engine or InProcessEngine()
+        self.inherit_memory = sub_agent_memory == "inherit"
+        self.max_turns = max_turns
+
+    async def execute(
+        self,
+        provider: Provider,
+        context: AgentContext,
+        user_message: str,
+        request: RequestContext,
+        bus: EventBus,
+        *,
+        budget_gate: BudgetGate | None = None,
+        tools: Sequence[Tool] | None = None,
+        journal: Journal | None = None,
+        plan: SpawnInstruction | None = None,
+        synthesis: bool = True,
+    ) -> OrchestratorResult:
+        """Run one tree from one message to its end.
+
+        Args:
+            provider: Answers every call of the run.
+            context: What the root agent is and knows.
+            user_message: The person's task.
+            request: Budget, limits, cancellation. For one run only.
+            bus: Takes the events. For one run only.
+            budget_gate: Asked at the budget's warning line.
+            tools: What agents may call.
+            journal: Keeps what happened before anyone is told of an end.
+            plan: A person's own tasks, which the root does not plan but only brings together.
+            synthesis: Whether a plan's results are brought together by a model.
+
+        Raises:
+            LlmError: The root's own call failed for good.
+            RunCancelled: The whole run was cancelled.
+            InternalError: A bug. Each has `partial_result`.
+        """
+        meter = Meter(
+            request.budget,
+            bus,
+            request.clock,
+            policy=request.on_budget_warning,
+            gate=budget_gate,
+            is_attended=request.is_attended,
+            pause_timeout_s=request.pause_timeout_s,
+        )
+        request.meter = meter
+        bus.run_id = bus.run_id or request.run_id
+        execution = Execution(
+            provider,
+            request,
+            bus,
+            meter=meter,
+            journal=journal or NoJournal(),
+            engine=self.engine,
+            tools=tools or (),
+            max_depth=min(self.max_depth, request.max_depth),
+            inherit_memory=self.inherit_memory,
+            max_turns=self.max_turns,
+        )
+        return await execution.run(_with_model(context, provider), user_message, plan, synthesis)
+
+
+def _with_model(context: AgentContext, provider: Provider) -> AgentContext:
+    """The context with a model's name in it: the provider's, where it has none."""
+    if context.agent_config.model:
+        return context
+    return replace(context, agent_config=replace(context.agent_config, model=provider.name))

@@ -1,0 +1,251 @@
+"""The words that an agent is given: its system prompt and the messages that start its work.
+
+A system prompt is a row of sections in a fixed order, empty ones left out. Every value from
+outside is escaped, so that none can close its section or open another. What a prompt says
+depends on its arguments alone, and `<task>` stands last: siblings share all that comes before
+it, which is what a provider can cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from agentnb.core.context import AgentContext
+from agentnb.core.types import AgentConfig
+
+DEFAULT_INSTRUCTIONS = """\
+You work for a person in a Jupyter notebook. Answer in Markdown and to the point. When you are \
+unsure, or something could not be found out, say so."""
+
+SUB_AGENT_INSTRUCTIONS = """\
+You are a sub-agent: another agent has given you one focused sub-task, which stands at the end. \
+Answer it directly, thorough and to the point. Your answer goes back to that agent, which sees \
+nothing else of your work, and you cannot ask it anything: where something is missing, make a \
+sensible assumption and name it."""
+
+CAPABILITIES = """\
+You can delegate to sub-agents. Delegate only when the task gains from it, as with independent \
+parts or steps that build on each other; otherwise answer yourself. To delegate, end your reply \
+with one block in exactly one of these forms, outside any code fence (a fenced block is taken \
+for an example and not run):
+
+<spawn_agents mode="parallel">
+  <agent task="List the main arguments for a carbon tax, with one source each." />
+  <agent task="List the main arguments against a carbon tax, with one source each." />
+</spawn_agents>
+
+<spawn_agents mode="sequential">
+  <agent task="Write a Python function that merges overlapping intervals." />
+  <agent task="Review the function in the previous result and correct its mistakes." />
+</spawn_agents>
+
+Parallel: all at once. Sequential: one by one, each handed the result of the one before it. \
+Otherwise a sub-agent shares your personality but sees nothing of its siblings or of this \
+conversation, so make each task specific and self-contained. Inside a task write &quot; for a \
+double quote.
+
+Text before the block is welcome: explain your approach there. Afterwards the results come back \
+to you, and you bring them together in one answer."""
+
+MAY_DELEGATE = "Your sub-agents may delegate further: there are {levels} levels below you."
+MAY_NOT_DELEGATE = "Your sub-agents cannot delegate further: there is 1 level below you."
+
+
+class SystemPromptBuilder:
+    """Puts system prompts together. It holds nothing: use the class or an instance.
+
+    `config` names the agent that a prompt is for. None of it shows in the text, so agents
+    on different models get the same words.
+    """
+
+    @staticmethod
+    def build(
+        config: AgentConfig,
+        soul: str = "",
+        identity: str = "",
+        user: str = "",
+        *,
+        session_memory: str = "",
+        long_term_memory: str = "",
+        instructions: str = "",
+    ) -> str:
+        """Build a root's prompt without a word on delegation.
+
+        Args:
+            config: The agent that the prompt is for.
+            soul: Its personality.
+            identity: Who it is.
+            user: Whom it works for.
+            session_memory: What it remembers of this conversation.
+            long_term_memory: What it remembers from before.
+            instructions: How it is to work; the built-in words when empty.
+        """
+        return _joined(
+            _section("soul", soul),
+            _section("identity", identity),
+            _section("user_context", user),
+            _section("session_memory", session_memory),
+            _section("long_term_memory", long_term_memory),
+            _section("instructions", instructions)
+            or _section("instructions", DEFAULT_INSTRUCTIONS),
+        )
+
+    @staticmethod
+    def build_with_capabilities(
+        config: AgentConfig,
+        soul: str = "",
+        identity: str = "",
+        user: str = "",
+        *,
+        session_memory: str = "",
+        long_term_memory: str = "",
+        instructions: str = "",
+        depth: int = 0,
+        max_depth: int = 3,
+    ) -> str:
+        """Build a root's prompt, as `build` does, that tells how to delegate.
+
+        The section on that is left out when `depth` is not below `max_depth`.
+        """
+        prompt = SystemPromptBuilder.build(
+            config,
+            soul,
+            identity,
+            user,
+            session_memory=session_memory,
+            long_term_memory=long_term_memory,
+            instructions=instructions,
+        )
+        return _joined(prompt, _capabilities(depth, max_depth))
+
+    @staticmethod
+    def build_for_sub_agent(
+        config: AgentConfig,
+        soul: str,
+        identity: str,
+        task: str,
+        depth: int,
+        *,
+        max_depth: int = 3,
+        long_term_memory: str = "",
+    ) -> str:
+        """Build a sub-agent's prompt: nothing about the person or the parent's conversation.
+
+        Args:
+            config: The agent that the prompt is for.
+            soul: The personality, shared with the parent.
+            identity: Who it is, as for the parent.
+            task: What it has to do.
+            depth: Where it stands in the tree, 1 for a child of the root.
+            max_depth: The deepest level; an agent there is not told how to delegate.
+            long_term_memory: What it was handed of the parent's recalled memories.
+        """
+        return _joined(
+            _section("soul", soul),
+            _section("identity", identity),
+            _section("long_term_memory", long_term_memory),
+            _section("sub_agent_instructions", SUB_AGENT_INSTRUCTIONS),
+            _capabilities(depth, max_depth),
+            _section("task", task),
+        )
+
+
+def for_root(context: AgentContext, *, max_depth: int) -> str:
+    """Build the prompt of a run's root.
+
+    Args:
+        context: What the root knows.
+        max_depth: The deepest level of the run; 0 leaves delegation out.
+    """
+    return SystemPromptBuilder.build_with_capabilities(
+        context.agent_config,
+        context.soul_content,
+        context.identity_content,
+        context.user_content,
+        session_memory=_listed(context.memories),
+        long_term_memory=_listed(context.recalled_memories),
+        instructions=context.system_prompt,
+        depth=context.depth,
+        max_depth=max_depth,
+    )
+
+
+def for_child(context: AgentContext, *, max_depth: int) -> str:
+    """Build the prompt of a sub-agent, whose context has its task and its depth.
+
+    Args:
+        context: What the sub-agent knows, as `AgentContext.child_for_task` makes it.
+        max_depth: The deepest level of the run; `context.depth` leaves delegation out.
+    """
+    return SystemPromptBuilder.build_for_sub_agent(
+        context.agent_config,
+        context.soul_content,
+        context.identity_content,
+        context.task,
+        context.depth,
+        max_depth=max_depth,
+        long_term_memory=_listed(context.recalled_memories),
+    )
+
+
+def shared_prefix_length(sub_agent_prompt: str) -> int:
+    """Count the leading characters of a sub-agent's prompt that its siblings' have, too.
+
+    Returns:
+        The index at which the `<task>` section starts; 0 when there is none.
+    """
+    # Values are escaped, so the last opening tag of that name is the section's own.
+    return max(0, sub_agent_prompt.rfind("<task>\n"))
+
+
+def child_message(task: str, previous_result: str | None) -> str:
+    """Write a sub-agent's first user message.
+
+    Args:
+        task: What it has to do, as it was asked for.
+        previous_result: The result of the agent before it in a sequence; `None` for the
+            first one, and when the agents run in parallel.
+    """
+    if previous_result is None:
+        return task
+    return f"<previous_result>\n{_escaped(previous_result)}\n</previous_result>\n\n{task}"
+
+
+def corrective_message(reason: str) -> str:
+    """Write the user message that asks for an answer after a spawn that was not followed.
+
+    Args:
+        reason: Why, as the rest of a sentence: "the block has no end tag".
+    """
+    return (
+        "The sub-agents that you asked for were not started, because "
+        f"{reason.strip().rstrip('.')}. "
+        "Answer the task directly yourself now, without a spawn block."
+    )
+
+
+def _capabilities(depth: int, max_depth: int) -> str:
+    levels = max_depth - depth
+    if levels < 1:
+        return ""
+    outlook = MAY_NOT_DELEGATE if levels == 1 else MAY_DELEGATE.format(levels=levels)
+    return f"<agent_capabilities>\n{CAPABILITIES} {outlook}\n</agent_capabilities>"
+
+
+def _section(name: str, value: str) -> str:
+    return f"<{name}>\n{_escaped(value.strip())}\n</{name}>" if value.strip() else ""
+
+
+def _escaped(value: str) -> str:
+    return escape(value, quote=False)
+
+
+def _joined(*sections: str) -> str:
+    return "\n\n".join(filter(None, sections))
+
+
+def _listed(memories: Iterable[str]) -> str:
+    # A memory's further lines are indented: none can pass for a memory of its own.
+    entries = (memory.strip().replace("\n", "\n  ") for memory in memories)
+    return "\n".join(f"- {entry}" for entry in entries if entry)

@@ -1,0 +1,215 @@
+"""The seams: what the core asks of the parts that it does not know.
+
+Each is small, and says what types cannot: who may call it, from where, and what it may raise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentnb.core.errors import OrchestratorError
+from agentnb.core.events import BudgetWarning, Event
+from agentnb.core.types import (
+    CancelReceipt,
+    CompletionRequest,
+    Message,
+    StreamEvent,
+    ToolSpec,
+    Usage,
+)
+
+
+class Provider(Protocol):
+    """Something that can answer a conversation: an API, or a script in a test.
+
+    Implementations are safe to call from many tasks at once, raise only `LlmError` (never
+    their SDK's own exceptions), let `asyncio.CancelledError` pass, and end every complete
+    turn with one `Stopped`. A stream that ends without it counts as cut. A provider that can
+    tell the size of a request beforehand has `count_tokens(request) -> int`; otherwise four
+    bytes are taken for a token.
+    """
+
+    name: str
+
+    def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]: ...
+
+
+class Tool(Protocol):
+    """Something that a model can order to be run.
+
+    `call` may raise anything: what it raises becomes an error result for the model, never a
+    failure of the agent.
+    """
+
+    spec: ToolSpec
+
+    async def call(self, input: Mapping[str, Any]) -> str: ...
+
+
+class Journal(Protocol):
+    """Keeps what happened. `commit` returns once everything published so far is kept.
+
+    It is awaited before a finished or terminal event is published, so that what anyone is
+    told has been kept.
+    """
+
+    async def commit(self) -> None: ...
+
+
+class Gate(Protocol):
+    """Lets calls to one model through, so many at a time.
+
+    `slot` is held while a call is open. `hold_back` keeps new calls waiting for `seconds`,
+    after the provider asked one of them to slow down. `on_wait` is told, once per wait, why
+    a call cannot go yet and for how long where that is known.
+    """
+
+    def slot(
+        self, model: str, *, on_wait: Callable[[str, float | None], None]
+    ) -> AbstractAsyncContextManager[None]: ...
+
+    def hold_back(self, model: str, seconds: float) -> None: ...
+
+
+class Clock(Protocol):
+    """Time, passed in, so that a test can wait for an hour at once."""
+
+    def now(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
+        """Call `callback` on the running loop when `seconds` have passed."""
+        ...
+
+
+class TimerHandle(Protocol):
+    """What can still be called off."""
+
+    def cancel(self) -> None: ...
+
+
+class MonotonicClock:
+    """The real time."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+BudgetGate = Callable[[BudgetWarning], str | Awaitable[str]]
+"""Asked once per crossing of the warning line; answers `continue` or `stop`."""
+
+
+class RunControls(Protocol):
+    """The orders that a person can give to a running tree. Safe from any thread."""
+
+    def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt: ...
+
+    def set_budget(self, total: int) -> None: ...
+
+    def answer_budget(self, answer: str) -> None: ...
+
+
+# -- where an attempt runs ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AgentWork:
+    """What an agent has to do until it stops asking for tools: plain values, picklable."""
+
+    agent_id: str
+    model: str
+    """`provider/model`."""
+    request: CompletionRequest
+    """The next call. Its `max_tokens` is the agent's own limit; the budget may lower it."""
+    is_synthesis: bool = False
+    is_root: bool = False
+    turns_left: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOutcome:
+    """What came of it. On a failure `messages` holds what was finished before the failed turn."""
+
+    messages: tuple[Message, ...]
+    """The conversation afterwards: as it was, and what was added."""
+    text: str = ""
+    """The last turn's text, as far as it came."""
+    stop_reason: str | None = None
+    error: OrchestratorError | None = None
+    """The failed turn's error; whether to try again is the orchestrator's decision."""
+    may_retry: bool = False
+    exhausted: str | None = None
+    """Why the budget ended it, in words; `None` when it did not."""
+    turns_used: int = 0
+
+
+class CallLease(Protocol):
+    """The right to make one call, with its share of the budget held.
+
+    Output is metered by `output_grew` as it streams. When the budget ends in mid-call,
+    `halted` says why in words, and `on_halt` is called, at once and on the run's loop.
+    """
+
+    request: CompletionRequest
+    """The request as it may go out."""
+    max_tokens_from_budget: bool
+    """Whether the pot, and not the agent's own limit, made `request.max_tokens`."""
+    halted: str | None
+    on_halt: Callable[[], None] | None
+
+    def reply_started(self) -> None: ...
+
+    def output_grew(self, text: str) -> None: ...
+
+    def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
+        """Close the books on this call, on the provider's own count as far as there is one.
+
+        Returns the usage that counted, and by how many pot tokens it differs from what was
+        metered meanwhile. The count of a reply that was left early is mended by the estimate.
+        """
+        ...
+
+
+class RunPort(Protocol):
+    """What an attempt needs of the run it belongs to: a sink for its facts, and leases.
+
+    Budget, cancellation and the bus stay with the run; an engine elsewhere brings its own
+    `RunPort` that speaks to the run's over a wire.
+    """
+
+    clock: Clock
+    call_timeout_s: float
+
+    def publish(self, event: Event) -> None: ...
+
+    async def publish_kept(self, event: Event) -> None:
+        """Publish once the journal has kept what came before."""
+        ...
+
+    def lease(
+        self, work: AgentWork, request: CompletionRequest
+    ) -> AbstractAsyncContextManager[CallLease]: ...
+
+    def hold_back(self, model: str, seconds: float) -> None: ...
+
+    def retry_delay_s(self, attempt: int) -> float: ...
+
+
+class Engine(Protocol):
+    """Runs attempts: in this process, or elsewhere."""
+
+    async def run(
+        self, work: AgentWork, *, provider: Provider, tools: Mapping[str, Tool], port: RunPort
+    ) -> AgentOutcome: ...

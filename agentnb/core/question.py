@@ -1,0 +1,132 @@
+"""The question after a budget warning: whether to go on.
+
+While it is open, new calls are held. It is answered by a gate (a person's own function), by a
+person at a panel, by a new total, or by the time; whichever comes first counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from agentnb.core.bus import EventBus
+from agentnb.core.errors import NoOpenQuestion
+from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
+from agentnb.core.protocols import BudgetGate, Clock
+from agentnb.core.threads import in_daemon_thread
+
+_WHY_STOP = {
+    "stop": "the answer to the budget's question was to stop",
+    "timeout": "nobody answered the budget's question in time",
+    "lowered": "the total was set to what is used already",
+}
+
+
+class BudgetQuestion:
+    """Asked once at a time. Belongs to the run's loop.
+
+    Args:
+        gate: Asked in place of a person.
+        timeout_s: After so long without an answer the run stops.
+        on_answer: Told why to stop, or `None` to go on; new calls are let through after it.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        clock: Clock,
+        *,
+        gate: BudgetGate | None,
+        timeout_s: float,
+        on_answer: Callable[[str | None], None],
+    ) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._gate = gate
+        self._timeout_s = timeout_s
+        self._on_answer = on_answer
+        self._answer: asyncio.Future[str] | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()
+        self._closed.set()
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed.is_set()
+
+    async def wait_until_closed(self) -> None:
+        await self._closed.wait()
+
+    def ask(self, warning: BudgetWarning) -> None:
+        """Open the question; nothing when it is open already."""
+        if self.is_open:
+            return
+        self._closed.clear()
+        self._answer = asyncio.get_running_loop().create_future()
+        self._bus.publish(
+            BudgetPaused(
+                tokens_used=warning.tokens_used,
+                budget_total=warning.budget_total,
+                percentage=warning.percentage,
+                wait_s=self._timeout_s,
+            )
+        )
+        self._asking = asyncio.create_task(self._wait_for_answer(warning, self._answer))
+
+    def answer(self, answer: str) -> None:
+        """A person's answer.
+
+        Raises:
+            ValueError: It is neither `continue` nor `stop`.
+            NoOpenQuestion: Nothing was asked.
+        """
+        if answer not in ("continue", "stop"):
+            raise ValueError(f"Answer 'continue' or 'stop', not {answer!r}.")
+        if self._answer is None or self._answer.done():
+            raise NoOpenQuestion
+        self.settle(answer)
+
+    def settle(self, answer: str) -> None:
+        """Close the question with an answer, if it is open."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    async def aclose(self) -> None:
+        """Take an open question back."""
+        if self._asking is not None and not self._asking.done():
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+
+    async def _wait_for_answer(self, warning: BudgetWarning, answer: asyncio.Future[str]) -> None:
+        timer = self._clock.call_later(self._timeout_s, lambda: self.settle("timeout"))
+        gate = self._gate
+        asked = asyncio.create_task(self._ask_gate(gate, warning)) if gate is not None else None
+        try:
+            reason = await answer
+        finally:
+            timer.cancel()
+            if asked is not None and not asked.done():
+                asked.cancel()
+                await asyncio.wait([asked])
+        self._bus.publish(BudgetResumed(reason=reason))
+        goes_on = reason in ("continue", "raised")
+        self._on_answer(None if goes_on else _WHY_STOP.get(reason, reason))
+        self._closed.set()
+
+    async def _ask_gate(self, gate: BudgetGate, warning: BudgetWarning) -> None:
+        try:
+            if inspect.iscoroutinefunction(gate):
+                answer = await gate(warning)
+            else:
+                answer = await in_daemon_thread(lambda: gate(warning), name="agentnb-budget-gate")
+                if inspect.isawaitable(answer):
+                    answer = await cast("Awaitable[str]", answer)
+        except Exception as error:
+            # A broken gate must not spend a person's money.
+            self.settle(f"stop: the budget gate raised {type(error).__name__}: {error}")
+            return
+        if answer not in ("continue", "stop"):
+            answer = f"stop: the budget gate answered {answer!r}, not 'continue' or 'stop'"
+        self.settle(answer)

@@ -1,0 +1,142 @@
+"""What all agents of one run share, and how deep one of them stands.
+
+Ids are made here: a thread's, a run's, and each agent's from its parent's.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from copy import copy
+from datetime import date
+from typing import Any
+
+from agentnb.core.budget import RequestBudget
+from agentnb.core.cancel import Cancellation
+from agentnb.core.cycles import CycleDetector
+from agentnb.core.meter import Meter
+from agentnb.core.protocols import Clock, Gate, MonotonicClock
+
+_ID_ALPHABET = string.ascii_lowercase + string.digits
+
+
+def new_thread_id() -> str:
+    """A fresh `nb_YYYYMMDD_xxxxxx`."""
+    tail = "".join(secrets.choice(_ID_ALPHABET) for _ in range(6))
+    return f"nb_{date.today():%Y%m%d}_{tail}"
+
+
+def new_run_id() -> str:
+    """A fresh UUIDv7 as 32 hexadecimal characters, so that runs sort by time.
+
+    Source: RFC 9562, section 5.7.
+    """
+    milliseconds = time.time_ns() // 1_000_000
+    value = (milliseconds & (1 << 48) - 1) << 80 | secrets.randbits(80)
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return f"{value:032x}"
+
+
+class OpenGate:
+    """A gate that lets everything through."""
+
+    @asynccontextmanager
+    async def slot(
+        self, model: str, *, on_wait: Callable[[str, float | None], None]
+    ) -> AsyncIterator[None]:
+        yield
+
+    def hold_back(self, model: str, seconds: float) -> None:
+        return
+
+
+class RequestContext:
+    """One run's shared state: its pot, its cancel tree, its cycle counts, its limits.
+
+    Args:
+        budget: The pot that all agents draw on.
+        max_depth: Depth of the deepest sub-agent; the root has 0.
+        max_agents: Most sub-agents in the whole run, the root not counted.
+        thread_id: The root agent's id.
+        gate: Lets calls through, so many at a time; all at once when left out.
+        on_budget_warning: `ask`, `continue` or `stop`.
+        is_attended: Whether a person is there to answer.
+        workspace: Notes that all agents of the run share.
+
+    Raises:
+        ValueError: A limit is below what makes sense, or the warning policy is unknown.
+    """
+
+    def __init__(
+        self,
+        budget: RequestBudget,
+        *,
+        max_depth: int = 3,
+        max_agents: int = 1000,
+        run_id: str = "",
+        thread_id: str = "",
+        clock: Clock | None = None,
+        gate: Gate | None = None,
+        call_timeout_s: float = 600.0,
+        on_budget_warning: str = "ask",
+        pause_timeout_s: float = 600.0,
+        is_attended: Callable[[], bool] = lambda: False,
+        workspace: dict[str, Any] | None = None,
+        cycle_threshold: int = 3,
+    ) -> None:
+        for name, limit in (("max_depth", max_depth), ("max_agents", max_agents)):
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+                raise ValueError(f"`{name}` must be at least 0, not {limit!r}.")
+        if on_budget_warning not in ("ask", "continue", "stop"):
+            raise ValueError(
+                "`on_budget_warning` must be 'ask', 'continue' or 'stop', or a callable that "
+                f"answers one of the last two; not {on_budget_warning!r}."
+            )
+        self.budget = budget
+        self.max_depth = max_depth
+        self.max_agents = max_agents
+        self.run_id = run_id or new_run_id()
+        self.thread_id = thread_id or new_thread_id()
+        self.depth = 0
+        self.cancellation = Cancellation()
+        self.cycle_detector = CycleDetector(cycle_threshold)
+        self.workspace: dict[str, Any] = {} if workspace is None else workspace
+        self.clock = clock or MonotonicClock()
+        self.gate = gate or OpenGate()
+        self.call_timeout_s = call_timeout_s
+        self.on_budget_warning = on_budget_warning
+        self.pause_timeout_s = pause_timeout_s
+        self.is_attended = is_attended
+        self.meter: Meter | None = None
+        """Set when the run begins."""
+        self._places = _Places(max_agents)
+
+    def child(self) -> RequestContext:
+        """The same run, one level deeper: all but `depth` is shared."""
+        deeper = copy(self)
+        deeper.depth = self.depth + 1
+        return deeper
+
+    def take_place(self) -> bool:
+        """Count one more sub-agent; false when the run has its most already."""
+        return self._places.take()
+
+
+class _Places:
+    """How many more sub-agents a run may start."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        with self._lock:
+            if self._left <= 0:
+                return False
+            self._left -= 1
+            return True

@@ -1,0 +1,100 @@
+"""What a parent is told of its sub-agents' work, and what is said when no model can say it.
+
+Pure text, values in and values out. Every piece that a model wrote is escaped, so that no
+answer can close the block it stands in, or start another spawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from agentnb.core.types import AgentStatus, SubAgentResult
+
+_REQUEST = (
+    "Your sub-agents have finished; their results stand above, in the order of their tasks. "
+    "Bring them together into one complete answer to the original request. Where a task did not "
+    "complete, name what is missing. Do not start further sub-agents."
+)
+
+
+def result_body(result: SubAgentResult) -> str:
+    """What there is of a result: the response, else the error, else that there was none."""
+    if result.response.strip():
+        return result.response
+    return f"Error: {result.error}" if result.error else "(no output)"
+
+
+def build_synthesis_prompt(
+    results: Sequence[SubAgentResult], *, body_limit: int | None = None
+) -> str:
+    """The message that hands a parent its sub-agents' results.
+
+    Args:
+        results: In task order, skipped ones included.
+        body_limit: Characters to which each body is cut, and then marked `truncated`.
+    """
+    lines = ["<sub_agent_results>"]
+    for result in results:
+        body = result_body(result)
+        is_cut = body_limit is not None and len(body) > body_limit
+        mark = ' truncated="true"' if is_cut else ""
+        lines += [
+            f'  <result task={_attribute(result.task)} status="{result.status}"{mark}>',
+            _indented(escape(body[:body_limit] if is_cut else body)),
+            "  </result>",
+        ]
+    return "\n".join([*lines, "</sub_agent_results>", "", _REQUEST])
+
+
+def even_limit(lengths: Sequence[int], room: int) -> int:
+    """The largest L for which the lengths, each cut to L, take at most `room` in all.
+
+    Short bodies stay whole, and what they leave goes to the long ones.
+    """
+    left = room
+    for done, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - done)
+        if length > share:
+            return max(0, share)
+        left -= length
+    return max(lengths, default=0)
+
+
+def results_as_text(results: Sequence[SubAgentResult]) -> str:
+    """The results as Markdown, in task order: what a person gets when no model sums them up."""
+    return "\n\n".join(
+        f"**{number}. {' '.join(result.task.split())}** ({result.status})\n\n{_for_person(result)}"
+        for number, result in enumerate(results, start=1)
+    )
+
+
+def _for_person(result: SubAgentResult) -> str:
+    if result.response.strip() or not result.error:
+        return result_body(result)
+    return f"*{result.error}*"
+
+
+def answer_without_model(
+    *, why: str, said: str, results: Sequence[SubAgentResult], total: int
+) -> str:
+    """The answer of a run whose budget ended before its own last words."""
+    parts = [part for part in (said.strip(), results_as_text(results)) if part]
+    if not parts:
+        return (
+            f"The budget of {total:,} tokens does not cover this task, and nothing of it was "
+            f"done: {why}. Give it a larger budget."
+        )
+    undone = [r for r in results if r.status is not AgentStatus.COMPLETED]
+    missing = f" {len(undone)} of {len(results)} tasks were not completed." if undone else ""
+    note = f"*The budget of {total:,} tokens ended here: {why}.{missing}*"
+    return "\n\n".join([*parts, note])
+
+
+def _attribute(value: str) -> str:
+    # Always double quotes, so that the form is the same for every task.
+    return quoteattr(value, {'"': "&quot;"})
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.split("\n"))

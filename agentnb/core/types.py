@@ -1,0 +1,392 @@
+"""The values that everything else speaks in: frozen, comparable, picklable.
+
+Nothing here knows how a run is made. A value that crosses a seam (to a provider, to a
+store, to an engine on another machine) is made of these and of nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+ROOT_PATH = "root"
+
+
+class AgentStatus(StrEnum):
+    """Where an agent, or a whole run, stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXHAUSTED = "exhausted"
+    """Stopped by the budget, with what it had."""
+    INTERRUPTED = "interrupted"
+    """The process died under it."""
+    SKIPPED = "skipped"
+    """Asked for, never started."""
+
+    @property
+    def is_terminal(self) -> bool:
+        return self not in (AgentStatus.PENDING, AgentStatus.RUNNING, AgentStatus.WAITING)
+
+
+class SpawnMode(StrEnum):
+    """How the tasks of one spawn are run."""
+
+    PARALLEL = "parallel"
+    SEQUENTIAL = "sequential"
+
+
+class BudgetStatus(StrEnum):
+    """What adding tokens to a budget led to."""
+
+    OK = "ok"
+    WARNING = "warning"
+    EXHAUSTED = "exhausted"
+
+
+class Role(StrEnum):
+    """Who speaks a message of a conversation."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+# -- conversation ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """Text in a message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingBlock:
+    """A model's thinking, which has to be sent back as it came, signature included."""
+
+    text: str
+    signature: str = ""
+    redacted_data: str | None = None
+    """Set for a block whose text the API keeps to itself; `text` is then empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseBlock:
+    """A model's order to run a tool, as it stands in the conversation."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultBlock:
+    """What a tool gave back, as it stands in the conversation."""
+
+    tool_use_id: str
+    text: str
+    is_error: bool = False
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: Role
+    content: tuple[Block, ...]
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined."""
+        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+
+def user_message(text: str) -> Message:
+    return Message(Role.USER, (TextBlock(text),))
+
+
+def assistant_message(text: str) -> Message:
+    return Message(Role.ASSISTANT, (TextBlock(text),) if text else ())
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model is told of it: name, description and JSON schema of its input."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """One call to a model: all that a provider needs to know, and nothing of who asks."""
+
+    model: str
+    """The provider's own name of the model, without the `provider/` part."""
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int = 8192
+    cache_prefix: int = 0
+    """How many leading characters of `system` are shared with sibling agents and worth a
+    cache breakpoint; 0 for none. A provider without prompt caching passes over it."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the provider's own API, sent as they are."""
+
+    @property
+    def last_user_text(self) -> str:
+        """The text of the newest user message, tool results included; empty without one."""
+        for message in reversed(self.messages):
+            if message.role is Role.USER:
+                texts = (b for b in message.content if isinstance(b, TextBlock | ToolResultBlock))
+                return "".join(block.text for block in texts)
+        return ""
+
+
+# -- what a provider streams ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """A complete tool call: never one that was cut."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call as the provider counts them; cumulative, so the newest counts."""
+
+    input_tokens: int = 0
+    """Input that was neither written to nor read from the provider's cache."""
+    output_tokens: int = 0
+    """Thinking included."""
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_creation_tokens
+            + self.cache_read_tokens
+        )
+
+    @property
+    def pot_tokens(self) -> int:
+        """What the call takes from the budget: cache reads count a tenth, as they are priced."""
+        full = self.input_tokens + self.cache_creation_tokens + self.output_tokens
+        return full + -(-self.cache_read_tokens // 10)
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_creation_tokens + other.cache_creation_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The end mark of a complete turn: without it, a turn was cut."""
+
+    reason: str
+    """`end_turn`, `tool_use`, `max_tokens`, `refusal`, or whatever else the provider says."""
+    message: Message
+    """The assistant's message as it must be sent back."""
+
+
+StreamEvent = TextDelta | ThinkingDelta | ToolUse | Usage | Stopped
+
+
+# -- agents and results -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """A configured model: what stays the same for every task an agent is given."""
+
+    name: str = "agent"
+    model: str = ""
+    """As a person writes it: `provider/model`. A provider is asked for the part after `/`."""
+    max_output_tokens: int = 8192
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Handed to every `CompletionRequest` as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubAgentResult:
+    """What became of one task that was handed to a sub-agent."""
+
+    agent_id: str | None
+    """`None` for a task that was skipped: no agent was made for it."""
+    task: str
+    status: AgentStatus
+    response: str = ""
+    """The answer, or as much of it as there was."""
+    error: str | None = None
+    tokens_used: int = 0
+    """The agent's own tokens, those of its sub-agents not included."""
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentNode:
+    """One agent of a tree, with its sub-agents in spawn order. Prints as an outline."""
+
+    agent_id: str
+    parent_id: str | None
+    path: str
+    """What a person reads: `root`, `1`, `1.2`."""
+    task: str
+    depth: int
+    status: AgentStatus
+    model: str = ""
+    tokens_used: int = 0
+    """The agent's own tokens, those of its sub-agents not included."""
+    duration_ms: int = 0
+    children: tuple[AgentNode, ...] = ()
+
+    def walk(self) -> Iterator[AgentNode]:
+        """This node and all below it, in path order: a parent before its children."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{'  ' * node.depth}{node.path} [{node.status}] {' '.join(node.task.split())}"
+            for node in self.walk()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReceipt:
+    """What a cancel did, told after it was done."""
+
+    agents: tuple[str, ...]
+    """Ids of the agents that were stopped; empty when there was nothing left to stop."""
+    duration_ms: int
+    still_running: tuple[str, ...] = ()
+    """Ids of agents with a synchronous tool that outlived the wait: a thread cannot be killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMemoryContext:
+    """What an agent that completed could remember: its task and its answer."""
+
+    agent_id: str
+    response_text: str
+    task_description: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunUsage:
+    """The provider's plain numbers for a whole run, and for each model in it."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Input that was read from the provider's cache."""
+    cache_creation_tokens: int = 0
+    by_model: Mapping[str, Usage] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, by_model: Mapping[str, Usage]) -> RunUsage:
+        total = sum(by_model.values(), Usage())
+        return cls(
+            input_tokens=total.input_tokens,
+            output_tokens=total.output_tokens,
+            cached_tokens=total.cache_read_tokens,
+            cache_creation_tokens=total.cache_creation_tokens,
+            by_model=dict(by_model),
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        return (
+            self.input_tokens + self.output_tokens + self.cached_tokens + self.cache_creation_tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OrchestratorResult:
+    """What a run came to, or had come to when it ended early."""
+
+    status: AgentStatus
+    final_response: str
+    """The answer. Never empty: a run that was stopped says what was not done."""
+    agent_tree: AgentNode
+    pre_spawn_text: str = ""
+    """What the root said before it delegated; empty when it did not."""
+    sub_agent_results: tuple[SubAgentResult, ...] = ()
+    """The root's own sub-agents in task order, skipped tasks included."""
+    synthesis: str = ""
+    """The root's last words after its sub-agents came back; empty when there were none."""
+    total_tokens_used: int = 0
+    usage: RunUsage = field(default_factory=RunUsage)
+    memory_contexts: tuple[AgentMemoryContext, ...] = ()
+    """One for each agent that completed, in path order."""
+    incomplete: tuple[SubAgentResult, ...] = ()
+    """Every task at any depth that was not completed, with what there is of it."""
+    cut: bool = False
+    """The answer ended at the model's `max_tokens`."""
+
+    @property
+    def output(self) -> str:
+        """The answer: the same as `final_response`."""
+        return self.final_response
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnInstruction:
+    """A reply's order to start sub-agents, as it was read from a spawn block."""
+
+    mode: SpawnMode
+    tasks: tuple[str, ...]
+
+
+def path_of(agent_id: str) -> str:
+    """The path that a person reads for an agent's id: `nb_20261101_k3x9aa.1.2` is `1.2`."""
+    _, dot, path = agent_id.partition(".")
+    return path if dot else ROOT_PATH
+
+
+def one_line(text: str, *, limit: int = 200) -> str:
+    """`text` with white space folded, cut to `limit` characters with an ellipsis."""
+    folded = " ".join(text.split())
+    return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+
+
+def path_key(path: str) -> tuple[tuple[int, str], ...]:
+    """Sorts paths as a tree is read: `root`, `1`, `1.2`, `2`, `10`."""
+    if path == ROOT_PATH:
+        return ()
+    return tuple((int(p), "") if p.isdecimal() else (0, p) for p in path.split("."))

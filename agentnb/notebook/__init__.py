@@ -1,0 +1,34 @@
+"""What a notebook gets: the magics, the cell transform, and what a cell shows.
+
+The only floor that knows IPython.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentnb.notebook.magics import AgentMagics, spawn_cell
+from agentnb.notebook.transform import rewrite_spawn_cell
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["load", "spawn_cell", "unload"]
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics, and where a kernel's loop runs, the transform of `%%spawn` cells."""
+    shell.register_magics(AgentMagics)
+    transforms = shell.input_transformers_cleanup
+    if hasattr(shell, "kernel") and rewrite_spawn_cell not in transforms:
+        transforms.append(rewrite_spawn_cell)
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Take back what `load` did."""
+    transforms = shell.input_transformers_cleanup
+    if rewrite_spawn_cell in transforms:
+        transforms.remove(rewrite_spawn_cell)
+    for kind, name in (("cell", "spawn"), ("line", "spawn"), ("line", "agentnb")):
+        shell.magics_manager.magics[kind].pop(name, None)
+        shell.magics_manager.lazy_magics.pop(name, None)

@@ -1,0 +1,118 @@
+"""What a person types behind a magic, read or refused in one sentence.
+
+An error quotes what was typed and says what to type instead.
+"""
+
+from __future__ import annotations
+
+import keyword
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from agentnb.core.errors import NotebookError
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a magic's line."""
+
+    name: str
+    """Where its value goes."""
+    read: Callable[[str, str], object] | None
+    """From the option and the text behind it to the value; `None` for a switch."""
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a line; quotes hold words together.
+
+    Raises:
+        NotebookError: A quote is not closed.
+    """
+    try:
+        return shlex.split(line)
+    except ValueError:
+        raise NotebookError(
+            f"A quote is not closed in {line!r}: close it, or leave it out."
+        ) from None
+
+
+def read_options(
+    words: Sequence[str], options: Mapping[str, Option], *, magic: str
+) -> tuple[dict[str, object], list[str]]:
+    """Split a line's words into options and the rest.
+
+    Args:
+        words: As `words_of` gives them.
+        options: What there is, by how it is typed.
+        magic: For the errors.
+
+    Returns:
+        Values by `Option.name`, and the words that belong to no option.
+
+    Raises:
+        NotebookError: An option is unknown, given twice, or lacks its value.
+    """
+    values: dict[str, object] = {}
+    rest: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-") or word == "-":
+            rest.append(word)
+            continue
+        typed, has_value, value = word.partition("=")
+        option = options.get(typed)
+        if option is None:
+            raise NotebookError(_unknown(typed, options, magic=magic))
+        if option.name in values:
+            raise NotebookError(f"{typed!r} is given twice to `{magic}`: leave one out.")
+        if option.read is None:
+            if has_value:
+                raise NotebookError(f"{typed!r} of `{magic}` takes no value, not {value!r}.")
+            values[option.name] = True
+            continue
+        if not has_value:
+            if not left or left[0] in options:
+                raise NotebookError(f"{typed!r} of `{magic}` needs a value behind it.")
+            value = left.pop(0)
+        values[option.name] = option.read(typed, value)
+    return values, rest
+
+
+def _unknown(typed: str, options: Mapping[str, Option], *, magic: str) -> str:
+    close = get_close_matches(typed, options, n=1, cutoff=0.7)
+    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(options)}."
+    return f"`{magic}` has no option {typed!r}: {hint}"
+
+
+def whole_number(unit: str, *, at_least: int) -> Callable[[str, str], int]:
+    """A reader of whole numbers; underscores may group the digits."""
+
+    def read(option: str, text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = at_least - 1
+        if number < at_least:
+            raise NotebookError(
+                f"{option!r} takes a whole number of {unit}, at least {at_least}, not {text!r}."
+            )
+        return number
+
+    return read
+
+
+def text(option: str, value: str) -> str:
+    """A reader of any text that is not blank."""
+    if not value.strip():
+        raise NotebookError(f"{option!r} needs a value, not {value!r}.")
+    return value
+
+
+def variable_name(option: str, value: str) -> str:
+    """A reader of names that a notebook can bind."""
+    if not value.isidentifier() or keyword.iskeyword(value):
+        raise NotebookError(f"{option!r} takes the name of a variable, not {value!r}.")
+    return value

@@ -1,0 +1,311 @@
+"""`%%spawn`, `%spawn` and `%agentnb`: what a person types, made into calls of a session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
+
+from agentnb.core.errors import AgentnbError, NotebookError, OrchestratorError
+from agentnb.core.types import OrchestratorResult, path_of
+from agentnb.notebook.display import has_something_to_show, show_result, wanted_display
+from agentnb.notebook.line import (
+    Option,
+    read_options,
+    text,
+    variable_name,
+    whole_number,
+    words_of,
+)
+from agentnb.notebook.template import fill
+from agentnb.run import Run
+from agentnb.runtime import allow_nested_loops
+from agentnb.session import get_session
+from agentnb.views.outline import outline
+
+_CELL_OPTIONS = {
+    "--model": Option("model", text),
+    "--budget": Option("budget", whole_number("tokens", at_least=1)),
+    "--max-depth": Option("max_depth", whole_number("levels", at_least=0)),
+    "-o": Option("name", variable_name),
+    "--bg": Option("in_background", None),
+    "--quiet": Option("quiet", None),
+    "--raw": Option("raw", None),
+}
+_RUN_OPTION = {"--run": Option("run", text)}
+
+_SPAWN_HELP = """\
+Give a task to a tree of agents and wait for the answer:
+
+    %%spawn [--model M] [--budget N] [--max-depth D] [-o NAME] [--bg] [--quiet] [--raw]
+    the task, with {{variables}} from the notebook
+
+--model M      who answers: provider/model, or demo, which needs no key
+--budget N     tokens for the whole tree
+--max-depth D  how deep sub-agents may go; 0: none
+-o NAME        bind the result to NAME (with --bg: the run)
+--bg           return at once; `%spawn status` shows how it goes
+--quiet        show the answer alone, without the tree
+--raw          take {{ and }} in the task as text
+
+Examples:
+
+    %%spawn --model demo
+    Plan a week of dinners for four.
+
+    %%spawn --model anthropic/claude-sonnet-5-5 --budget 80_000 -o review
+    Review this function for mistakes: {{source}}
+
+And for the newest run, while it runs (`--run ID` for another, with the id that `run.id` holds):
+
+    %spawn status         how far it is
+    %spawn cancel         stop it; `%spawn cancel 1.2` stops that agent and all below it
+    %spawn budget 90_000  set its total, up or down
+    %spawn help           this text
+"""
+
+_AGENTNB_HELP = """\
+    %agentnb mode         how models are asked: `live`, which is all there is yet
+    %agentnb nest         let asyncio.run() work in this kernel's cells; slows all its loops
+    %agentnb help         this text
+
+`%%spawn?` shows how to start a tree of agents.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A `%%spawn` cell, understood."""
+
+    task: str
+    name: str | None = None
+    in_background: bool = False
+    quiet: bool = False
+    raw: bool = False
+    model: str | None = None
+    budget: int | None = None
+    max_depth: int | None = None
+
+
+async def spawn_cell(line: str, cell: str) -> None:
+    """Run a `%%spawn` cell on the kernel's loop. What the cell transform calls."""
+    with _plain_errors():
+        order = _read_order(line, cell)
+        run = _start(order)
+        if not order.in_background:
+            with _what_was_reached(run, order):
+                _finish(run, order, await run.wait_or_cancel())
+
+
+@magics_class
+class AgentMagics(Magics):
+    """The magics of agentnb."""
+
+    @no_var_expand
+    @line_cell_magic
+    def spawn(self, line: str, cell: str | None = None) -> None:
+        """Start a tree of agents, or give orders to a running one."""
+        with _plain_errors():
+            if cell is None:
+                _give_order(line)
+                return
+            order = _read_order(line, cell)
+            run = _start(order)
+            if not order.in_background:
+                # Here the cell blocks its loop: no click can arrive.
+                print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
+                with _what_was_reached(run, order):
+                    _finish(run, order, run.result_or_cancel())
+
+    @no_var_expand
+    @line_magic
+    def agentnb(self, line: str) -> None:
+        """Settings of agentnb in this kernel."""
+        with _plain_errors():
+            words = words_of(line) or ["help"]
+            match words:
+                case ["help"]:
+                    print(_AGENTNB_HELP, end="")
+                case ["mode"] | ["mode", "live"]:
+                    print("Mode: live. Models are asked as they are named.")
+                case ["mode", *other]:
+                    typed = " ".join(other)
+                    raise NotebookError(f"There is no mode {typed!r}: the one mode is live.")
+                case ["nest"]:
+                    allow_nested_loops()
+                    print("asyncio.run() works inside cells now; all loops are slower for it.")
+                case ["nest" | "help" as verb, *surplus]:
+                    raise NotebookError(_does_not_take(surplus, f"%agentnb {verb}"))
+                case [other, *_]:
+                    raise NotebookError(
+                        f"`%agentnb` does not know {other!r}: known are mode, nest, help."
+                    )
+
+
+AgentMagics.spawn.__doc__ = _SPAWN_HELP
+AgentMagics.agentnb.__doc__ = _AGENTNB_HELP
+
+
+# -- %%spawn ----------------------------------------------------------------------------------
+
+
+def _read_order(line: str, cell: str) -> _Order:
+    names = _notebook_names()
+    values, rest = read_options(words_of(fill(line, names)), _CELL_OPTIONS, magic="%%spawn")
+    if rest:
+        raise NotebookError(
+            f"`%%spawn` takes options on its line, not {' '.join(rest)!r}: "
+            "write the task on the lines below."
+        )
+    wanted_display()  # a bad setting is said now, not after the run
+    task = cell if values.get("raw") else fill(cell, names)
+    if not task.strip():
+        raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")
+    return _Order(task=task.strip(), **values)  # type: ignore[arg-type]  # read by _CELL_OPTIONS
+
+
+def _start(order: _Order) -> Run:
+    run = get_session().spawn(
+        order.task, model=order.model, budget=order.budget, max_depth=order.max_depth
+    )
+    if order.in_background:
+        _bind(order.name, run)
+        if wanted_display() != "none":
+            print(
+                "Started in the background: `%spawn status` shows how it goes, "
+                "`%spawn cancel` stops it."
+            )
+    return run
+
+
+def _finish(run: Run, order: _Order, result: OrchestratorResult) -> None:
+    show_result(run, result, quiet=order.quiet)
+    _bind(order.name, result)
+
+
+@contextmanager
+def _what_was_reached(run: Run, order: _Order) -> Iterator[None]:
+    """Show what a run had reached that did not come to an answer, before its error."""
+    try:
+        yield
+    except OrchestratorError as error:
+        reached = error.partial_result
+        if reached is not None and has_something_to_show(reached):
+            show_result(run, reached, quiet=order.quiet)
+        raise
+
+
+def _bind(name: str | None, value: object) -> None:
+    shell = get_ipython()
+    if name is not None and shell is not None:
+        shell.user_ns[name] = value
+
+
+def _notebook_names() -> dict[str, Any]:
+    shell = get_ipython()
+    return shell.user_ns if shell is not None else {}
+
+
+# -- %spawn -----------------------------------------------------------------------------------
+
+
+def _give_order(line: str) -> None:
+    values, words = read_options(words_of(line), _RUN_OPTION, magic="%spawn")
+    verb, arguments = (words or ["help"])[0], words[1:]
+    orders: dict[str, Callable[[Run, list[str]], str]] = {
+        "status": _status,
+        "cancel": _cancel,
+        "budget": _budget,
+    }
+    if verb == "help":
+        _take_at_most(0, arguments, "help")
+        print(_SPAWN_HELP, end="")
+    elif verb in orders:
+        print(orders[verb](_run_for(values.get("run")), arguments))
+    else:
+        raise NotebookError(
+            f"`%spawn` does not know {verb!r}: known are status, cancel, budget, help. "
+            "A task goes into a cell that begins with `%%spawn`."
+        )
+
+
+def _run_for(run_id: object) -> Run:
+    session = get_session()
+    if run_id is None:
+        if session.newest_run is None:
+            raise NotebookError("There is no run yet: start one with `%%spawn`.")
+        return session.newest_run
+    run = session.find_run(str(run_id))
+    if run is None:
+        raise NotebookError(
+            f"There is no run {str(run_id)!r} here: give the id that `run.id` holds, "
+            "or leave --run out for the newest."
+        )
+    return run
+
+
+def _status(run: Run, arguments: list[str]) -> str:
+    _take_at_most(0, arguments, "status")
+    tree = run.tree
+    budget = run.budget
+    spent = f"{budget.tokens_used:,} of {budget.total:,} tokens used"
+    return f"{run.status}, {spent}" + (f"\n{outline(tree, notes=run.notes)}" if tree else "")
+
+
+def _cancel(run: Run, arguments: list[str]) -> str:
+    _take_at_most(1, arguments, "cancel")
+    receipt = run.cancel(arguments[0] if arguments else None)
+    if not receipt.agents:
+        return "Nothing was left to cancel."
+    stopped = f"Cancelled: {', '.join(path_of(agent_id) for agent_id in receipt.agents)}."
+    if receipt.still_running:
+        still = ", ".join(path_of(agent_id) for agent_id in receipt.still_running)
+        return f"{stopped} Still running: {still}."
+    return stopped
+
+
+def _budget(run: Run, arguments: list[str]) -> str:
+    _take_at_most(1, arguments, "budget")
+    if not arguments:
+        raise NotebookError("`%spawn budget` needs the new total: `%spawn budget 90_000`.")
+    total = whole_number("tokens", at_least=0)("budget", arguments[0])
+    if run.done:
+        raise NotebookError("The run has ended, so its budget cannot change any more.")
+    run.set_budget(total)
+    return f"The budget is {total:,} tokens now."
+
+
+def _take_at_most(count: int, arguments: list[str], verb: str) -> None:
+    if len(arguments) > count:
+        raise NotebookError(_does_not_take(arguments[count:], f"%spawn {verb}"))
+
+
+def _does_not_take(surplus: list[str], magic: str) -> str:
+    return f"`{magic}` does not take {' '.join(surplus)!r}: leave it out."
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Have errors that speak to the person shown in one line, without a page of traceback."""
+    try:
+        yield
+    except (AgentnbError, ValueError) as error:
+        _show_as(f"{type(error).__name__}: {error}", error)
+        raise
+    except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
+        line = "Nothing waits for the run any more; `%spawn status` shows whether it has ended."
+        _show_as(f"Interrupted: {line}", interrupt)
+        raise
+
+
+def _show_as(line: str, error: BaseException) -> None:
+    # IPython asks the exception itself for its traceback, where it has this method.
+    error._render_traceback_ = lambda: [line]  # type: ignore[attr-defined]

@@ -1,0 +1,85 @@
+"""`{{name}}` in a task: a value of the notebook, as text.
+
+Names, attributes and items, and nothing that runs: no calls, no arithmetic. A single brace is
+text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from agentnb.core.errors import NotebookError
+
+_HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+
+
+def fill(text: str, names: Mapping[str, Any]) -> str:
+    """`text` with each `{{…}}` replaced by the `str` of what it names.
+
+    Raises:
+        NotebookError: It names nothing, something undefined, or more than names, attributes
+            and items.
+    """
+    return _HOLE.sub(lambda hole: str(_value(hole[1].strip(), names)), text)
+
+
+def _value(expression: str, names: Mapping[str, Any]) -> Any:
+    try:
+        tree = ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError):  # the latter for a null character, before 3.11.4
+        raise _not_a_name(expression) from None
+    return _look_up(tree, expression, names)
+
+
+def _look_up(node: ast.expr, expression: str, names: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Name(id=name):
+            if name not in names:
+                close = get_close_matches(name, [n for n in names if not n.startswith("_")], n=1)
+                hint = f" (did you mean {close[0]!r}?)" if close else ""
+                raise NotebookError(
+                    f"The task uses {{{{{expression}}}}}, but {name!r} is not defined{hint}: "
+                    "define it in a cell above, or use --raw to take braces as text."
+                )
+            return names[name]
+        case ast.Attribute(value=inner, attr=attribute):
+            owner = _look_up(inner, expression, names)
+            try:
+                return getattr(owner, attribute)
+            except AttributeError:
+                raise _has_no(expression, owner, f"attribute {attribute!r}") from None
+        case ast.Subscript(value=inner, slice=index):
+            owner = _look_up(inner, expression, names)
+            key = _key(index, expression, names)
+            try:
+                return owner[key]
+            except (LookupError, TypeError):
+                raise _has_no(expression, owner, f"item {key!r}") from None
+        case _:
+            raise _not_a_name(expression)
+
+
+def _key(node: ast.expr, expression: str, names: Mapping[str, Any]) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return _look_up(node, expression, names)
+
+
+def _has_no(expression: str, owner: object, what: str) -> NotebookError:
+    return NotebookError(
+        f"The task uses {{{{{expression}}}}}, but the {type(owner).__name__} has no {what}: "
+        "correct the name, or use --raw to take braces as text."
+    )
+
+
+def _not_a_name(expression: str) -> NotebookError:
+    return NotebookError(
+        f"The task uses {{{{{expression}}}}}, but only names, attributes and items can stand "
+        "there: put the value into a variable in a cell above, or use --raw to take braces as "
+        "text."
+    )

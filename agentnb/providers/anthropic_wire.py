@@ -1,0 +1,286 @@
+"""The two doors between the Messages API and the core: JSON on one side, our values on the other.
+
+`body_of` writes a request, `ReplyReader` reads the events of a reply. Only what passed through
+them goes in or out: no empty text block and no lone surrogate is sent, no tool call that was
+cut is reported, and a reply counts as complete only when the API's own end mark was seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentnb.core.types import (
+    Block,
+    CompletionRequest,
+    Message,
+    Role,
+    Stopped,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolResultBlock,
+    ToolUse,
+    ToolUseBlock,
+    Usage,
+)
+
+_MIN_CACHED_BYTES = 4096
+"""Four bytes to a token: no model of the API caches a prefix below 1024 tokens."""
+_NOTHING_SAID = "(no output)"
+"""Stands for a message without words: the API takes no empty one."""
+_CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
+"""Stop reasons after which the last content block may be a fragment."""
+
+
+# -- the door out: a request as the API wants it ----------------------------------------------
+
+
+def body_of(request: CompletionRequest) -> dict[str, Any]:
+    """Write a request as the API wants it, cache breakpoints included."""
+    messages = [_message_param(message) for message in request.messages]
+    # From the second turn on: before that nobody comes back to read what was written.
+    if any(message.role is Role.ASSISTANT for message in request.messages):
+        _mark_last_block(messages[-1]["content"])
+    body: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.max_tokens,
+        "messages": messages,
+        "stream": True,
+    }
+    if request.system.strip():
+        body["system"] = _system_param(request.system, request.cache_prefix)
+    if request.tools:
+        body["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+            for tool in request.tools
+        ]
+    cleaned: dict[str, Any] = without_surrogates(body)
+    return cleaned
+
+
+def _system_param(system: str, cache_prefix: int) -> str | list[dict[str, Any]]:
+    shared, own = system[:cache_prefix], system[cache_prefix:]
+    if not shared.strip() or len(shared.encode("utf-8", "replace")) < _MIN_CACHED_BYTES:
+        return system
+    blocks = [{"type": "text", "text": shared, "cache_control": {"type": "ephemeral"}}]
+    return [*blocks, {"type": "text", "text": own}] if own.strip() else blocks
+
+
+def _message_param(message: Message) -> dict[str, Any]:
+    content = [param for block in message.content if (param := _block_param(block)) is not None]
+    if all("thinking" in param["type"] for param in content):
+        content.append({"type": "text", "text": _NOTHING_SAID})
+    return {"role": str(message.role), "content": content}
+
+
+def _block_param(block: Block) -> dict[str, Any] | None:
+    """The block as the API takes it; `None` for one that it would refuse."""
+    match block:
+        case TextBlock(text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case ThinkingBlock(redacted_data=str(data)):
+            return {"type": "redacted_thinking", "data": data}
+        case ThinkingBlock(text, signature):
+            param = {"type": "thinking", "thinking": text, "signature": signature}
+            return param if signature else None
+        case ToolUseBlock(call_id, name, arguments):
+            return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        case ToolResultBlock(call_id, text, is_error):
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
+            if text.strip():
+                result["content"] = text
+            if is_error:
+                result["is_error"] = True
+            return result
+
+
+def _mark_last_block(content: list[dict[str, Any]]) -> None:
+    for param in reversed(content):
+        if "thinking" not in param["type"]:
+            param["cache_control"] = {"type": "ephemeral"}
+            return
+
+
+def without_surrogates(value: Any) -> Any:
+    """The JSON value with what is no text replaced, since it cannot be sent."""
+    if isinstance(value, str):
+        return _as_text(value)
+    if isinstance(value, Mapping):
+        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_surrogates(item) for item in value]
+    return value
+
+
+def _as_text(value: str) -> str:
+    """Half a surrogate pair becomes U+FFFD; two halves that stand together become one."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return value
+
+
+# -- the door in: a reply, event by event ------------------------------------------------------
+
+
+class ReplyReader:
+    """Reads the API's events into ours. Data of the wrong shape raises whatever it raises."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._usage = Usage()
+        self._reason: str | None = None
+        self._parts: dict[int, _Part] = {}
+        self._undecided: _Part | None = None
+        """A tool call without input, which looks the same whether it is whole or cut."""
+
+    def read(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        """What one event of the API means; events and deltas of unknown types mean nothing."""
+        match data["type"]:
+            case "message_start":
+                yield from self._count(data["message"].get("usage"))
+            case "content_block_start":
+                yield from self._decide()
+                part = self._parts[data["index"]] = _Part(data["content_block"])
+                yield from part.begin()
+            case "content_block_delta":
+                yield from self._parts[data["index"]].grow(data["delta"])
+            case "content_block_stop":
+                yield from self._close(self._parts[data["index"]])
+            case "message_delta":
+                self._reason = data["delta"].get("stop_reason") or self._reason
+                yield from self._decide()
+                yield from self._count(data.get("usage"))
+            case "message_stop":
+                yield from self._decide()
+                self.is_complete = True
+
+    def stopped(self) -> Stopped | None:
+        """The end of the turn; `None` while the end mark has not come."""
+        if not self.is_complete:
+            return None
+        blocks = [block for part in self._parts.values() if (block := part.block()) is not None]
+        calls = [part for part in self._parts.values() if part.kind == "tool_use"]
+        if self._reason not in _CUT and any(part.call is None for part in calls):
+            raise ValueError("the input of a tool call is not a whole JSON object")
+        reason = self._reason or ("tool_use" if calls else "end_turn")
+        return Stopped(reason, Message(Role.ASSISTANT, tuple(blocks)))
+
+    def _count(self, raw: object) -> Iterator[Usage]:
+        if known := _known_usage(raw):
+            self._usage = replace(self._usage, **known)
+            yield self._usage
+
+    def _close(self, part: _Part) -> Iterator[ToolUse]:
+        if part.kind != "tool_use":
+            return
+        if part.has_no_input:
+            self._undecided = part
+        else:
+            yield from part.finish_call()
+
+    def _decide(self) -> Iterator[ToolUse]:
+        """What comes after a tool call tells whether it was whole."""
+        part, self._undecided = self._undecided, None
+        if part is not None and self._reason not in _CUT:
+            yield from part.finish_call()
+
+
+@dataclass(slots=True)
+class _Part:
+    """One content block, as it grows."""
+
+    start: Mapping[str, Any]
+    pieces: list[str] = field(default_factory=list)
+    signature: str = ""
+    call: ToolUseBlock | None = None
+    """Set once the call is known to be whole."""
+
+    @property
+    def kind(self) -> object:
+        return self.start["type"]
+
+    @property
+    def has_no_input(self) -> bool:
+        return not self.start.get("input") and not "".join(self.pieces).strip()
+
+    def begin(self) -> Iterator[StreamEvent]:
+        """What a block holds from the start, as a delta; usually nothing."""
+        if self.kind == "text" and (text := self.start.get("text")):
+            yield from self.grow({"type": "text_delta", "text": text})
+        elif self.kind == "thinking":
+            self.signature = self.start.get("signature") or ""
+            if thinking := self.start.get("thinking"):
+                yield from self.grow({"type": "thinking_delta", "thinking": thinking})
+
+    def grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        match delta["type"]:
+            case "text_delta":
+                yield TextDelta(self._keep(delta["text"]))
+            case "thinking_delta":
+                yield ThinkingDelta(self._keep(delta["thinking"]))
+            case "signature_delta":
+                self.signature = _as_text(delta["signature"])
+            case "input_json_delta":
+                self._keep(delta["partial_json"])
+
+    def _keep(self, piece: str) -> str:
+        self.pieces.append(_as_text(piece))
+        return self.pieces[-1]
+
+    def finish_call(self) -> Iterator[ToolUse]:
+        """The tool call, if its input is a whole JSON object."""
+        text = "".join(self.pieces)
+        try:
+            input = (
+                json.loads(text, parse_constant=_refuse)
+                if text.strip()
+                else self.start.get("input", {})
+            )
+        except ValueError:
+            return
+        if isinstance(input, dict):
+            input = without_surrogates(input)
+            call = ToolUseBlock(_as_text(self.start["id"]), _as_text(self.start["name"]), input)
+            self.call = call
+            yield ToolUse(call.id, call.name, call.input)
+
+    def block(self) -> Block | None:
+        """The block as it has to be sent back; `None` for one that cannot be."""
+        text = "".join(self.pieces)
+        match self.kind:
+            case "text" if text:
+                return TextBlock(text)
+            case "thinking":
+                return ThinkingBlock(text, self.signature)
+            case "redacted_thinking":
+                return ThinkingBlock("", redacted_data=_as_text(self.start["data"]))
+            case "tool_use":
+                return self.call
+        return None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_USAGE_FIELDS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_creation_input_tokens": "cache_creation_tokens",
+    "cache_read_input_tokens": "cache_read_tokens",
+}
+
+
+def _known_usage(raw: object) -> dict[str, int]:
+    """The fields that are counts. One that is missing, null or nonsense says nothing."""
+    if not isinstance(raw, Mapping):
+        return {}
+    counts = {ours: raw.get(theirs) for theirs, ours in _USAGE_FIELDS.items()}
+    return {ours: count for ours, count in counts.items() if type(count) is int and count >= 0}

@@ -1,0 +1,178 @@
+"""A stand-in for a model: no key, no network, and the same words every time.
+
+It answers any prompt with a small tree, so that a person can watch, steer and cancel before
+they have a key. Every text of it starts with `(demo)`: nobody should take it for an answer.
+Whatever a prompt holds comes back quoted, on one line, and never as an order to spawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+from collections.abc import AsyncIterator, Sequence
+from html import unescape
+from xml.sax.saxutils import escape
+
+from agentnb.core.budget import BYTES_PER_TOKEN, estimate_input_tokens, estimate_tokens
+from agentnb.core.types import (
+    CompletionRequest,
+    SpawnMode,
+    Stopped,
+    StreamEvent,
+    TextDelta,
+    Usage,
+    assistant_message,
+    one_line,
+)
+
+PACE_VARIABLE = "AGENTNB_DEMO_PACE_S"
+
+_MAX_PACE_S = 60.0
+_TOPIC_WIDTH = 60
+_TASK_WIDTH = 120
+_LISTED_RESULTS = 12
+
+_ROOT_TASKS = (
+    "Collect the facts about: {}",
+    "Find arguments for and against: {}",
+    "Work out an outline for: {}",
+)
+_DEBATE = "Find arguments for and against: "
+_DEBATE_TASKS = ("List what speaks for: {}", "List what speaks against: {}")
+
+_RESULT = re.compile(r'<result task="([^"]*)" status="([a-z]+)"')
+_WORD_GROUP = re.compile(r"\s*\S+(?:\s+\S{1,3}(?!\S))?\s*")
+# A backslash before a quote would be read as a part of it.
+_IN_ATTRIBUTE = {'"': "&quot;", "\\": "&#92;"}
+_SOFT_BRACKETS = str.maketrans("<>", "\u2039\u203a")
+
+
+class DemoProvider:
+    """Answers any prompt offline, with a tree of six agents where it may delegate.
+
+    Args:
+        pace_s: Seconds between two pieces of a reply, each a word or two; 0 for as fast as it
+            goes. `AGENTNB_DEMO_PACE_S` in the environment overrules it.
+
+    Raises:
+        ValueError: The pace is no number of seconds from 0 to 60.
+    """
+
+    name = "demo"
+
+    def __init__(self, pace_s: float = 0.02) -> None:
+        from_environment = os.environ.get(PACE_VARIABLE, "").strip()
+        if from_environment:
+            self.pace_s = _checked_pace(from_environment, source=PACE_VARIABLE)
+        else:
+            self.pace_s = _checked_pace(pace_s, source="pace_s")
+
+    async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
+        """Say the reply piece by piece; its usage is estimated as the core does it."""
+        input_tokens = estimate_input_tokens(request)
+        yield Usage(input_tokens=input_tokens)
+        reply = demo_reply(request)
+        text = _first_bytes(reply, request.max_tokens * BYTES_PER_TOKEN)
+        for group in _WORD_GROUP.findall(text):
+            await asyncio.sleep(self.pace_s)
+            yield TextDelta(group)
+        yield Usage(input_tokens=input_tokens, output_tokens=estimate_tokens(text))
+        yield Stopped("end_turn" if text == reply else "max_tokens", assistant_message(text))
+
+
+def demo_reply(request: CompletionRequest) -> str:
+    """What the demo model says, given the whole conversation."""
+    said = request.last_user_text
+    results = _RESULT.findall(said.partition("<sub_agent_results>")[2])
+    if results:
+        return _synthesis([(unescape(task), status) for task, status in results])
+    is_sub_agent = "<task>" in request.system
+    task = _behind_previous_result(said) if is_sub_agent else said
+    if "<agent_capabilities>" in request.system and len(request.messages) == 1:
+        if not is_sub_agent:
+            return _plan(task)
+        if task.startswith(_DEBATE):
+            return _debate(task.removeprefix(_DEBATE))
+    return _answer(task)
+
+
+def _behind_previous_result(message: str) -> str:
+    is_handed_one = message.startswith("<previous_result>")
+    return message.partition("</previous_result>")[2].strip() if is_handed_one else message
+
+
+# -- what it says ----------------------------------------------------------------------------
+
+
+def _plan(prompt: str) -> str:
+    return (
+        "(demo) This is the demo model: no model was asked, and nothing has left this computer. "
+        "As a real model would with a large task, it splits yours into three and hands them to "
+        "sub-agents.\n\n" + _spawn_block(SpawnMode.PARALLEL, _ROOT_TASKS, topic=prompt)
+    )
+
+
+def _debate(topic: str) -> str:
+    return "(demo) Each side gets a look of its own, one after the other.\n\n" + _spawn_block(
+        SpawnMode.SEQUENTIAL, _DEBATE_TASKS, topic=topic
+    )
+
+
+def _answer(task: str) -> str:
+    return (
+        f"(demo) Here a model would answer: {_as_words(task)}\n\n"
+        "It would work from what it was handed and from nothing else, come to the point in a "
+        "paragraph such as this one, and say what it is not sure of. The demo model knows "
+        "nothing; it only shows how the work is shared out."
+    )
+
+
+def _synthesis(results: Sequence[tuple[str, str]]) -> str:
+    lines = [f"- {_as_words(task)} ({status})" for task, status in results[:_LISTED_RESULTS]]
+    if len(results) > _LISTED_RESULTS:
+        lines.append(f"- and {len(results) - _LISTED_RESULTS} more")
+    missing = sum(status != "completed" for _, status in results)
+    count = f"{missing} of {len(results)} did not complete" if missing else "All completed"
+    return (
+        "(demo) These results of sub-agents are back:\n\n" + "\n".join(lines) + "\n\n"
+        f"{count}. Here a model would bring them together in one answer. For a real one, choose "
+        "a model and set its key."
+    )
+
+
+# -- how it says it --------------------------------------------------------------------------
+
+
+def _spawn_block(mode: SpawnMode, tasks: Sequence[str], *, topic: str) -> str:
+    about = _printable(one_line(topic, limit=_TOPIC_WIDTH)) or "(nothing)"
+    agents = [f'  <agent task="{escape(task.format(about), _IN_ATTRIBUTE)}" />' for task in tasks]
+    return "\n".join([f'<spawn_agents mode="{mode}">', *agents, "</spawn_agents>"])
+
+
+def _as_words(task: str) -> str:
+    """The task's beginning without its brackets: in a reply, a quoted tag would be an order."""
+    words = _printable(one_line(task, limit=_TASK_WIDTH)) or "(nothing)"
+    return words.translate(_SOFT_BRACKETS)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _first_bytes(text: str, limit: int) -> str:
+    return text.encode()[: max(limit, 0)].decode(errors="ignore")
+
+
+def _checked_pace(value: float | str, *, source: str) -> float:
+    try:
+        pace_s = float(value)
+    except ValueError:
+        pace_s = math.nan
+    if not 0 <= pace_s <= _MAX_PACE_S:
+        raise ValueError(
+            f"`{source}` is {value!r}; it has to be a number of seconds from 0 to "
+            f"{_MAX_PACE_S:g}, such as 0.02."
+        )
+    return pace_s

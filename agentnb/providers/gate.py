@@ -1,0 +1,75 @@
+"""At most so many calls to one model at once, and all of them slowed when one is told to slow.
+
+One lane per model. A call first waits out what the lane was told to hold back, then takes a
+slot, so that nobody holds a slot while waiting for time to pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from weakref import WeakKeyDictionary
+
+from agentnb.core.protocols import Clock, MonotonicClock
+
+
+class ConcurrencyGate:
+    """Implements `agentnb.core.protocols.Gate`.
+
+    Args:
+        max_concurrency: Calls to one model that may be open at once, at least 1.
+
+    Raises:
+        ValueError: `max_concurrency` is below 1.
+    """
+
+    def __init__(self, max_concurrency: int = 32, *, clock: Clock | None = None) -> None:
+        if not isinstance(max_concurrency, int) or max_concurrency < 1:
+            raise ValueError(
+                f"`max_concurrency` must be a whole number, at least 1, not {max_concurrency!r}."
+            )
+        self.max_concurrency = max_concurrency
+        self._clock = clock or MonotonicClock()
+        # By loop, too: a forked process has a loop of its own, and none of the parent's slots.
+        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Lane]] = (
+            WeakKeyDictionary()
+        )
+
+    @asynccontextmanager
+    async def slot(
+        self, model: str, *, on_wait: Callable[[str, float | None], None]
+    ) -> AsyncIterator[None]:
+        """Hold one of the model's slots; see `agentnb.core.protocols.Gate`."""
+        lane = self._lane(model)
+        while True:
+            await self._wait_out(lane, on_wait)
+            if lane.slots.locked():
+                on_wait(f"one of {self.max_concurrency} slots for calls to {model}", None)
+            async with lane.slots:
+                # Told to hold back while it queued: give the slot back and wait that out first.
+                if self._clock.now() >= lane.held_until_s:
+                    yield
+                    return
+
+    def hold_back(self, model: str, seconds: float) -> None:
+        """Keep new calls to the model waiting for so long."""
+        lane = self._lane(model)
+        lane.held_until_s = max(lane.held_until_s, self._clock.now() + seconds)
+
+    async def _wait_out(self, lane: _Lane, on_wait: Callable[[str, float | None], None]) -> None:
+        while (left_s := lane.held_until_s - self._clock.now()) > 0:
+            on_wait("the provider's rate limit", left_s)
+            await self._clock.sleep(left_s)
+
+    def _lane(self, model: str) -> _Lane:
+        lanes = self._lanes.setdefault(asyncio.get_running_loop(), {})
+        if model not in lanes:
+            lanes[model] = _Lane(self.max_concurrency)
+        return lanes[model]
+
+
+class _Lane:
+    def __init__(self, slots: int) -> None:
+        self.slots = asyncio.Semaphore(slots)
+        self.held_until_s = float("-inf")

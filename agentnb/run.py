@@ -1,0 +1,296 @@
+"""The handle that a person holds of one running or finished tree.
+
+A run lives on the runtime thread; a `Run` may be asked and ordered from any thread and any
+loop. Everything it tells is folded from the run's events. Waiting for it never ends it: only
+`cancel`, and the waits that own their run (`%%spawn`, `run_sync`), do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from agentnb.core.budget import RequestBudget
+from agentnb.core.bus import EventBus
+from agentnb.core.cancel import CancelScope
+from agentnb.core.errors import NoOpenQuestion, UnknownAgent
+from agentnb.core.events import Entry, RunFinished
+from agentnb.core.request import RequestContext
+from agentnb.core.tree import TreeFold
+from agentnb.core.types import (
+    AgentNode,
+    AgentStatus,
+    CancelReceipt,
+    OrchestratorResult,
+    RunUsage,
+    one_line,
+    path_key,
+    path_of,
+)
+from agentnb.runtime import Runtime
+from agentnb.views.graph import as_graph, as_records
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+SLICE_S = 0.1
+"""A kernel delivers an interrupt to a cell only when the cell's loop wakes."""
+_STOP_PATIENCE_S = 10.0
+
+
+class Run:
+    """One execution of a tree, from one task. Made by `Session.spawn`."""
+
+    def __init__(
+        self,
+        task: str,
+        execution: Coroutine[Any, Any, OrchestratorResult],
+        *,
+        request: RequestContext,
+        bus: EventBus,
+        runtime: Runtime,
+    ) -> None:
+        self.id = request.run_id
+        self.task = task
+        self._request = request
+        self._bus = bus
+        self._runtime = runtime
+        self._fold = TreeFold()
+        self._folded = 0
+        self._fold_lock = threading.Lock()
+        self._future = runtime.submit(execution)
+
+    def __repr__(self) -> str:
+        return f"Run({one_line(self.task, limit=60)!r}, {self.status})"
+
+    # -- waiting ------------------------------------------------------------------------------
+
+    def __await__(self) -> Generator[Any, None, OrchestratorResult]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> OrchestratorResult:
+        """Wait on the caller's own loop, in slices that let an interrupt through."""
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def wake(_: object) -> None:
+            with suppress(RuntimeError):  # the waiting loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(done.set)
+
+        self._future.add_done_callback(wake)
+        while not self._future.done():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SLICE_S):
+                    await done.wait()
+        return self._future.result()
+
+    def result(self, timeout: float | None = None) -> OrchestratorResult:
+        """Block until the run has ended.
+
+        Args:
+            timeout: Seconds to wait at most; the run goes on afterwards.
+
+        Raises:
+            TimeoutError: The run has not ended in time.
+            LlmError, RunCancelled, InternalError: How the run ended, with `partial_result`.
+            RuntimeError: Called on the runtime thread itself, which would wait for itself.
+        """
+        if self._runtime.is_current_thread and not self._future.done():
+            raise RuntimeError(
+                "On the runtime's own thread a run can only be awaited: `await run`."
+            )
+        try:
+            return self._future.result(timeout)
+        except concurrent.futures.TimeoutError:
+            if self._future.done():
+                raise
+            raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.") from None
+
+    def result_or_cancel(self) -> OrchestratorResult:
+        """Block as the run's owner: the first interrupt cancels it, the second gives up waiting."""
+        with suppress(KeyboardInterrupt):
+            return self.result()
+        self.cancel(reason="interrupted")
+        return self.result()
+
+    async def wait_or_cancel(self) -> OrchestratorResult:
+        """Await as the run's owner: the first interrupt cancels it, the second gives up waiting."""
+        try:
+            return await self._wait()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._future.done() or task is None:
+                raise
+            task.uncancel()
+        self._request.cancellation.cancel(None, "interrupted")
+        with _interrupts_cancel(task):
+            return await self._wait()
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended."""
+        return self._future.done()
+
+    # -- looking ------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> list[Entry]:
+        """Everything that happened so far: dense from `seq` 0, never joined."""
+        return self._bus.entries
+
+    async def stream(self) -> AsyncIterator[Entry]:
+        """Every entry from the beginning to the end, as it happens, on the caller's loop."""
+        async for entry in self._bus.subscribe():
+            yield entry
+
+    def _state(self) -> TreeFold:
+        with self._fold_lock:
+            news = self._bus.since(self._folded)
+            for entry in news:
+                self._fold.apply(entry)
+            self._folded += len(news)
+            return self._fold
+
+    @property
+    def tree(self) -> AgentNode | None:
+        """The tree as it is now; prints as an outline. `None` before the root was spawned."""
+        fold = self._state()
+        with self._fold_lock:
+            return fold.root()
+
+    @property
+    def notes(self) -> Mapping[str, Sequence[str]]:
+        """By path: errors, and what was asked for and not done."""
+        fold = self._state()
+        with self._fold_lock:
+            return fold.notes()
+
+    @property
+    def status(self) -> AgentStatus:
+        """The run's own status: its root's while it goes on."""
+        newest = self._bus.since(max(0, len(self._bus) - 1))
+        if newest and isinstance(newest[-1].event, RunFinished):
+            return newest[-1].event.status
+        root = self.tree
+        if root is None:
+            return AgentStatus.PENDING
+        return AgentStatus.RUNNING if root.status.is_terminal else root.status
+
+    @property
+    def graph(self) -> nx.DiGraph[str]:
+        """The tree as a networkx graph. See `agentnb.views.graph.as_graph`."""
+        return as_graph(self.tree)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One flat dict per agent in path order: `pandas.DataFrame(run.to_records())`."""
+        return as_records(self.tree)
+
+    @property
+    def budget(self) -> RequestBudget:
+        """The pot that all agents of the run draw on."""
+        return self._request.budget
+
+    @property
+    def usage(self) -> RunUsage:
+        """The provider's numbers of all calls that have ended."""
+        return self._state().usage
+
+    # -- steering -----------------------------------------------------------------------------
+
+    def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt:
+        """Stop one agent with all below it, or the whole run, and wait until it has stopped.
+
+        On the runtime's own thread it gives the order and does not wait.
+
+        Args:
+            agent: A path (`1.2`), an agent's id, or nothing for everything.
+            reason: What the tree and the error will say.
+
+        Raises:
+            UnknownAgent: The run has no such agent.
+        """
+        agent_id = None if agent is None or self._is_root(agent) else self._id_of(agent)
+        reason = reason or "cancelled by hand"
+        started = time.monotonic()
+        cancellation = self._request.cancellation
+        if self.done:
+            return CancelReceipt((), 0)
+        if self._runtime.is_current_thread:
+            hit = cancellation.cancel(agent_id, reason)
+            still = tuple(scope.agent_id for scope in hit if not scope.ended.is_set())
+        else:
+            hit, still = self._runtime.submit(self._stop(agent_id, reason)).result()
+            if agent_id is None and not still:
+                concurrent.futures.wait([self._future], timeout=_STOP_PATIENCE_S)
+        ids = sorted((scope.agent_id for scope in hit), key=lambda i: path_key(path_of(i)))
+        return CancelReceipt(tuple(ids), round((time.monotonic() - started) * 1000), still)
+
+    async def _stop(
+        self, agent_id: str | None, reason: str
+    ) -> tuple[list[CancelScope], tuple[str, ...]]:
+        hit = self._request.cancellation.cancel(agent_id, reason)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_PATIENCE_S):
+                for scope in hit:
+                    await scope.ended.wait()
+        return hit, tuple(scope.agent_id for scope in hit if not scope.ended.is_set())
+
+    def _is_root(self, agent: str) -> bool:
+        return agent in ("root", self._request.thread_id)
+
+    def _id_of(self, agent: str) -> str:
+        known = self._request.cancellation.agent_ids
+        for agent_id in known:
+            if agent in (agent_id, path_of(agent_id)):
+                return agent_id
+        paths = sorted((path_of(agent_id) for agent_id in known), key=path_key)
+        raise UnknownAgent(agent, known=paths)
+
+    def set_budget(self, total: int) -> None:
+        """Set the total of the running request, up or down; in force when this returns.
+
+        Raises:
+            ValueError: `total` is not a whole number of tokens, at least 0.
+        """
+        self._request.budget.set_total(total)
+        if not self._runtime.is_current_thread:
+            self._runtime.call(lambda: None)  # behind the news of the new total on the loop
+
+    def answer_budget(self, answer: str) -> None:
+        """Answer the question that a paused run asks: `continue` or `stop`.
+
+        Raises:
+            ValueError: It is neither.
+            NoOpenQuestion: Nothing was asked.
+        """
+
+        def tell() -> None:
+            if self._request.meter is None:
+                raise NoOpenQuestion
+            self._request.meter.answer(answer)
+
+        self._runtime.call(tell)
+
+
+@contextmanager
+def _interrupts_cancel(task: asyncio.Task[object]) -> Iterator[None]:
+    """Have an interrupt cancel a task that waits: ipykernel does so for the first one only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals belong to the main thread
+        return
+    loop = asyncio.get_running_loop()
+
+    def cancel(*_: object) -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

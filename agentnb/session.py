@@ -1,0 +1,324 @@
+"""The one place where concrete parts are wired together: provider, gate, budget, orchestrator.
+
+A session is settings. It starts runs and holds on to nothing of them but the newest, and those
+that still go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from agentnb.core.budget import RequestBudget
+from agentnb.core.bus import EventBus
+from agentnb.core.context import AgentContext
+from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.protocols import BudgetGate, Provider
+from agentnb.core.request import RequestContext
+from agentnb.core.types import (
+    AgentConfig,
+    OrchestratorResult,
+    SpawnInstruction,
+    SpawnMode,
+)
+from agentnb.providers.gate import ConcurrencyGate
+from agentnb.providers.registry import Registry
+from agentnb.run import Run
+from agentnb.runtime import get_runtime
+
+DEFAULT_MODEL = "anthropic/claude-sonnet-5-5"
+
+_registry = Registry()
+"""For all sessions: their calls to one base URL with one key share one HTTP client."""
+
+
+class Session:
+    """Settings for runs, and the way to start them.
+
+    Args:
+        model: `provider/model`.
+        budget: Tokens for each run, all agents together.
+        max_depth: Depth of the deepest sub-agent; the root has 0.
+        soul: Who the agents are, shared by all of them.
+        identity: What they are here for, shared by all of them.
+        user: What the root should know of the person. Sub-agents never see it.
+        store: `None`, memory only: all there is yet.
+        mode: `live`: all there is yet.
+        provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say.
+        max_concurrency: Calls to one model that may be open at once.
+        max_agents: Most sub-agents of a run.
+        max_output_tokens: Output limit of one call.
+        call_timeout_s: A turn that takes longer fails.
+        memories: What the root remembers; handed to sub-agents by `sub_agent_memory`.
+        sub_agent_memory: `inherit` or `fresh`.
+        on_budget_warning: `ask`, `continue`, `stop`, or a callable, sync or async, that gets
+            the `BudgetWarning` and returns one of the last two.
+        pause_timeout_s: After so long without an answer a paused run stops.
+
+    Raises:
+        ValueError: A setting is out of its range. `UnknownModel` is one, too.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        budget: int = 500_000,
+        max_depth: int = 3,
+        soul: str = "",
+        identity: str = "",
+        user: str = "",
+        *,
+        store: None = None,
+        mode: str = "live",
+        provider: Provider | None = None,
+        max_concurrency: int = 32,
+        max_agents: int = 1000,
+        max_output_tokens: int = 8192,
+        call_timeout_s: float = 600,
+        memories: Sequence[str] = (),
+        sub_agent_memory: str = "inherit",
+        on_budget_warning: str | BudgetGate = "ask",
+        pause_timeout_s: float = 600,
+    ) -> None:
+        self._settings: dict[str, Any] = {
+            name: value for name, value in locals().items() if name != "self"
+        }
+        if store is not None:
+            raise ValueError(f"`store` can only be None yet (memory only), not {store!r}.")
+        if mode != "live":
+            raise ValueError(f"`mode` can only be 'live' yet, not {mode!r}.")
+        for name in ("max_output_tokens", "call_timeout_s", "pause_timeout_s"):
+            value = self._settings[name]
+            if not isinstance(value, int | float) or not value > 0:
+                raise ValueError(f"`{name}` must be a number above 0, not {value!r}.")
+        self.model = provider.name if provider is not None and model == DEFAULT_MODEL else model
+        self.budget = budget
+        self.max_depth = max_depth
+        self._provider = provider
+        self._gate = ConcurrencyGate(max_concurrency)
+        self._newest: Run | None = None
+        self._going_on: set[Run] = set()
+        self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        # What is wrong with the settings is said here, not at the first run.
+        self._request(budget=None, max_depth=None, max_agents=None)
+        AgentOrchestrator(sub_agent_memory=sub_agent_memory)
+        if provider is None:
+            _registry.resolve(model)
+
+    def __repr__(self) -> str:
+        return f"Session(model={self.model!r}, budget={self.budget}, max_depth={self.max_depth})"
+
+    # -- starting runs --------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        task: str,
+        *,
+        model: str | None = None,
+        budget: int | None = None,
+        max_depth: int | None = None,
+        max_agents: int | None = None,
+    ) -> Run:
+        """Start a tree of agents on a task, and return at once.
+
+        Args:
+            task: What the root agent is asked.
+            model: In place of the session's, for this run; so are the rest.
+            budget: Tokens.
+            max_depth: Depth of the deepest sub-agent.
+            max_agents: Most sub-agents.
+
+        Raises:
+            ValueError: The task is blank, or a limit out of its range.
+            UnknownModel: No provider answers to the model.
+        """
+        return self._start(_checked_task(task), None, True, model, budget, max_depth, max_agents)
+
+    def spawn_all(
+        self,
+        tasks: Sequence[str],
+        mode: str = "parallel",
+        synthesis: bool = True,
+        *,
+        model: str | None = None,
+        budget: int | None = None,
+        max_depth: int | None = None,
+        max_agents: int | None = None,
+    ) -> Run:
+        """Start one sub-agent per task, below a root that plans nothing.
+
+        The root's one call brings the results together; without `synthesis` there is none, and
+        the answer is the results in order. Equal tasks are all run: a person means what they
+        ask for.
+
+        Args:
+            tasks: At least one.
+            mode: `parallel`, or `sequential`: each is then handed the result before it.
+            synthesis: Whether the root brings the results together.
+            model: In place of the session's, for this run; so are the rest.
+            budget: Tokens.
+            max_depth: Depth of the deepest sub-agent, at least 1.
+            max_agents: Most sub-agents.
+
+        Raises:
+            ValueError: A task is blank, there is none, or the mode is unknown.
+            UnknownModel: No provider answers to the model.
+        """
+        if isinstance(tasks, str):
+            raise ValueError("`tasks` must be a sequence of tasks; for one task use `spawn`.")
+        plan = SpawnInstruction(_checked_mode(mode), tuple(_checked_task(task) for task in tasks))
+        if not plan.tasks:
+            raise ValueError("`tasks` is empty: give at least one task.")
+        if (self.max_depth if max_depth is None else max_depth) < 1:
+            raise ValueError("`spawn_all` starts sub-agents, so `max_depth` must be at least 1.")
+        title = f"{len(plan.tasks)} tasks, {plan.mode}"
+        return self._start(title, plan, synthesis, model, budget, max_depth, max_agents)
+
+    def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
+        """`spawn` and wait, as the run's owner: an interrupt cancels the run.
+
+        Takes what `spawn` takes. Works in a cell, a script and a thread.
+        """
+        if get_runtime().is_current_thread:
+            raise RuntimeError("On the runtime's own thread a run can only be awaited: `spawn` it.")
+        return self.spawn(task, **limits).result_or_cancel()
+
+    def _start(
+        self,
+        title: str,
+        plan: SpawnInstruction | None,
+        synthesis: bool,
+        model: str | None,
+        budget: int | None,
+        max_depth: int | None,
+        max_agents: int | None,
+    ) -> Run:
+        provider, label = self._resolve(model)
+        request = self._request(budget=budget, max_depth=max_depth, max_agents=max_agents)
+        bus = EventBus(request.run_id, clock=request.clock)
+        warning = self._settings["on_budget_warning"]
+        runtime = get_runtime()
+        runtime.at_close(_registry.aclose)
+        try:
+            run = Run(
+                title,
+                AgentOrchestrator(
+                    request.max_depth, sub_agent_memory=self._settings["sub_agent_memory"]
+                ).execute(
+                    provider,
+                    self._context(label),
+                    title,
+                    request,
+                    bus,
+                    budget_gate=warning if callable(warning) else None,
+                    plan=plan,
+                    synthesis=synthesis,
+                ),
+                request=request,
+                bus=bus,
+                runtime=runtime,
+            )
+            self._remember(run)
+        except KeyboardInterrupt:  # it may be going on already, and nobody would hold it
+            request.cancellation.cancel(None, "interrupted")
+            raise
+        return run
+
+    def _resolve(self, model: str | None) -> tuple[Provider, str]:
+        if model is None and self._provider is not None:
+            return self._provider, self.model
+        return _registry.resolve(model or self.model)
+
+    def _request(
+        self, *, budget: int | None, max_depth: int | None, max_agents: int | None
+    ) -> RequestContext:
+        settings = self._settings
+        warning = settings["on_budget_warning"]
+        return RequestContext(
+            RequestBudget(self.budget if budget is None else budget),
+            max_depth=self.max_depth if max_depth is None else max_depth,
+            max_agents=settings["max_agents"] if max_agents is None else max_agents,
+            gate=self._gate,
+            call_timeout_s=settings["call_timeout_s"],
+            on_budget_warning="ask" if callable(warning) else warning,
+            pause_timeout_s=settings["pause_timeout_s"],
+        )
+
+    def _context(self, label: str) -> AgentContext:
+        settings = self._settings
+        return AgentContext(
+            agent_config=AgentConfig(model=label, max_output_tokens=settings["max_output_tokens"]),
+            soul_content=settings["soul"],
+            identity_content=settings["identity"],
+            user_content=settings["user"],
+            recalled_memories=tuple(settings["memories"]),
+        )
+
+    # -- finding runs ---------------------------------------------------------------------------
+
+    def _remember(self, run: Run) -> None:
+        self._newest = run
+        self._by_id[run.id] = run
+        self._going_on.add(run)
+        run._future.add_done_callback(lambda _: self._going_on.discard(run))
+
+    @property
+    def newest_run(self) -> Run | None:
+        """The run that was started last."""
+        return self._newest
+
+    def find_run(self, run_id: str) -> Run | None:
+        """A run by its id, as long as anybody holds it."""
+        return self._by_id.get(run_id)
+
+
+def _checked_task(task: str) -> str:
+    if not isinstance(task, str) or not task.strip():
+        raise ValueError(f"A task must be a text that is not blank, not {task!r}.")
+    return task.strip()
+
+
+def _checked_mode(mode: str) -> SpawnMode:
+    try:
+        return SpawnMode(mode)
+    except ValueError:
+        raise ValueError(f"`mode` must be 'parallel' or 'sequential', not {mode!r}.") from None
+
+
+_default: Session | None = None
+_default_lock = threading.Lock()
+
+
+def get_session() -> Session:
+    """The session that the magics use, made with the defaults when there is none."""
+    global _default
+    with _default_lock:
+        if _default is None:
+            _default = Session()
+        return _default
+
+
+def configure(**settings: Any) -> Session:
+    """Make a new session for the magics: the old one's settings, and these.
+
+    Takes what `Session` takes. Of `model` and `provider`, the one that is set replaces the
+    other. Runs that go on are not touched.
+    """
+    global _default
+    old = get_session()
+    merged = {**old._settings, **settings}
+    if "model" in settings and "provider" not in settings:
+        merged["provider"] = None
+    if "provider" in settings and "model" not in settings:
+        merged["model"] = DEFAULT_MODEL
+    try:
+        made = Session(**merged)
+    except TypeError:
+        unknown = ", ".join(repr(s) for s in settings if s not in old._settings)
+        known = ", ".join(old._settings)
+        raise ValueError(f"There is no setting {unknown}. Known are: {known}.") from None
+    with _default_lock:
+        _default = made
+    return made

@@ -1,0 +1,146 @@
+"""Every test runs as if on a machine of its own: no keys, no network, no one's settings.
+
+It stands at the root so that it holds for the notebooks too. What can be said in the
+environment is said there, because kernels and other processes inherit it; the network is
+refused in this process. A test marked `live` gets keys, settings and network back.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_ROOT = Path(__file__).parent
+
+# Proxies too: a call to a test's own server must not go through one.
+_REMOVED = ("ANTHROPIC_", "OPENAI_", "AGENTNB_", "JUPYTER_", "IPYTHON")
+_REMOVED_SUFFIX = "_PROXY"
+_FOLDERS = (
+    "ANTHROPIC_CONFIG_DIR",  # the SDK takes a profile on disk for credentials
+    "IPYTHONDIR",
+    "JUPYTER_CONFIG_DIR",
+    "JUPYTER_DATA_DIR",
+    "JUPYTER_RUNTIME_DIR",
+)
+
+_connect = socket.socket.connect
+_connect_ex = socket.socket.connect_ex
+_getaddrinfo = socket.getaddrinfo
+
+# A deadline, or a complaint about slowness, would be an assertion about the machine's load.
+_TIMELESS: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("local", **_TIMELESS)
+settings.register_profile("ci", **_TIMELESS, derandomize=True, print_blob=True, database=None)
+
+
+class OutsideConnection(RuntimeError):
+    """A test reached for the network.
+
+    Not an `OSError`, which a client may take for bad weather and try again.
+    """
+
+    def __init__(self, target: object) -> None:
+        super().__init__(
+            f"A test tried to reach {target!r}. Tests may connect to this machine only: use "
+            "`ScriptedProvider` or a server on 127.0.0.1, or mark the test `live`."
+        )
+
+
+class _Isolation:
+    """Takes the outside world away, and gives it back."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._patch = pytest.MonkeyPatch()
+
+    def begin(self) -> None:
+        for name in list(os.environ):
+            if name.upper().startswith(_REMOVED) or name.upper().endswith(_REMOVED_SUFFIX):
+                self._patch.delenv(name)
+        for name in _FOLDERS:
+            folder = self._home / name.lower()
+            folder.mkdir(exist_ok=True)
+            self._patch.setenv(name, str(folder))
+        # A kernel must run the same code as the tests, whatever else may be installed.
+        self._patch.setenv("PYTHONPATH", str(_ROOT), prepend=os.pathsep)
+        self._patch.setattr(socket.socket, "connect", _connect_here)
+        self._patch.setattr(socket.socket, "connect_ex", _connect_ex_here)
+        self._patch.setattr(socket, "getaddrinfo", _getaddrinfo_here)
+
+    def end(self) -> None:
+        self._patch.undo()
+
+
+_isolation = pytest.StashKey[_Isolation]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("ci" if os.environ.get("CI") else "local")
+    home = tempfile.TemporaryDirectory(prefix="agentnb-tests-")
+    isolation = _Isolation(Path(home.name))
+    isolation.begin()
+    config.stash[_isolation] = isolation
+    config.add_cleanup(home.cleanup)
+    config.add_cleanup(isolation.end)
+
+
+@pytest.fixture(autouse=True)
+def _outside_world(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Gives a test marked `live` what all the others do without."""
+    if request.node.get_closest_marker("live") is None:
+        yield
+        return
+    isolation = request.config.stash[_isolation]
+    isolation.end()
+    try:
+        yield
+    finally:
+        isolation.begin()
+
+
+def _connect_here(self: socket.socket, address: Any) -> None:
+    _refuse_outside(self, address)
+    _connect(self, address)
+
+
+def _connect_ex_here(self: socket.socket, address: Any) -> int:
+    _refuse_outside(self, address)
+    return _connect_ex(self, address)
+
+
+def _getaddrinfo_here(host: Any, *args: Any, **kwargs: Any) -> Any:
+    # A number needs no look-up: it is refused when something connects to it.
+    if host and not (_is_number(host) or _is_here(host)):
+        raise OutsideConnection(host)
+    return _getaddrinfo(host, *args, **kwargs)
+
+
+def _refuse_outside(connecting: socket.socket, address: Any) -> None:
+    is_internet = connecting.family in (socket.AF_INET, socket.AF_INET6)
+    if is_internet and not _is_here(address[0]):
+        raise OutsideConnection(address)
+
+
+def _is_here(host: str | bytes) -> bool:
+    name = _text(host)
+    return name == "localhost" or (_is_number(name) and ipaddress.ip_address(name).is_loopback)
+
+
+def _is_number(host: str | bytes) -> bool:
+    try:
+        ipaddress.ip_address(_text(host))
+    except ValueError:
+        return False
+    return True
+
+
+def _text(host: str | bytes) -> str:
+    return host.decode() if isinstance(host, bytes) else host

@@ -1,0 +1,206 @@
+"""Errors form the tree that is drawn, say what to do, and survive the way to another process."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+
+import pytest
+
+from agentnb.core import errors
+from agentnb.core.errors import (
+    AgentnbError,
+    InternalError,
+    LlmError,
+    MissingExtra,
+    NoOpenQuestion,
+    NotebookError,
+    OrchestratorError,
+    RateLimited,
+    RunCancelled,
+    UnknownAgent,
+    UnknownModel,
+)
+from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult
+
+CLASSES = [
+    cls
+    for _, cls in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(cls, AgentnbError) and cls.__module__ == errors.__name__
+]
+LLM_ERRORS = [cls for cls in CLASSES if issubclass(cls, LlmError)]
+
+
+def _drawn_tree() -> set[tuple[str, str]]:
+    """Child and parent for each class in the module's docstring."""
+    above: list[str] = []
+    pairs = set()
+    for line in (errors.__doc__ or "").splitlines():
+        drawn = re.match(r"^    ((?:│   |    )*)(?:[├└]── )?([A-Z].*)$", line)
+        if drawn is None:
+            continue
+        depth = (len(line) - len(line.lstrip(" │├└─"))) // 4 - 1
+        names = re.match(r"(\w+(?:, \w+)*)", drawn.group(2))
+        assert names is not None
+        del above[depth:]
+        for name in names.group(1).split(", "):
+            if above:
+                pairs.add((name, above[-1]))
+        above.append(names.group(1))
+    return pairs
+
+
+def test_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
+    real = {(cls.__name__, cls.__bases__[0].__name__) for cls in CLASSES if cls is not AgentnbError}
+
+    assert len(real) > 15
+    assert _drawn_tree() == real
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_error_says_when_it_is_raised(cls: type[AgentnbError]) -> None:
+    assert cls.__doc__
+
+
+def test_bad_names_are_also_what_plain_python_would_raise() -> None:
+    assert issubclass(UnknownAgent, LookupError)
+    assert issubclass(UnknownModel, ValueError)
+    assert issubclass(NotebookError, ValueError)
+    assert issubclass(MissingExtra, ImportError)
+
+
+# -- calls to a model --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", LLM_ERRORS)
+def test_failed_call_says_whether_and_when_to_try_again(cls: type[LlmError]) -> None:
+    plain = cls("m")
+    told = cls("m", retryable=not plain.retryable, retry_after_s=2.5, status_code=500)
+
+    assert plain.retryable is cls.default_retryable
+    assert (plain.retry_after_s, plain.status_code, plain.partial_result) == (None, None, None)
+    assert told.retryable is not plain.retryable
+    assert (told.retry_after_s, told.status_code) == (2.5, 500)
+
+
+def test_transport_failures_are_tried_again_and_what_cannot_change_is_not() -> None:
+    retryable = {cls.__name__ for cls in LLM_ERRORS if cls("m").retryable}
+    permanent = {cls.__name__ for cls in LLM_ERRORS if cls("m").permanent}
+
+    assert retryable == {
+        "RateLimited",
+        "Overloaded",
+        "ServerFailed",
+        "ConnectionFailed",
+        "StreamBroken",
+    }
+    assert permanent == {
+        "MissingKey",
+        "AuthenticationFailed",
+        "InvalidRequest",
+        "ModelNotFound",
+        "Refused",
+    }
+
+
+@pytest.mark.parametrize("status_code", [400, 401, 403, 404, 413])
+def test_status_that_asking_again_cannot_change_is_permanent(status_code: int) -> None:
+    assert LlmError("m", status_code=status_code).permanent
+    assert not LlmError("m", status_code=500).permanent
+    assert not LlmError("m").permanent
+
+
+# -- on the way to another process -------------------------------------------------------------
+
+
+def _result() -> OrchestratorResult:
+    node = AgentNode("a", None, "root", "t", 0, AgentStatus.FAILED)
+    return OrchestratorResult(AgentStatus.FAILED, "so far", node)
+
+
+ONE_OF_EACH: list[AgentnbError] = [
+    *(cls("what happened", retry_after_s=3.0, status_code=404) for cls in LLM_ERRORS),
+    AgentnbError("m"),
+    OrchestratorError("m"),
+    RunCancelled("enough"),
+    RunCancelled(),
+    InternalError.wrapping(KeyError("k"), where="here"),
+    UnknownAgent("1.9", known=["root", "1"]),
+    UnknownModel("gpt", known=["anthropic", "demo"]),
+    NoOpenQuestion(),
+    MissingExtra("matplotlib", extra="plots"),
+    NotebookError("m"),
+]
+
+
+def test_one_of_each_error_is_here() -> None:
+    assert {type(error) for error in ONE_OF_EACH} == set(CLASSES)
+
+
+@pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda e: type(e).__name__)
+def test_error_that_was_pickled_or_copied_says_the_same(error: AgentnbError) -> None:
+    if isinstance(error, OrchestratorError):
+        error = copy.copy(error)
+        error.partial_result = _result()
+
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(other) is type(error)
+        assert (str(other), other.args) == (str(error), error.args)
+        assert vars(other) == vars(error)
+        assert other is not error
+
+
+def test_copy_of_an_error_is_changed_on_its_own() -> None:
+    error = RateLimited("slow down")
+    other = copy.copy(error)
+    other.retry_after_s = 9.0
+
+    assert error.retry_after_s is None
+
+
+# -- words -------------------------------------------------------------------------------------
+
+
+def test_unknown_agent_names_the_known_ones_and_how_to_say_it() -> None:
+    error = UnknownAgent("9", known=["root", "1", "1.1"])
+
+    assert (error.name, error.known) == ("9", ("root", "1", "1.1"))
+    assert str(error) == (
+        "This run has no agent '9' (known: 'root', '1', '1.1'). "
+        "Give a path like '1.2', an agent's id, or nothing for the whole run."
+    )
+
+
+def test_unknown_agent_of_a_large_run_names_the_first_twenty() -> None:
+    text = str(UnknownAgent("x", known=[str(n) for n in range(1000)]))
+
+    assert "'19' and 980 more)" in text
+    assert "'20'" not in text
+    assert "(known: none yet)" in str(UnknownAgent("x", known=[]))
+
+
+def test_unknown_model_names_the_providers_and_the_way_without_a_key() -> None:
+    error = UnknownModel("gpt", known=["anthropic", "demo"])
+
+    assert "'gpt'" in str(error)
+    assert "anthropic, demo" in str(error)
+    assert "`demo`, which needs no key" in str(error)
+
+
+def test_cancelled_run_says_why_where_that_is_known() -> None:
+    assert RunCancelled("enough").reason == "enough"
+    assert "cancelled (enough)" in str(RunCancelled("enough"))
+    assert str(RunCancelled()) == "The run was cancelled."
+
+
+def test_bug_is_told_by_its_type_its_place_and_its_text_on_one_line() -> None:
+    error = InternalError.wrapping(LookupError("two\nlines"), where="the provider 'x'")
+
+    assert str(error) == "Unexpected LookupError in the provider 'x': two lines"
+    assert str(InternalError.wrapping(LookupError(), where="w")).endswith(": no message")
+
+
+def test_missing_extra_says_what_to_install() -> None:
+    assert "`pip install 'agentnb[plots]'`" in str(MissingExtra("matplotlib", extra="plots"))

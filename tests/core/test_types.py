@@ -1,0 +1,223 @@
+"""The values that everything speaks in are plain: frozen, comparable, picklable."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from dataclasses import FrozenInstanceError
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentnb.core import types
+from agentnb.core.types import (
+    AgentConfig,
+    AgentMemoryContext,
+    AgentNode,
+    AgentStatus,
+    BudgetStatus,
+    CancelReceipt,
+    CompletionRequest,
+    Message,
+    OrchestratorResult,
+    Role,
+    RunUsage,
+    SpawnInstruction,
+    SpawnMode,
+    Stopped,
+    SubAgentResult,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUse,
+    ToolUseBlock,
+    Usage,
+    assistant_message,
+    one_line,
+    path_key,
+    path_of,
+    user_message,
+)
+
+LEAF = AgentNode("r.1", "r", "1", "leaf", 1, AgentStatus.FAILED, "p/m", 5, 6)
+TREE = AgentNode("r", None, "root", "t", 0, AgentStatus.COMPLETED, children=(LEAF,))
+REQUEST = CompletionRequest(
+    "m", "s", (user_message("u"),), (ToolSpec("n", "d", {"type": "object"}),), extra={"k": [1]}
+)
+ONE_OF_EACH = [
+    TextBlock("t"),
+    ThinkingBlock("t", "sig", redacted_data="x"),
+    ToolUseBlock("i", "n", {"a": [1, {"b": None}]}),
+    ToolResultBlock("i", "t", is_error=True),
+    Message(Role.ASSISTANT, (TextBlock("t"), ThinkingBlock("t"))),
+    ToolSpec("n", "d", {}),
+    REQUEST,
+    TextDelta("t"),
+    ThinkingDelta("t"),
+    ToolUse("i", "n", {"a": 1}),
+    Usage(1, 2, 3, 4),
+    Stopped("end_turn", assistant_message("t")),
+    AgentConfig("n", "p/m", 5, {"k": 1}),
+    SubAgentResult("r.1", "t", AgentStatus.FAILED, "r", "e", 1, 2),
+    TREE,
+    CancelReceipt(("r.1",), 3, ("r.2",)),
+    AgentMemoryContext("r", "t", "d"),
+    RunUsage.of({"p/m": Usage(1, 2, 3, 4)}),
+    OrchestratorResult(AgentStatus.COMPLETED, "answer", TREE),
+    SpawnInstruction(SpawnMode.PARALLEL, ("a", "b")),
+]
+CLASSES = [
+    cls
+    for _, cls in inspect.getmembers(types, dataclasses.is_dataclass)
+    if isinstance(cls, type) and cls.__module__ == types.__name__
+]
+
+
+def test_one_of_each_value_is_here() -> None:
+    assert {type(value) for value in ONE_OF_EACH} == set(CLASSES)
+
+
+@pytest.mark.parametrize("value", ONE_OF_EACH, ids=lambda v: type(v).__name__)
+def test_value_is_the_same_after_the_way_to_another_process(value: object) -> None:
+    assert pickle.loads(pickle.dumps(value)) == value
+    assert copy.deepcopy(value) == value
+
+
+@pytest.mark.parametrize("value", ONE_OF_EACH, ids=lambda v: type(v).__name__)
+def test_value_cannot_be_changed_or_given_more_fields(value: object) -> None:
+    assert dataclasses.is_dataclass(value)
+    for field in dataclasses.fields(value):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, field.name, None)
+    assert not hasattr(value, "__dict__")
+
+
+# -- words -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enum", [AgentStatus, SpawnMode, BudgetStatus, Role])
+def test_value_of_an_enum_is_its_name_in_lower_case(
+    enum: type[AgentStatus | SpawnMode | BudgetStatus | Role],
+) -> None:
+    for member in enum:
+        assert member == member.name.lower()
+        assert str(member) == member.name.lower()
+
+
+def test_agent_has_ended_when_it_is_not_about_to_work_working_or_waiting() -> None:
+    assert {status for status in AgentStatus if not status.is_terminal} == {
+        AgentStatus.PENDING,
+        AgentStatus.RUNNING,
+        AgentStatus.WAITING,
+    }
+
+
+# -- conversation ------------------------------------------------------------------------------
+
+
+def test_text_of_a_message_is_its_text_blocks_alone() -> None:
+    blocks = (ThinkingBlock("no"), TextBlock("a"), ToolUseBlock("i", "n", {}), TextBlock("b"))
+    assert Message(Role.ASSISTANT, blocks).text == "ab"
+
+
+def test_assistant_that_said_nothing_has_no_empty_block() -> None:
+    assert assistant_message("").content == ()
+    assert assistant_message("x").content == (TextBlock("x"),)
+
+
+def test_last_user_text_is_that_of_the_newest_user_message() -> None:
+    messages = (user_message("old"), user_message("new"), assistant_message("reply"))
+
+    assert CompletionRequest("m", "", messages).last_user_text == "new"
+    assert CompletionRequest("m", "", (assistant_message("reply"),)).last_user_text == ""
+
+
+# -- counts ------------------------------------------------------------------------------------
+
+
+def test_usage_adds_field_by_field() -> None:
+    assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40) == Usage(11, 22, 33, 44)
+    assert Usage(1, 2, 3, 4).total_tokens == 10
+
+
+@pytest.mark.parametrize(("read", "counted"), [(0, 0), (1, 1), (10, 1), (11, 2), (1000, 100)])
+def test_cache_reads_take_a_tenth_from_the_pot(read: int, counted: int) -> None:
+    assert Usage(100, 20, 3, read).pot_tokens == 123 + counted
+
+
+def test_usage_of_a_run_is_the_sum_of_its_models() -> None:
+    usage = RunUsage.of({"a": Usage(1, 2, 3, 4), "b": Usage(10, 20, 30, 40)})
+
+    assert (usage.input_tokens, usage.output_tokens) == (11, 22)
+    assert (usage.cache_creation_tokens, usage.cached_tokens) == (33, 44)
+    assert usage.total_tokens == 110
+    assert RunUsage.of({}) == RunUsage()
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+def test_output_is_the_final_response() -> None:
+    assert OrchestratorResult(AgentStatus.COMPLETED, "answer", TREE).output == "answer"
+
+
+def test_tree_is_walked_from_parent_to_child_in_order_and_printed_as_an_outline() -> None:
+    def node(path: str, depth: int, *children: AgentNode) -> AgentNode:
+        return AgentNode(
+            path, None, path, f"task\n{path}", depth, AgentStatus.COMPLETED, children=children
+        )
+
+    tree = node("root", 0, node("1", 1, node("1.1", 2)), node("2", 1))
+
+    assert [n.path for n in tree.walk()] == ["root", "1", "1.1", "2"]
+    assert str(tree).splitlines()[:3] == [
+        "root [completed] task root",
+        "  1 [completed] task 1",
+        "    1.1 [completed] task 1.1",
+    ]
+
+
+def test_very_deep_tree_can_be_walked_and_printed() -> None:
+    tree = LEAF
+    for _ in range(5000):
+        tree = dataclasses.replace(tree, children=(tree,))
+
+    assert sum(1 for _ in tree.walk()) == 5001
+    assert str(tree).count("\n") == 5000
+
+
+# -- paths and lines ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("agent_id", "path"),
+    [("nb_20261101_k3x9aa", "root"), ("nb_20261101_k3x9aa.1", "1"), ("t.1.2.10", "1.2.10")],
+)
+def test_path_is_what_follows_the_thread_in_an_agent_s_id(agent_id: str, path: str) -> None:
+    assert path_of(agent_id) == path
+
+
+def test_paths_sort_as_a_tree_is_read() -> None:
+    paths = ["root", "1", "1.1", "1.2", "1.10", "2", "2.1", "10", "10.1"]
+    assert sorted(sorted(paths), key=path_key) == paths
+
+
+@given(st.lists(st.text("0123456789.ax²", max_size=6)))
+def test_any_paths_can_be_sorted(paths: list[str]) -> None:
+    assert sorted(sorted(paths, key=path_key)) == sorted(paths)
+
+
+@given(st.text(max_size=60), st.integers(1, 30))
+def test_one_line_is_one_and_no_longer_than_it_may_be(text: str, limit: int) -> None:
+    line = one_line(text, limit=limit)
+
+    assert len(line) <= limit
+    assert line.split() == line.split(" ") or line == ""
+    folded = " ".join(text.split())
+    assert line == folded or line == folded[: limit - 1] + "…"

@@ -1,0 +1,87 @@
+"""HTTP/1.1, as much of it as a client of the API speaks: requests in, responses out.
+
+Bytes only. Nothing here knows what a request means, nor what a response should hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class BadRequest(Exception):
+    """The bytes are no request that this server reads; the connection is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    """Without the query."""
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+class Reader(asyncio.StreamReader):
+    """Tells when the other side hung up, also while nobody reads."""
+
+    def __init__(self) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self.hung_up = asyncio.Event()
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self.hung_up.set()
+
+    def set_exception(self, exc: Exception) -> None:
+        super().set_exception(exc)
+        self.hung_up.set()
+
+
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
+    """The next request, or `None` when the client left instead of making one."""
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    try:
+        first, *lines = head[:-4].split("\r\n")
+        method, target, _ = first.split(" ")
+        fields = (line.split(":", 1) for line in lines)
+        headers = {name.strip().lower(): value.strip() for name, value in fields}
+        length = int(headers.get("content-length", "0"))
+    except ValueError as error:
+        raise BadRequest(first) from error
+    if "transfer-encoding" in headers:
+        raise BadRequest("a chunked request")
+    try:
+        body = await reader.readexactly(length)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    return Request(method, target.partition("?")[0], headers, body)
+
+
+def response_head(status: int, headers: Mapping[str, str]) -> bytes:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "Unknown"
+    lines = [
+        f"HTTP/1.1 {status} {phrase}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def whole_response(status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+    return response_head(status, {**headers, "content-length": str(len(body))}) + body
+
+
+def chunk(content: bytes) -> bytes:
+    """One chunk of a body of unknown length; an empty one would end it."""
+    return f"{len(content):x}\r\n".encode() + content + b"\r\n" if content else b""

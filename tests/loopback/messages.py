@@ -1,0 +1,351 @@
+"""The Messages API as plain values: what it accepts, and the events that it answers with.
+
+As strict as the real one where strictness is cheap, so that a request that would be refused
+there is refused here, and honest about usage: the numbers are counted from the bytes that came
+and went, four to a token, so that a test can count them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+BYTES_PER_TOKEN = 4
+
+_MAX_BREAKPOINTS = 4
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+Event = tuple[str, Mapping[str, Any] | str]
+"""The name and the data of one server-sent event; a `str` is sent as it is."""
+Step = Event | threading.Event
+"""What a stream does next: send an event, or wait until a test lets go."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call in a reply. Unpacks from `(name, input)`."""
+
+    name: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    """`None`: one that is not used twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the script wants said to one request."""
+
+    text: str = ""
+    thinking: str | None = None
+    tool_uses: Sequence[ToolCall | tuple[str, Mapping[str, Any]]] = ()
+    chunk: int = 16
+    """Characters of text, thinking and tool input in one delta."""
+    stop_reason: str | None = None
+    """`None`: the one that follows from the reply and from `max_tokens`."""
+    hold: threading.Event | None = None
+    """The stream stops in mid-text, after its first text delta, until this is set."""
+    events: Sequence[Step] | None = None
+    """The whole stream, in place of all of the above."""
+    status: int = 200
+    error_type: str | None = None
+    """`None`: the one that goes with the status."""
+    message: str = "a scripted error"
+    """The error's words; the whole body if `headers` has a `content-type` that is not JSON."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Refusal(Exception):
+    """The API does not take the request."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+# -- counting ---------------------------------------------------------------------------
+
+
+def input_tokens(body: Mapping[str, Any]) -> int:
+    """The tokens that a request is charged for: system, messages and tools, and nothing else."""
+    counted = [body.get(name) for name in ("system", "messages", "tools")]
+    return len(_json(counted).encode()) // BYTES_PER_TOKEN
+
+
+def output_tokens(text: str) -> int:
+    return len(text.encode()) // BYTES_PER_TOKEN
+
+
+def signature_of(thinking: str) -> str:
+    """The signature without which a thinking block is not taken back."""
+    return hashlib.sha256(thinking.encode()).hexdigest()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# -- what is accepted -------------------------------------------------------------------
+
+
+def check_credentials(headers: Mapping[str, str], keys: frozenset[str] | None) -> None:
+    """Take any key, or only those in `keys`."""
+    bearer = re.fullmatch(r"(?i:bearer) +(\S+)", headers.get("authorization", ""))
+    key = headers.get("x-api-key") or (bearer and bearer[1])
+    if not key:
+        raise Refusal(401, "x-api-key header is required")
+    if keys is not None and key not in keys:
+        raise Refusal(401, "invalid x-api-key")
+
+
+def parse_body(raw: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(raw)
+        _json(body).encode()  # a lone surrogate passes `loads`, and cannot be text
+    except ValueError as error:
+        raise Refusal(400, f"The request body is not valid JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Refusal(400, "The request body is not an object")
+    return body
+
+
+def check_body(body: Mapping[str, Any]) -> None:
+    """Refuse what the API refuses."""
+    _need(isinstance(body.get("model"), str) and body["model"], "model: Field required")
+    limit = body.get("max_tokens")
+    _need(type(limit) is int and limit >= 1, "max_tokens: must be an integer of at least 1")
+    _need(body.get("stream") is True, "stream: this server only streams")
+    system = body.get("system", "")
+    _need(isinstance(system, str | list), "system: Input should be a string or a list")
+    if isinstance(system, list):
+        _check_texts(system, "system")
+    _check_tools(body.get("tools", []))
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise Refusal(400, "messages: at least one message is required")
+    _check_messages(messages)
+    breakpoints = _json(body).count('"cache_control":{')
+    _need(
+        breakpoints <= _MAX_BREAKPOINTS,
+        f"A maximum of 4 blocks with cache_control may be provided. Found {breakpoints}.",
+    )
+
+
+def _need(condition: object, message: str) -> None:
+    if not condition:
+        raise Refusal(400, message)
+
+
+def _check_texts(blocks: Sequence[Any], where: str) -> None:
+    for block in blocks:
+        _need(isinstance(block, dict) and "type" in block, f"{where}: Input should be a block")
+        if block["type"] == "text":
+            text = block.get("text")
+            _need(isinstance(text, str) and text, f"{where}: text content blocks must be non-empty")
+            _need(text.strip(), f"{where}: text content blocks must contain non-whitespace text")
+
+
+def _check_tools(tools: Any) -> None:
+    _need(isinstance(tools, list), "tools: Input should be a list")
+    names = []
+    for index, tool in enumerate(tools):
+        where = f"tools.{index}"
+        _need(isinstance(tool, dict), f"{where}: Input should be an object")
+        name = tool.get("name")
+        _need(isinstance(name, str) and _TOOL_NAME.fullmatch(name), f"{where}.name: not a name")
+        if "type" not in tool:  # the API's own tools have no schema
+            _need(isinstance(tool.get("input_schema"), dict), f"{where}.input_schema: required")
+        names.append(name)
+    _need(len(set(names)) == len(names), "tools: Tool names must be unique.")
+
+
+def _check_messages(messages: Sequence[Any]) -> None:
+    asked: set[str] = set()
+    for index, message in enumerate(messages):
+        where = f"messages.{index}"
+        _need(isinstance(message, dict), f"{where}: Input should be an object")
+        role = message.get("role")
+        _need(role in ("user", "assistant"), f"{where}: role must be `user` or `assistant`")
+        _need(index or role == "user", f"{where}: the first message must have the role `user`")
+        blocks = _blocks(message, where)
+        _check_texts(blocks, where)
+        _check_answers(blocks, asked, where)
+        if role == "assistant":
+            _check_thinking(blocks, where)
+            asked = {block["id"] for block in blocks if block["type"] == "tool_use"}
+        else:
+            asked = set()
+    _need(not asked, _unanswered("messages", asked))
+
+
+def _blocks(message: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    content = message.get("content")
+    _need(isinstance(content, str | list), f"{where}.content: Field required")
+    _need(content, f"{where}: all messages must have non-empty content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+
+
+def _check_answers(blocks: Sequence[Mapping[str, Any]], asked: set[str], where: str) -> None:
+    answered = [block.get("tool_use_id") for block in blocks if block["type"] == "tool_result"]
+    missing = asked.difference(name for name in answered if name is not None)
+    _need(not missing, _unanswered(where, missing))
+    for name in answered:
+        _need(name in asked, f"{where}: unexpected `tool_use_id` found in `tool_result`: {name}")
+    _need(len(set(answered)) == len(answered), f"{where}: more than one `tool_result` for an id")
+
+
+def _unanswered(where: str, ids: set[str]) -> str:
+    return (
+        f"{where}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+        f"{', '.join(sorted(ids))}. Each `tool_use` block must have a corresponding "
+        "`tool_result` block in the next message."
+    )
+
+
+def _check_thinking(blocks: Sequence[Mapping[str, Any]], where: str) -> None:
+    for block in blocks:
+        if block["type"] not in ("thinking", "redacted_thinking"):
+            continue
+        _need("cache_control" not in block, f"{where}: cache_control cannot be set on thinking")
+        signature = None if block["type"] == "redacted_thinking" else block.get("signature")
+        if block["type"] == "thinking":
+            expected = signature_of(str(block.get("thinking")))
+            _need(signature == expected, f"{where}: Invalid `signature` in `thinking` block")
+    last = blocks[-1]["type"]
+    _need(last not in ("thinking", "redacted_thinking"), f"{where}: the final block is thinking")
+
+
+# -- what is answered -------------------------------------------------------------------
+
+
+def error_body(status: int, error_type: str | None, message: str) -> dict[str, Any]:
+    kind = error_type or _ERROR_TYPES.get(status, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def encoded(event: Event) -> bytes:
+    """The event as it stands on the wire."""
+    name, data = event
+    line = data if isinstance(data, str) else _json(data)
+    return f"event: {name}\ndata: {line}\n\n".encode("utf-8", "surrogatepass")
+
+
+def steps(reply: Reply, body: Mapping[str, Any], *, number: int) -> Iterator[Step]:
+    """The stream that answers the request `body`, the server's `number`-th."""
+    if reply.events is not None:
+        yield from reply.events
+        return
+    usage = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
+    message = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": input_tokens(body), **usage},
+    }
+    yield "message_start", {"type": "message_start", "message": message}
+    yield "ping", {"type": "ping"}
+    pen = _Pen(body["max_tokens"], reply.chunk)
+    yield from _content(reply, pen, number=number)
+    stopped = {"stop_reason": reply.stop_reason or _reason(reply, pen), "stop_sequence": None}
+    total = {"output_tokens": pen.tokens_written}
+    yield "message_delta", {"type": "message_delta", "delta": stopped, "usage": total}
+    yield "message_stop", {"type": "message_stop"}
+
+
+def _reason(reply: Reply, pen: _Pen) -> str:
+    if pen.is_cut:
+        return "max_tokens"
+    return "tool_use" if reply.tool_uses else "end_turn"
+
+
+def _content(reply: Reply, pen: _Pen, *, number: int) -> Iterator[Step]:
+    held = reply.hold
+    start: dict[str, Any]
+    if reply.thinking is not None and not pen.is_cut:
+        start = {"type": "thinking", "thinking": "", "signature": ""}
+        said = yield from pen.block(start, "thinking", reply.thinking)
+        yield pen.delta({"type": "signature_delta", "signature": signature_of(said)})
+        yield pen.stop()
+    if reply.text and not pen.is_cut:
+        yield from pen.block({"type": "text", "text": ""}, "text", reply.text, hold=held)
+        yield pen.stop()
+        held = None
+    if held is not None:
+        yield held
+    for index, call in enumerate(reply.tool_uses):
+        if pen.is_cut:
+            return
+        tool = call if isinstance(call, ToolCall) else ToolCall(*call)
+        name = tool.id or f"toolu_{number}_{index}"
+        start = {"type": "tool_use", "id": name, "name": tool.name, "input": {}}
+        yield from pen.block(start, "partial_json", _json(tool.input) if tool.input else "")
+        yield pen.stop()
+
+
+class _Pen:
+    """Writes content blocks until `max_tokens` are written, and no further."""
+
+    _DELTAS: Mapping[str, str] = {
+        "text": "text_delta",
+        "thinking": "thinking_delta",
+        "partial_json": "input_json_delta",
+    }
+
+    def __init__(self, max_tokens: int, chunk: int) -> None:
+        self._left = max_tokens * BYTES_PER_TOKEN
+        self._chunk = chunk
+        self._written = ""
+        self._index = -1
+        self.is_cut = False
+
+    @property
+    def tokens_written(self) -> int:
+        return output_tokens(self._written)
+
+    def block(
+        self, start: Mapping[str, Any], kind: str, text: str, *, hold: threading.Event | None = None
+    ) -> Generator[Step, None, str]:
+        """One block but for its stop; returns what was written of `text`."""
+        self._index += 1
+        event = {"type": "content_block_start", "index": self._index, "content_block": start}
+        yield "content_block_start", event
+        written = self._take(text)
+        for at in range(0, len(written), self._chunk):
+            yield self.delta({"type": self._DELTAS[kind], kind: written[at : at + self._chunk]})
+            if hold is not None and at == 0:
+                yield hold
+        return written
+
+    def delta(self, delta: Mapping[str, Any]) -> Event:
+        event = {"type": "content_block_delta", "index": self._index, "delta": delta}
+        return "content_block_delta", event
+
+    def stop(self) -> Event:
+        return "content_block_stop", {"type": "content_block_stop", "index": self._index}
+
+    def _take(self, text: str) -> str:
+        content = text.encode()
+        self.is_cut = len(content) > self._left
+        written = content[: self._left].decode(errors="ignore")
+        self._left -= len(written.encode())
+        self._written += written
+        return written

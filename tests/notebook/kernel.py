@@ -1,0 +1,239 @@
+"""A real kernel, asked from outside as a front end asks it: what a test sees is what a person sees.
+
+A run is held by a `Door`: the script's pause knocks there and waits until the test opens, so
+that the test knows how far a run is without ever sleeping. Deadlines are there against hangs
+only.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from ast import literal_eval
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+DEADLINE_S = 60.0
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_UNSTABLE = re.compile(
+    r"nb_\d{8}_\w+|\b[0-9a-f]{32}\b|0x[0-9a-f]{6,}|\b\d+(\.\d+)? ?m?s\b|\d\d:\d\d"
+)
+
+
+@dataclass
+class Shown:
+    """What came back for one executed cell."""
+
+    status: str = ""
+    """`ok`, `error` or `aborted`; empty while there is no reply."""
+    stdout: str = ""
+    stderr: str = ""
+    displays: list[dict[str, Any]] = field(default_factory=list)
+    """The data of each `display_data`: MIME types to content."""
+    result: str = ""
+    """The cell's value, as plain text."""
+    error: str = ""
+    """The traceback without colours, as the front end shows it."""
+    error_name: str = ""
+    updates: int = 0
+    """Displays that were changed or taken back afterwards."""
+    help: str = ""
+    """What a question mark shows in the pager."""
+    idle: bool = False
+
+    @property
+    def text(self) -> str:
+        """All that is text, for a look at what must not stand in it."""
+        parts = [str(value) for data in self.displays for value in data.values()]
+        return "\n".join([self.stdout, self.stderr, self.error, self.result, *parts])
+
+    @property
+    def unstable(self) -> list[str]:
+        """Ids, times and addresses: what would differ in the next replay."""
+        return [found[0] for found in _UNSTABLE.finditer(self.text)]
+
+
+# A run may stream before the cell that started it has come to wait for it, and an interrupt in
+# between would hit something else: so it knocks only when the main thread waits.
+_HOLD = """
+async def hold():
+    import asyncio, sys, threading
+    while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in (
+        "wait",
+        "select",
+    ):
+        await asyncio.sleep(0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", {port})
+    try:
+        await reader.read()
+    finally:
+        writer.close()
+"""
+
+
+class Kernel:
+    """One kernel, its cells, and what they show."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
+        self._manager = manager
+        self._client = client
+        self._shown: dict[str, Shown] = {}
+        self._poller = zmq.Poller()
+        for channel in (client.shell_channel, client.iopub_channel):
+            self._poller.register(channel.socket, zmq.POLLIN)
+
+    def run(self, *cells: str) -> Shown:
+        """Execute cells one after the other; what the last one showed."""
+        shown = Shown()
+        for cell in cells:
+            shown = self.collect(self.send(cell))
+        return shown
+
+    def ok(self, *cells: str) -> Shown:
+        """Execute cells, each of which has to work."""
+        shown = Shown()
+        for cell in cells:
+            shown = self.run(cell)
+            assert shown.status == "ok", shown
+        return shown
+
+    def value(self, expression: str) -> Any:
+        """What an expression is in the kernel; numbers, texts, lists, dicts."""
+        return literal_eval(self.ok(expression).result)
+
+    def send(self, cell: str) -> str:
+        """Queue a cell, as Run All does, and return its id."""
+        message_id: str = self._client.execute(cell, allow_stdin=False, stop_on_error=True)
+        self._shown[message_id] = Shown()
+        return message_id
+
+    def run_all(self, *cells: str) -> list[Shown]:
+        """Queue all cells at once; what each one showed."""
+        sent = [self.send(cell) for cell in cells]
+        return [self.collect(message_id) for message_id in sent]
+
+    def collect(self, message_id: str) -> Shown:
+        """Wait until a cell has replied and shown everything."""
+        shown = self._shown[message_id]
+        deadline = time.monotonic() + DEADLINE_S
+        while not (shown.status and (shown.idle or shown.status == "aborted")):
+            assert time.monotonic() < deadline, f"The kernel hangs; so far it showed {shown}."
+            self._take_what_came()
+        return shown
+
+    def interrupt(self) -> None:
+        """Press ■."""
+        self._manager.interrupt_kernel()
+
+    def _take_what_came(self) -> None:
+        came = [socket for socket, _ in self._poller.poll(1000)]
+        for channel in (self._client.shell_channel, self._client.iopub_channel):
+            if channel.socket in came:
+                message = channel.get_msg(timeout=0)
+                shown = self._shown.get(message["parent_header"].get("msg_id", ""))
+                if shown is not None:
+                    _note(shown, message["msg_type"], message["content"])
+
+
+def _note(shown: Shown, kind: str, content: Mapping[str, Any]) -> None:
+    match kind:
+        case "execute_reply":
+            shown.status = content["status"]
+            shown.help = "".join(page["data"]["text/plain"] for page in content.get("payload", ()))
+        case "status":
+            shown.idle = content["execution_state"] == "idle"
+        case "stream":
+            setattr(shown, content["name"], getattr(shown, content["name"]) + content["text"])
+        case "display_data":
+            shown.displays.append(content["data"])
+        case "execute_result":
+            shown.result = content["data"]["text/plain"]
+        case "error":
+            shown.error = _COLOURS.sub("", "\n".join(content["traceback"]))
+            shown.error_name = content["ename"]
+        case "update_display_data" | "clear_output":
+            shown.updates += 1
+
+
+@contextmanager
+def started() -> Iterator[Kernel]:
+    """A kernel of this environment, ended afterwards."""
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel()
+    try:
+        client = manager.blocking_client()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=DEADLINE_S)
+            yield Kernel(manager, client)
+        finally:
+            client.stop_channels()
+    finally:
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+
+
+class Door:
+    """Where a scripted reply of a kernel, or of any other process, waits to be let through."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(DEADLINE_S)
+        self._waiting: list[socket.socket] = []
+
+    @property
+    def hold(self) -> str:
+        """Code that defines `hold`, for `Reply(..., pause=hold)`."""
+        return _HOLD.format(port=self._server.getsockname()[1])
+
+    def wait_for_knock(self) -> None:
+        """Block until one more reply streams and waits here."""
+        connection, _ = self._server.accept()
+        connection.settimeout(DEADLINE_S)
+        self._waiting.append(connection)
+
+    def open(self) -> None:
+        """Let everyone through who waits."""
+        while self._waiting:
+            self._waiting.pop().close()
+
+    def wait_until_left(self) -> None:
+        """Block until everyone who waits here went away, not let through."""
+        while self._waiting:
+            with self._waiting.pop() as connection:
+                assert connection.recv(1) == b""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody knocks that nobody waited for."""
+        self._server.setblocking(False)
+        try:
+            self._server.accept()[0].close()
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            self._server.settimeout(DEADLINE_S)
+
+    def close(self) -> None:
+        """Let everyone through, and nobody in again."""
+        self.open()
+        self._server.close()
+
+
+@contextmanager
+def a_door() -> Iterator[Door]:
+    """A door, closed afterwards."""
+    door = Door()
+    try:
+        yield door
+    finally:
+        door.close()

@@ -1,0 +1,131 @@
+"""IPython without a kernel, and `%run`: no loop to await on, so the cell blocks, and says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.notebook.kernel import DEADLINE_S, a_door, started
+from tests.notebook.saved import code, notebook, save
+
+SETUP = """
+import agentnb
+{hold}
+agentnb.configure(provider=agentnb.ScriptedProvider({{
+    "Hello": "Well said.",
+    "Alone": agentnb.Reply("Begun and then held, and ended."{pause}),
+    "Fail": agentnb.LlmError("The model is out of order."),
+}}))
+"""
+SIMPLE = SETUP.format(hold="", pause="")
+WAITING = "Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it."
+
+
+def ipython(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=DEADLINE_S)
+    return output
+
+
+def script(folder: Path, *cells: str) -> str:
+    """An `.ipy` file; a cell magic takes everything below it, so there it is called by name."""
+    path = folder / "script.ipy"
+    path.write_text("\n".join(cells), encoding="utf-8")
+    return path.name
+
+
+def lesson(folder: Path, *cells: str) -> str:
+    path = folder / "lesson.ipynb"
+    save(notebook(*map(code, cells)), path)
+    return path.name
+
+
+def spawn(line: str, task: str) -> str:
+    return f"get_ipython().run_cell_magic('spawn', {line!r}, {task!r})"
+
+
+def test_script_with_a_spawn_cell_waits_and_shows_tree_and_answer(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        "%load_ext agentnb",
+        SIMPLE,
+        spawn("-o answer", "Hello"),
+        "print('then', answer.output)",
+        "%spawn status",
+    )
+
+    output = output_of(ipython(name, cwd=tmp_path))
+
+    assert WAITING in output
+    assert "root ✓ completed · Hello" in output
+    assert output.index("Well said.") < output.index("then Well said.") < output.index("tokens")
+
+
+def test_spawn_cell_works_when_the_package_is_only_imported(tmp_path: Path) -> None:
+    name = script(tmp_path, SIMPLE, "%agentnb mode", spawn("--quiet", "Hello"))
+
+    output = output_of(ipython(name, cwd=tmp_path))
+
+    assert "live" in output
+    assert "Well said." in output
+
+
+def test_failure_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    name = script(tmp_path, "%load_ext agentnb", SIMPLE, spawn("", "Fail"), "print('went on')")
+
+    output = output_of(ipython(name, cwd=tmp_path))
+
+    assert "LlmError: The model is out of order." in output.splitlines()
+    assert "Traceback" not in output
+    assert "went on" not in output
+
+
+def test_interrupt_cancels_the_run_and_shows_what_was_reached(tmp_path: Path) -> None:
+    with a_door() as door:
+        setup = SETUP.format(hold=door.hold, pause=", pause=hold")
+        name = script(tmp_path, "%load_ext agentnb", setup, spawn("", "Alone"))
+        process = ipython(name, cwd=tmp_path)
+        door.wait_for_knock()
+        process.send_signal(signal.SIGINT)
+        output = output_of(process)
+        door.wait_until_left()
+
+    assert "root ■ cancelled · Alone" in output
+    assert "Begun and then" in output
+    assert "RunCancelled: The run was cancelled (interrupted)." in output.splitlines()
+    assert "Traceback" not in output
+
+
+def test_run_of_a_notebook_runs_its_spawn_cells(tmp_path: Path) -> None:
+    name = lesson(tmp_path, SIMPLE, "%%spawn --quiet\nHello", "print('then')")
+
+    output = output_of(ipython("-c", f"%run {name}", cwd=tmp_path))
+
+    assert output.index(WAITING) < output.index("Well said.") < output.index("then")
+
+
+def test_run_of_a_notebook_in_a_kernel_waits_for_its_spawn_cells(tmp_path: Path) -> None:
+    lesson(tmp_path, SIMPLE, "%%spawn -o answer\nHello", "said = answer.output")
+    with started() as kernel:
+        kernel.ok("%load_ext agentnb", f"%cd -q {tmp_path}")
+        shown = kernel.ok("%run lesson.ipynb")
+
+        assert WAITING in shown.stdout
+        assert [d["text/plain"] for d in shown.displays] == [
+            "root ✓ completed · Hello\n\nWell said."
+        ]
+        assert kernel.value("said") == "Well said."

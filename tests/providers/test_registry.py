@@ -1,0 +1,81 @@
+"""A model's name leads to its provider, in either way of writing it."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentnb.core.errors import UnknownModel
+from agentnb.providers.anthropic import AnthropicProvider
+from agentnb.providers.demo import DemoProvider
+from agentnb.providers.registry import KNOWN_PROVIDERS, Registry, split_model
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "name"),
+    [
+        ("anthropic/claude-sonnet-5-5", "anthropic", "claude-sonnet-5-5"),
+        ("anthropic:claude-sonnet-5-5", "anthropic", "claude-sonnet-5-5"),
+        ("  anthropic/claude  ", "anthropic", "claude"),
+        ("anthropic/some/thing:new", "anthropic", "some/thing:new"),
+        ("anthropic:some/thing", "anthropic", "some/thing"),
+        ("anthropic/no-such-model", "anthropic", "no-such-model"),
+        ("demo", "demo", ""),
+        ("demo/slow", "demo", "slow"),
+    ],
+)
+def test_name_is_split_at_its_first_mark(model: str, provider: str, name: str) -> None:
+    assert split_model(model) == (provider, name)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["", " ", "gpt", "openai/gpt", "claude-sonnet-5-5", "anthropic", "anthropic/", "anthropic: ",
+     "/claude", ":claude", "Anthropic/claude", "demos"],
+)  # fmt: skip
+def test_name_without_a_known_provider_or_without_a_model_says_what_is_known(model: str) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        split_model(model)
+
+    assert caught.value.name == model
+    assert caught.value.known == KNOWN_PROVIDERS
+    assert repr(model) in str(caught.value)
+    assert "anthropic, demo" in str(caught.value)
+
+
+def test_provider_that_holds_connections_is_made_once() -> None:
+    registry = Registry()
+
+    assert registry.resolve("anthropic/a")[0] is registry.resolve("anthropic/b")[0]
+
+
+def test_name_is_written_with_a_slash() -> None:
+    provider, name = Registry().resolve("demo")
+    _, with_model = Registry().resolve("demo:slow")
+
+    assert isinstance(provider, DemoProvider)
+    assert (name, with_model) == ("demo", "demo/slow")
+
+
+def test_each_registry_has_providers_of_its_own() -> None:
+    one, other = (Registry().resolve("anthropic/a")[0] for _ in range(2))
+
+    assert one is not other
+
+
+async def test_registry_closes_what_it_made_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[object] = []
+
+    async def close(provider: AnthropicProvider) -> None:
+        closed.append(provider)
+
+    monkeypatch.setattr(AnthropicProvider, "aclose", close)
+    registry = Registry()
+    provider, _ = registry.resolve("anthropic/a")
+    registry.resolve("demo")
+
+    await registry.aclose()
+    await Registry().aclose()
+
+    assert closed == [provider]

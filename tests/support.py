@@ -1,0 +1,426 @@
+"""What the tests of whole trees share: a run of the core, scripts by agent, time, held streams.
+
+`run_tree` checks each run that it makes against what holds for every run, whatever it was
+about: one dense record from `RunStarted` to `RunFinished`, one terminal event per agent, no
+parent before its children, a tree that is the events' own, and nothing left running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from agentnb.core.budget import RequestBudget
+from agentnb.core.bus import EventBus
+from agentnb.core.context import AgentContext
+from agentnb.core.errors import OrchestratorError
+from agentnb.core.events import (
+    AgentSpawned,
+    Entry,
+    ModelCallFinished,
+    RunFinished,
+    RunStarted,
+    is_terminal,
+)
+from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.protocols import BudgetGate, Journal, Provider, TimerHandle, Tool
+from agentnb.core.request import RequestContext
+from agentnb.core.tree import TreeFold
+from agentnb.core.types import (
+    AgentNode,
+    AgentStatus,
+    CompletionRequest,
+    OrchestratorResult,
+    Role,
+    SpawnInstruction,
+    Usage,
+    path_of,
+)
+from agentnb.providers.scripted import AnyReply, ScriptedProvider
+
+DEADLINE_S = 30.0
+"""Against hangs only: far more than anything here takes on a busy machine."""
+
+E = TypeVar("E")
+
+
+# -- scripts ------------------------------------------------------------------------------------
+
+
+def spawn(*tasks: str, mode: str = "parallel", before: str = "") -> str:
+    """A reply that orders sub-agents."""
+    agents = "".join(f'<agent task="{html.escape(task)}" />' for task in tasks)
+    block = f'<spawn_agents mode="{mode}">{agents}</spawn_agents>'
+    return f"{before}\n\n{block}" if before else block
+
+
+def task_of(request: CompletionRequest) -> str:
+    """Whose call it is: a sub-agent's task, or `root`."""
+    found = re.search(r"<task>\n(.*)\n</task>\Z", request.system, re.DOTALL)
+    return html.unescape(found[1]) if found else "root"
+
+
+def by_agent(replies: Mapping[str, AnyReply | Sequence[AnyReply]]) -> ScriptedProvider:
+    """Answers each agent, named by its task (or `root`), with its own replies in their order.
+
+    An agent that is not named answers `done: ` and its task; a single reply serves for ever.
+    """
+    used: Counter[str] = Counter()
+
+    def answer(request: CompletionRequest) -> AnyReply:
+        task = task_of(request)
+        rule = replies.get(task, f"done: {task}")
+        if isinstance(rule, str) or not isinstance(rule, Sequence):
+            return rule
+        used[task] += 1
+        assert used[task] <= len(rule), f"call {used[task]} of {task!r} has no reply"
+        return rule[used[task] - 1]
+
+    return ScriptedProvider(answer)
+
+
+def requests_of(provider: ScriptedProvider, task: str) -> list[CompletionRequest]:
+    """The calls of one agent, in their order."""
+    return [request for request in provider.requests if task_of(request) == task]
+
+
+def text_of(request: CompletionRequest) -> str:
+    """Every word that a request holds."""
+    return "\n".join([request.system, *(message.text for message in request.messages)])
+
+
+def said_by(request: CompletionRequest, role: Role) -> list[str]:
+    return [message.text for message in request.messages if message.role is role]
+
+
+class Hold:
+    """A place where a scripted stream stops until a test lets it go, from whichever thread."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._lock = threading.Lock()
+        self._open = False
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._watching: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def __call__(self) -> None:
+        go = asyncio.Event()
+        with self._lock:
+            if self._open:
+                go.set()
+            self._waiting.append((asyncio.get_running_loop(), go))
+            self.reached.set()
+            watching, self._watching = self._watching, []
+        _set_all(watching)
+        await go.wait()
+
+    def release(self) -> None:
+        with self._lock:
+            self._open = True
+            waiting, self._waiting = self._waiting, []
+        _set_all(waiting)
+
+    def wait(self) -> None:
+        """Block until a stream stands here."""
+        assert self.reached.wait(DEADLINE_S), "no stream came to the hold"
+
+    async def until_reached(self) -> None:
+        """Wait, on any loop, until a stream stands here."""
+        came = asyncio.Event()
+        with self._lock:
+            if self.reached.is_set():
+                return
+            self._watching.append((asyncio.get_running_loop(), came))
+        async with asyncio.timeout(DEADLINE_S):
+            await came.wait()
+
+
+def _set_all(events: Sequence[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    for loop, event in events:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(event.set)
+
+
+# -- time ---------------------------------------------------------------------------------------
+
+
+class ManualClock:
+    """Time that stands still until somebody sleeps, which takes no time, or `advance` is called.
+
+    Args:
+        sleeps_end: Whether a sleep ends at once, moving the time; else it waits for `advance`.
+    """
+
+    def __init__(self, *, sleeps_end: bool = True) -> None:
+        self.sleeps: list[float] = []
+        """The seconds of every sleep that was asked for."""
+        self._now = 0.0
+        self._sleeps_end = sleeps_end
+        self._timers: list[_Timer] = []
+
+    def now(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        if self._sleeps_end:
+            self.advance(seconds)
+            await asyncio.sleep(0)
+            return
+        woken = asyncio.Event()
+        timer = self.call_later(seconds, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            timer.cancel()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
+        timer = _Timer(self._now + seconds, callback, self._timers)
+        self._timers.append(timer)
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and have happen what was due."""
+        self._now += seconds
+        for timer in sorted(self._timers, key=lambda timer: timer.due_s):
+            if timer.due_s <= self._now:
+                timer.cancel()
+                timer.callback()
+
+
+@dataclass(eq=False)
+class _Timer:
+    due_s: float
+    callback: Callable[[], None]
+    _all: list[_Timer]
+
+    def cancel(self) -> None:
+        if self in self._all:
+            self._all.remove(self)
+
+
+# -- runs ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tree:
+    """One run of the core, before, while and after it goes on."""
+
+    provider: Provider
+    request: RequestContext
+    bus: EventBus
+    context: AgentContext
+    orchestrator: AgentOrchestrator
+    budget_gate: BudgetGate | None = None
+    tools: Sequence[Tool] = ()
+    journal: Journal | None = None
+    plan: SpawnInstruction | None = None
+    synthesis: bool = True
+    error: OrchestratorError | None = None
+    """What the run raised."""
+    _result: OrchestratorResult | None = field(default=None, repr=False)
+
+    @property
+    def result(self) -> OrchestratorResult:
+        """What the run came to; of a run that raised, what it had reached."""
+        assert self._result is not None, "the run has not ended"
+        return self._result
+
+    @property
+    def entries(self) -> list[Entry]:
+        return self.bus.entries
+
+    @property
+    def events(self) -> list[Any]:
+        return [entry.event for entry in self.bus.entries]
+
+    def of(self, kind: type[E], path: str | None = None) -> list[E]:
+        """The events of one kind, of one agent where a path is given."""
+        return events_of(self.bus.entries, kind, path)
+
+    def node(self, path: str) -> AgentNode:
+        return next(node for node in self.result.agent_tree.walk() if node.path == path)
+
+    def statuses(self) -> dict[str, str]:
+        """By path."""
+        return {node.path: str(node.status) for node in self.result.agent_tree.walk()}
+
+    def id_of(self, path: str) -> str:
+        return self.request.thread_id + ("" if path == "root" else f".{path}")
+
+    def cancel(self, path: str, reason: str = "not needed any more") -> None:
+        self.request.cancellation.cancel(self.id_of(path), reason)
+
+    async def run(self, task: str = "the task") -> Tree:
+        """Run to the end, and check what holds for every run."""
+        others = asyncio.all_tasks()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                self._result = await self.orchestrator.execute(
+                    self.provider,
+                    self.context,
+                    task,
+                    self.request,
+                    self.bus,
+                    budget_gate=self.budget_gate,
+                    tools=self.tools,
+                    journal=self.journal,
+                    plan=self.plan,
+                    synthesis=self.synthesis,
+                )
+        except OrchestratorError as error:
+            self.error, self._result = error, error.partial_result
+        assert asyncio.all_tasks() - others == set(), "the run left something running"
+        check_record(self.bus.entries)
+        check_result(self.result, self.bus.entries)
+        return self
+
+    def start(self, task: str = "the task") -> asyncio.Task[Tree]:
+        return asyncio.create_task(self.run(task))
+
+    async def saw(self, kind: type[E], path: str | None = None) -> E:
+        """The first such event, waited for."""
+        async with asyncio.timeout(DEADLINE_S):
+            async for entry in self.bus.subscribe():
+                for event in events_of([entry], kind, path):
+                    return event
+        raise AssertionError(f"the run ended without {kind.__name__}")
+
+
+def make_tree(
+    provider: Provider,
+    *,
+    budget: int | RequestBudget = 1_000_000,
+    context: AgentContext | None = None,
+    orchestrator: AgentOrchestrator | None = None,
+    budget_gate: BudgetGate | None = None,
+    tools: Sequence[Tool] = (),
+    journal: Journal | None = None,
+    plan: SpawnInstruction | None = None,
+    synthesis: bool = True,
+    **limits: Any,
+) -> Tree:
+    """A run that has not begun. `limits` are those of `RequestContext`."""
+    pot = RequestBudget(budget) if isinstance(budget, int) else budget
+    request = RequestContext(pot, **limits)
+    return Tree(
+        provider,
+        request,
+        EventBus(request.run_id, clock=request.clock),
+        context or AgentContext(),
+        orchestrator or AgentOrchestrator(max_depth=10),
+        budget_gate,
+        tools,
+        journal,
+        plan,
+        synthesis,
+    )
+
+
+async def run_tree(provider: Provider, task: str = "the task", **limits: Any) -> Tree:
+    """Run one tree to its end; what it raised is in `.error`. Takes what `make_tree` takes."""
+    return await make_tree(provider, **limits).run(task)
+
+
+def events_of(entries: Sequence[Entry], kind: type[E], path: str | None = None) -> list[E]:
+    return [
+        entry.event
+        for entry in entries
+        if isinstance(entry.event, kind)
+        and (path is None or path_of(getattr(entry.event, "agent_id", "")) == path)
+    ]
+
+
+# -- what holds for every run ---------------------------------------------------------------------
+
+
+def check_record(entries: Sequence[Entry]) -> None:
+    """The record of a finished run is whole and in order."""
+    events = [entry.event for entry in entries]
+    assert [entry.seq for entry in entries] == list(range(len(entries)))
+    assert len({entry.run_id for entry in entries}) == 1
+    assert [entry.at_s for entry in entries] == sorted(entry.at_s for entry in entries)
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[-1], RunFinished)
+    assert sum(isinstance(event, RunStarted | RunFinished) for event in events) == 2
+
+    spawned: dict[str, AgentSpawned] = {}
+    ended: dict[str, int] = {}
+    for place, event in enumerate(events):
+        agent_id = getattr(event, "agent_id", None)
+        if isinstance(event, AgentSpawned):
+            assert event.agent_id not in spawned, f"{agent_id} was spawned twice"
+            spawned[event.agent_id] = event
+        elif agent_id is not None:
+            assert agent_id in spawned, f"{event} of an agent that was not spawned"
+            assert agent_id not in ended, f"{event} after the agent's end"
+        if is_terminal(event):
+            assert agent_id is not None
+            ended[agent_id] = place
+    assert set(ended) == set(spawned), "an agent has no terminal event"
+    for agent_id, event in spawned.items():
+        if event.parent_id is not None:
+            assert ended[event.parent_id] > ended[agent_id], f"{agent_id} outlived its parent"
+            assert event.depth == spawned[event.parent_id].depth + 1
+
+
+def check_result(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
+    """A result says what the events say, and no block shows in its answer."""
+    assert result.agent_tree == TreeFold(entries).root()
+    spawned = {event.agent_id: event for event in events_of(entries, AgentSpawned)}
+    nodes = {node.agent_id: node for node in result.agent_tree.walk()}
+    assert set(nodes) == set(spawned)
+    for node in nodes.values():
+        children = [s.agent_id for s in spawned.values() if s.parent_id == node.agent_id]
+        assert [child.agent_id for child in node.children] == children
+        assert node.task == spawned[node.agent_id].task_description
+        assert node.status.is_terminal
+    usage = sum((call.usage for call in events_of(entries, ModelCallFinished)), Usage())
+    assert result.total_tokens_used == usage.total_tokens
+    assert result.total_tokens_used == sum(node.tokens_used for node in nodes.values())
+    assert result.final_response, "an answer is never empty"
+    assert result.output == result.final_response
+    assert "<spawn_agents" not in re.sub(r"(?s)```.*?```", "", result.final_response)
+    completed = {node.agent_id for node in nodes.values() if node.status is AgentStatus.COMPLETED}
+    assert {memory.agent_id for memory in result.memory_contexts} == completed
+
+
+# -- one agent at any depth -----------------------------------------------------------------------
+
+NAMES = ("root", "one", "two", "three")
+PATHS = ("root", "1", "1.1", "1.1.1")
+
+
+def chain(
+    depth: int,
+    replies: AnyReply | Sequence[AnyReply],
+    more: Mapping[str, AnyReply | Sequence[AnyReply]] | None = None,
+) -> ScriptedProvider:
+    """A script in which the agent `NAMES[depth]` gives `replies`; those above it delegate down."""
+    above = {NAMES[d]: (spawn(NAMES[d + 1]), f"{NAMES[d]} came back") for d in range(depth)}
+    return by_agent({**above, NAMES[depth]: replies, **(more or {})})
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+def run_python(code: str) -> str:
+    """What a fresh process prints that runs `code` to its end, without a word of complaint."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout

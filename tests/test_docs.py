@@ -1,0 +1,39 @@
+"""What the documents say of the code is what the code says."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from pathlib import Path
+
+import pytest
+
+from agentnb.core.events import Event
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("cls", typing.get_args(Event), ids=lambda cls: cls.__name__)
+def test_reference_lists_each_event_with_its_kind_and_its_fields(cls: type) -> None:
+    reference = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+    fields = [field for field in dataclasses.fields(cls) if field.name != "kind"]
+
+    row = next(line for line in reference.splitlines() if line.startswith(f"| `{cls.__name__}` |"))
+
+    _, kind, listed, _ = (cell.strip() for cell in row.strip("|").split("|"))
+    snake_case = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+    assert kind == f"`{snake_case}`"
+    assert listed == ", ".join(f"`{field.name}`" for field in fields)
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md"])
+def test_files_that_a_document_names_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+
+    named = re.findall(r"`((?:docs|notebooks|tests|binder)/[\w./-]*|[A-Z]+\.md|\.ci/run)`", text)
+    named += re.findall(r"\]\(([\w./-]+)\)", text)
+
+    folder = (ROOT / document).parent
+    assert named or document != "README.md"
+    assert [n for n in named if not ((folder / n).exists() or (ROOT / n).exists())] == []

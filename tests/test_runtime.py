@@ -1,0 +1,129 @@
+"""One thread, one loop, and nothing of it left at the end, after a fork or without one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from agentnb.runtime import Runtime, get_runtime
+from tests.support import DEADLINE_S, run_python
+
+
+def test_process_has_one_runtime_on_a_daemon_thread_of_its_own() -> None:
+    runtime = get_runtime()
+
+    assert get_runtime() is runtime
+    assert runtime.is_current_thread is False
+    assert runtime.call(lambda: runtime.is_current_thread)
+    assert runtime.call(lambda: threading.current_thread().daemon)
+    assert runtime.call(asyncio.get_running_loop) is runtime.loop
+
+
+def test_call_on_the_runtime_thread_itself_does_not_wait_for_itself() -> None:
+    runtime = get_runtime()
+
+    assert runtime.call(lambda: runtime.call(lambda: "within")) == "within"
+
+
+def test_what_a_call_raises_reaches_the_caller() -> None:
+    def fail() -> None:
+        raise LookupError("there")
+
+    with pytest.raises(LookupError, match="there"):
+        get_runtime().call(fail)
+
+
+def test_close_ends_what_runs_then_closes_what_was_open_and_ends_the_thread() -> None:
+    runtime = Runtime()
+    order: list[str] = []
+    began = threading.Event()
+
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            order.append("the work ended")
+
+    async def broken() -> None:
+        order.append("a closer raised")
+        raise OSError("already gone")
+
+    async def closer() -> None:
+        order.append("the next one ran")
+
+    runtime.at_close(broken)
+    runtime.at_close(closer)
+    runtime.submit(work())
+    assert began.wait(DEADLINE_S)
+
+    runtime.close()
+    runtime.close()
+
+    assert order == ["the work ended", "a closer raised", "the next one ran"]
+    assert runtime.loop.is_closed()
+
+
+def test_process_with_an_open_run_exits_promptly_and_in_silence() -> None:
+    printed = run_python(
+        """
+        from agentnb import Reply, ScriptedProvider, Session
+        from tests.support import Hold
+
+        hold = Hold()
+        run = Session(provider=ScriptedProvider([Reply("half of it", pause=hold)])).spawn("x")
+        hold.wait()
+        print(run)
+        """
+    )
+
+    assert printed == "Run('x', running)\n"
+
+
+def test_process_that_exits_closes_the_open_run_and_tells_its_events() -> None:
+    printed = run_python(
+        """
+        import atexit
+
+        @atexit.register  # called after agentnb's own, which is registered later
+        def told():
+            print([e.event.kind for e in run.events if e.event.kind != 'budget_update'][-2:])
+
+        from agentnb import Reply, ScriptedProvider, Session
+        from tests.support import Hold
+
+        hold = Hold()
+        run = Session(provider=ScriptedProvider([Reply("half of it", pause=hold)])).spawn("x")
+        hold.wait()
+        """
+    )
+
+    assert printed == "['agent_cancelled', 'run_finished']\n"
+
+
+def test_fork_leaves_a_working_runtime_in_the_child_and_the_run_in_the_parent() -> None:
+    printed = run_python(
+        """
+        import os
+        from agentnb import Reply, ScriptedProvider, Session
+        from tests.support import Hold
+
+        hold = Hold()
+        provider = ScriptedProvider([Reply("half of it", pause=hold), "in the child"])
+        session = Session(provider=provider, max_concurrency=1)
+        run = session.spawn("x")
+        hold.wait()
+        pid = os.fork()
+        if pid == 0:
+            print(session.run_sync("y").output, flush=True)
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        assert status == 0, status
+        hold.release()
+        print(run.result(30).output)
+        """
+    )
+
+    assert printed == "in the child\nhalf of it\n"

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agentnb.views.markdown import answer_html
+
+LINK = {"rel": "noopener noreferrer", "target": "_blank"}
+ALIGNED = ("text-align:left", "text-align:center", "text-align:right")
+VOID = {"br", "hr"}
+BARE = {
+    *("p", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "ul", "li", "pre", "code"),
+    *("em", "strong", "s", "span", "table", "thead", "tbody", "tr", "br", "hr"),
+}
+
+
+class Page(HTMLParser):
+    """Reads HTML as a browser would, and refuses what is not on the list."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.words = ""
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        assert len(given) == len(attrs)
+        if tag == "a":
+            address = given.pop("href") or ""
+            assert address.lower().startswith(("http://", "https://", "mailto:"))
+            assert address.isascii()
+            assert address.isprintable()
+            assert given == LINK
+            assert "a" not in self._open
+            self.links.append(address)
+        elif tag == "ol":
+            assert set(given) <= {"start"}
+            assert (given.get("start") or "1").isdecimal()
+        elif tag in ("th", "td"):
+            assert set(given) == {"style"}
+            assert given["style"] in ALIGNED
+        else:
+            assert tag in BARE
+            assert given == {}
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"A comment stands in an answer: {data!r}.")
+
+    def handle_decl(self, decl: str) -> None:
+        raise AssertionError(f"A declaration stands in an answer: {decl!r}.")
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(f"An instruction stands in an answer: {data!r}.")
+
+    def unknown_decl(self, data: str) -> None:
+        raise AssertionError(f"An unknown declaration stands in an answer: {data!r}.")
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "a <script src=//evil.example/x.js></script> b",
+    "<style>body{display:none}</style>",
+    "<img src=x onerror=alert(1)>",
+    "<!-- comment --><!DOCTYPE html><?php x ?><![CDATA[x]]>",
+    "</div></div></pre><h1 style=color:red>out of the box</h1>",
+    "<iframe src='https://evil.example'></iframe>",
+    "<svg/onload=alert(1)>",
+    "<a href='javascript:alert(1)'>x</a>",
+    "<b>\n\n*x*\n\n</b>",
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](java&#115;cript:alert(1))",
+    "[x](javascript&colon;alert(1))",
+    "[x](&#x6A;avascript:alert(1))",
+    "[x](\\javascript:alert(1))",
+    "[x](<java\tscript:alert(1)>)",
+    "[x](\x01javascript:alert(1))",
+    "[x](vbscript:x) [x](file:///etc/passwd) [x](data:text/html,<script>1</script>)",
+    "[x](//evil.example) [x](/api/shutdown) [x](x.ipynb) [x](#top) [x](?token) [x]()",
+    "[x](http:evil) [x](https:/evil) [x](ftp://evil) [x](blob:https://x) [x]( http://y)",
+    "[x](https://a.example/\"onmouseover=\"alert(1)) [x](<https://a.example/' onclick='x>)",
+    '[x](https://a.example "title\\" onclick=alert(1)")',
+    "[x][r]\n\n[r]: javascript:alert(1)",
+    "[x][r]\n\n[r]: https://a.example '\" onload=x'",
+    "<javascript:alert(1)> <data:text/html,x> <https://a.example/<b>>",
+    "![x](https://evil.example/x.png) ![](http://evil.example)",
+    "![x](data:image/svg+xml;base64,PHN2Zz4=) ![x](javascript:alert(1))",
+    "[![x](https://evil.example/x.png)](https://a.example)",
+    '![a ![b](http://b.example) [c](http://c.example)](http://a.example "t")',
+    '```"><script>alert(1)</script>\nx\n```',
+    "```html onload=x\n<script>alert(1)</script>\n```",
+    "~~~ jp-class other-class\nx\n~~~",
+    "    <script>indented</script>",
+    "`<script>` ``<img onerror=x>``",
+    "| a | <b> |\n|:--|--:|\n| <script> | ![x](http://x.example) |",
+    '|a|\n|:-:|\n|" style="x|',
+    "999999999. x\n1. y",
+    "$<script>alert(1)</script>$ \\(<img src=x onerror=1>\\) $$<b>$$",
+    "$$\n<script>alert(1)</script>\n$$\n\\begin{x}<i>\\end{x}",
+    "$[x](javascript:alert(1))$ [$](http://a.example)$",
+    "&lt;script&gt; &#60;script&#62; &amp;lt; &quot;",
+    "\x00\x1b[31m\ud800\udfff\u202e\u2028\ufffe",
+    "https://a.example www.a.example a@a.example",
+    "> " * 100 + "deep",
+    "- " * 100 + "deep",
+    "*" * 300 + "x" + "*" * 300,
+    "[" * 300 + "x" + "](http://a.example)" * 300,
+    "![" * 300 + "x" + "](http://a.example)" * 300,
+]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_answer_holds_only_tags_and_attributes_of_the_list(hostile: str) -> None:
+    html = answer_html(hostile)
+
+    Page(html)
+    assert html.encode().decode() == html
+
+
+@given(st.text(st.characters(exclude_categories=())))
+@example("- \n  $$\nx\n$$")
+def test_any_text_holds_only_tags_and_attributes_of_the_list(text: str) -> None:
+    html = answer_html(text)
+
+    Page(html)
+    assert html.encode().decode() == html
+    assert html == answer_html(text)
+
+
+PIECES = [
+    *("<", ">", '"', "'", "&", "[", "](", ")", "![", "!", "\\", "`", "```", "~~~", "~~", "*", "_"),
+    *("$", "$$", "\\(", "\\)", "\\[", "\\]", "\\\\(", "\\\\)", "\\begin{a}", "\\end{a}"),
+    *("\n", "\n\n", "    ", "\t", "- ", "1. ", "> ", "# ", "|", "|-|\n", "---", "===", ":", "x"),
+    *("http://a.example", "javascript:", "<script>", "</div>", "onload=", "&#58;", "[r]: ", "[r]"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join))
+def test_any_mixture_of_markup_holds_only_tags_and_attributes_of_the_list(text: str) -> None:
+    Page(answer_html(text))
+
+
+@pytest.mark.parametrize("level", [1, 5, 18, 19, 20, 21, 38, 39, 40, 41, 80])
+@pytest.mark.parametrize("marker", ["> ", "- ", "> - ", "1. > "])
+def test_words_nested_at_any_depth_are_never_lost(level: int, marker: str) -> None:
+    assert "the words" in Page(answer_html(marker * level + "the words")).words
+
+
+def test_markdown_is_rendered_with_tables_and_strikethrough() -> None:
+    html = answer_html(
+        "# T\n\nA *b* **c** ~~d~~ `e`  \nf\n\n3. x\n\n> y\n\n---\n\n"
+        "|a|b|\n|-|-:|\n|1|2|\n\n```py\nz<\n```"
+    )
+
+    assert html == (
+        "<h1>T</h1>\n"
+        "<p>A <em>b</em> <strong>c</strong> <s>d</s> <code>e</code><br>\nf</p>\n"
+        '<ol start="3">\n<li>x</li>\n</ol>\n'
+        "<blockquote>\n<p>y</p>\n</blockquote>\n"
+        "<hr>\n"
+        "<table>\n<thead>\n<tr>\n"
+        '<th style="text-align:left">a</th>\n<th style="text-align:right">b</th>\n'
+        "</tr>\n</thead>\n<tbody>\n<tr>\n"
+        '<td style="text-align:left">1</td>\n<td style="text-align:right">2</td>\n'
+        "</tr>\n</tbody>\n</table>\n"
+        "<pre><code>z&lt;\n</code></pre>\n"
+    )
+
+
+def test_raw_html_is_shown_as_text() -> None:
+    assert answer_html("a <b onclick=x>*c*</b>") == (
+        "<p>a &lt;b onclick=x&gt;<em>c</em>&lt;/b&gt;</p>\n"
+    )
+
+
+def test_links_are_kept_for_web_and_mail_and_shown_as_text_for_all_else() -> None:
+    page = Page(
+        answer_html(
+            "[a](https://a.example/?q=1&r=2) [b](HTTP://b.example) [c](mailto:c@c.example) "
+            "<https://d.example> <e@e.example> [f](javascript:f) [g](g.ipynb) https://h.example "
+            "[i]() ![j]()"
+        )
+    )
+
+    assert page.links == [
+        "https://a.example/?q=1&r=2",
+        "HTTP://b.example",
+        "mailto:c@c.example",
+        "https://d.example",
+        "mailto:e@e.example",
+    ]
+    assert "[f](javascript:f) [g](g.ipynb) https://h.example i j" in page.words
+
+
+def test_image_becomes_a_link_named_by_its_alternative_text() -> None:
+    attributes = 'rel="noopener noreferrer" target="_blank"'
+
+    assert answer_html('![a *chart* of $x$](https://x.example/y.png "title")') == (
+        f'<p><a href="https://x.example/y.png" {attributes}>'
+        "a chart of <span>$</span>x<span>$</span></a></p>\n"
+    )
+    assert answer_html("![](https://x.example/y.png)") == (
+        f'<p><a href="https://x.example/y.png" {attributes}>https://x.example/y.png</a></p>\n'
+    )
+
+
+def test_image_within_a_link_is_the_name_of_that_link() -> None:
+    assert answer_html("[![chart](https://x.example/y.png)](https://a.example)") == (
+        '<p><a href="https://a.example" rel="noopener noreferrer" target="_blank">chart</a></p>\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("markdown", "formula"),
+    [
+        ("so $a_1 * b_2 * c$ holds", "$a_1 * b_2 * c$"),
+        ("so \\(a_1 * b_2 * c\\) holds", "\\(a_1 * b_2 * c\\)"),
+        ("so \\\\(a_1 * b_2 * c\\\\) holds", "\\(a_1 * b_2 * c\\)"),
+        ("so \\[a_1 \\\\ b_2\\] holds", "\\[a_1 \\\\ b_2\\]"),
+        ("so $$a_1 \\\\ b_2$$ holds", "$$a_1 \\\\ b_2$$"),
+        ("$$\na\n=\nb\n- c\n\n> d\n$$", "$$\na\n=\nb\n- c\n\n> d\n$$"),
+        ("text:\n\\[\na\n+ b\n\\]\nmore", "\\[\na\n+ b\n\\]"),
+        ("\\\\[\na\n+ b\n\\\\]", "\\[\na\n+ b\n\\]"),
+        (
+            "\\begin{align*}\na &= b\\\\\n+ c\n\\end{align*}",
+            "\\begin{align*}\na &= b\\\\\n+ c\n\\end{align*}",
+        ),
+        ("- item\n  $$\n  a\n  - b\n  $$\n- next", "$$\na\n- b\n$$"),
+        ("> $$\n> a\n> - b\n> $$", "$$\na\n- b\n$$"),
+        ("$a < b$", "$a < b$"),
+    ],
+)
+def test_formula_reaches_the_page_as_mathjax_reads_it(markdown: str, formula: str) -> None:
+    html = answer_html(markdown)
+
+    # In one piece: a tag within would keep MathJax from seeing it.
+    escaped = formula.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    assert escaped in html
+    assert "<span>" not in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "between $5 and $10",
+        "US$5/US$10",
+        "a $ b $ c",
+        "run `echo $HOME` for $1 `x$`",
+        "a \\$5 b \\$6",
+        "C:\\Users\\new \\\\server",
+        "&#36;x&#36; and &#92;(x&#92;)",
+        "open \\\\( and no end",
+        "$$",
+        "$$\nno end",
+        "see \\ref{a}",
+    ],
+)
+def test_dollar_or_backslash_outside_a_formula_is_hidden_from_mathjax(text: str) -> None:
+    html = answer_html(text)
+
+    page = Page(html)
+    bare = html.replace("<span>$</span>", "").replace("<span>\\</span>", "")
+    for code in ("<code>echo $HOME</code>", "<code>x$</code>"):  # MathJax passes over these
+        bare = bare.replace(code, "")
+    assert "$" not in bare
+    assert "\\" not in bare
+    assert "$" in page.words or "\\" in page.words
+
+
+def test_formula_leaves_a_list_that_ends_within_it_alone() -> None:
+    html = answer_html("- $$\n  x\n\nafter\n$$\n")
+
+    assert "<p>after\n" in html
+
+
+def test_control_characters_are_shown_and_lone_surrogates_replaced() -> None:
+    assert Page(answer_html("a\x1b[2J b\ud800 c\u202ed")).words == "a\\x1b[2J b\ufffd c\\u202ed\n"
+
+
+def test_long_hostile_answers_come_out_whole() -> None:
+    for piece in ("[", "\\(", "\\[\n", "$a ", "*a _b", "`", "<"):
+        Page(answer_html(piece * 5_000))

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+from agentnb.core.types import AgentNode, AgentStatus
+from agentnb.views.markdown import answer_html
+from agentnb.views.outline import outline
+from agentnb.views.static import static_bundle
+
+# What JupyterLab 4.6 lets through in an untrusted notebook, as far as it is used here.
+KEPT_WHEN_UNTRUSTED = {"white-space", "overflow-x", "line-height", "margin", "text-align"}
+
+
+def tree(*, agent_id: str = "nb_20261101_k3x9aa", task: str = "Compare <b>") -> AgentNode:
+    child = AgentNode(f"{agent_id}.1", agent_id, "1", "Read & note", 1, AgentStatus.FAILED)
+    return AgentNode(
+        agent_id, None, "root", task, 0, AgentStatus.COMPLETED, "demo/demo", 99, 1234, (child,)
+    )
+
+
+class Outline(HTMLParser):
+    """Collects the text of the outline, and the names of all tags and style properties."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.classes: list[str] = []
+        self.tags: set[str] = set()
+        self.properties: set[str] = set()
+        self._inside = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        given = dict(attrs)
+        if "class" in given:
+            self.classes.append(str(given["class"]))
+        style = given.get("style") or ""
+        self.properties |= {part.split(":")[0] for part in style.split(";") if part}
+        self._inside = self._inside or given.get("class") == "agentnb-outline"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "pre"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.text += data
+
+
+def test_plain_text_is_the_outline_a_blank_line_and_the_answer() -> None:
+    bundle = static_bundle(tree(), "**Yes.**\n\n\tNo.", notes={"1": ["error: none"]})
+
+    assert bundle["text/plain"] == (
+        "root ✓ completed · Compare <b>\n"
+        "└─ 1 ✗ failed · Read & note\n"
+        "      error: none\n"
+        "\n"
+        "**Yes.**\n\n\tNo."
+    )
+
+
+def test_html_holds_the_escaped_outline_and_the_rendered_answer() -> None:
+    notes = {"root": ["skipped: <i>all</i>"]}
+
+    bundle = static_bundle(tree(), "**Yes.**", notes=notes)
+
+    page = Outline(bundle["text/html"])
+    assert page.text == outline(tree(), notes=notes)
+    assert page.classes == ["agentnb-result", "agentnb-outline", "agentnb-answer"]
+    assert page.tags == {"div", "pre", "p", "strong"}
+    assert answer_html("**Yes.**") in bundle["text/html"]
+
+
+def test_bundle_has_plain_text_and_html_and_nothing_else() -> None:
+    assert set(static_bundle(tree(), "Yes.")) == {"text/plain", "text/html"}
+
+
+def test_quiet_bundle_is_the_answer_alone() -> None:
+    bundle = static_bundle(tree(), "**Yes.**", notes={"1": ["error: none"]}, quiet=True)
+
+    assert bundle["text/plain"] == "**Yes.**"
+    assert "agentnb-outline" not in bundle["text/html"]
+    assert "Compare" not in bundle["text/html"]
+    assert "<strong>Yes.</strong>" in bundle["text/html"]
+
+
+def test_root_alone_still_has_its_line() -> None:
+    root = AgentNode("id", None, "root", "Say hello", 0, AgentStatus.COMPLETED)
+
+    bundle = static_bundle(root, "Hello.")
+
+    assert bundle["text/plain"] == "root ✓ completed · Say hello\n\nHello."
+    assert Outline(bundle["text/html"]).text == "root ✓ completed · Say hello"
+
+
+def test_control_characters_of_an_answer_are_shown_in_both_forms() -> None:
+    bundle = static_bundle(tree(), "a\x1b[2Jb\ud800\n\tc")
+
+    assert bundle["text/plain"].endswith("\n\na\\x1b[2Jb\ufffd\n\tc")
+    for text in bundle.values():
+        assert "\x1b" not in text
+        assert text.encode().decode() == text
+
+
+def test_answer_cannot_close_the_box_it_stands_in() -> None:
+    bundle = static_bundle(tree(task="</pre><script>"), "</div></div><script>alert(1)</script>")
+
+    page = Outline(bundle["text/html"])
+    assert page.tags == {"div", "pre", "p"}
+    assert "</pre><script>" in page.text
+
+
+def test_only_styles_that_survive_without_trust_are_used() -> None:
+    bundle = static_bundle(tree(), "|a|\n|-|\n|b|")
+
+    page = Outline(bundle["text/html"])
+    assert page.properties <= KEPT_WHEN_UNTRUSTED
+    assert "white-space" in page.properties
+    assert "color" not in bundle["text/html"]
+
+
+def test_two_runs_of_the_same_shape_give_the_same_bytes_in_two_processes() -> None:
+    code = (
+        "from tests.views.test_static import static_bundle, tree\n"
+        "import sys\n"
+        "bundle = static_bundle(tree(agent_id=sys.argv[1]), '# A\\n[b](http://c.example) $d$')\n"
+        "sys.stdout.buffer.write(repr(bundle).encode())"
+    )
+
+    def run(seed: str, agent_id: str) -> bytes:
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", code, agent_id]
+        return subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+
+    assert run("1", "nb_20261101_aaaaaa") == run("2", "nb_20270202_zzzzzz") != b""
