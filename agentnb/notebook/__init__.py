@@ -5,8 +5,9 @@ The only floor that knows IPython.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agentnb.notebook.errors import RUN_ERRORS, show_run_error
 from agentnb.notebook.magics import AgentMagics, spawn_cell
 from agentnb.notebook.transform import rewrite_spawn_cell
 
@@ -22,6 +23,8 @@ def load(shell: InteractiveShell) -> None:
     transforms = shell.input_transformers_cleanup
     if hasattr(shell, "kernel") and rewrite_spawn_cell not in transforms:
         transforms.append(rewrite_spawn_cell)
+    if not shell.custom_exceptions:  # a person's own handler stays
+        _set_handler(shell, RUN_ERRORS, show_run_error)
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -29,6 +32,12 @@ def unload(shell: InteractiveShell) -> None:
     transforms = shell.input_transformers_cleanup
     if rewrite_spawn_cell in transforms:
         transforms.remove(rewrite_spawn_cell)
+    if shell.custom_exceptions == RUN_ERRORS:
+        _set_handler(shell, (), None)
     for kind, name in (("cell", "spawn"), ("line", "spawn"), ("line", "agentnb")):
         shell.magics_manager.magics[kind].pop(name, None)
         shell.magics_manager.lazy_magics.pop(name, None)
+
+
+def _set_handler(shell: InteractiveShell, kinds: tuple[type[Exception], ...], handler: Any) -> None:
+    shell.set_custom_exc(kinds, handler)  # type: ignore[no-untyped-call]  # has no types there

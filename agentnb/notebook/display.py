@@ -7,12 +7,12 @@ that a saved notebook reads well and can be compared.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 
 from IPython.display import display
 
 from agentnb.core.errors import NotebookError
 from agentnb.core.types import OrchestratorResult
-from agentnb.run import Run
 from agentnb.views.static import static_bundle
 
 DISPLAY_VARIABLE = "AGENTNB_DISPLAY"
@@ -34,12 +34,14 @@ def wanted_display() -> str:
     return wanted
 
 
-def show_result(run: Run, result: OrchestratorResult, *, quiet: bool) -> None:
+def show_result(
+    result: OrchestratorResult, *, notes: Mapping[str, Sequence[str]], quiet: bool = False
+) -> None:
     """Display how a run ended, also when it ended early."""
     wanted = wanted_display()
     if wanted == "none":
         return
-    bundle = static_bundle(result.agent_tree, result.final_response, notes=run.notes, quiet=quiet)
+    bundle = static_bundle(result.agent_tree, result.final_response, notes=notes, quiet=quiet)
     if wanted == "text":
         bundle = {"text/plain": bundle["text/plain"]}
     display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types here

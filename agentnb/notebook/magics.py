@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 
-from agentnb.core.errors import AgentnbError, NotebookError, OrchestratorError
+from agentnb.core.errors import NotebookError, OrchestratorError
 from agentnb.core.types import OrchestratorResult, path_of
 from agentnb.notebook.display import has_something_to_show, show_result, wanted_display
+from agentnb.notebook.errors import plain_errors
 from agentnb.notebook.line import (
     Option,
     read_options,
@@ -94,7 +94,7 @@ class _Order:
 
 async def spawn_cell(line: str, cell: str) -> None:
     """Run a `%%spawn` cell on the kernel's loop. What the cell transform calls."""
-    with _plain_errors():
+    with plain_errors():
         order = _read_order(line, cell)
         run = _start(order)
         if not order.in_background:
@@ -110,7 +110,7 @@ class AgentMagics(Magics):
     @line_cell_magic
     def spawn(self, line: str, cell: str | None = None) -> None:
         """Start a tree of agents, or give orders to a running one."""
-        with _plain_errors():
+        with plain_errors():
             if cell is None:
                 _give_order(line)
                 return
@@ -126,7 +126,7 @@ class AgentMagics(Magics):
     @line_magic
     def agentnb(self, line: str) -> None:
         """Settings of agentnb in this kernel."""
-        with _plain_errors():
+        with plain_errors():
             words = words_of(line) or ["help"]
             match words:
                 case ["help"]:
@@ -184,7 +184,7 @@ def _start(order: _Order) -> Run:
 
 
 def _finish(run: Run, order: _Order, result: OrchestratorResult) -> None:
-    show_result(run, result, quiet=order.quiet)
+    show_result(result, notes=run.notes, quiet=order.quiet)
     _bind(order.name, result)
 
 
@@ -196,7 +196,7 @@ def _what_was_reached(run: Run, order: _Order) -> Iterator[None]:
     except OrchestratorError as error:
         reached = error.partial_result
         if reached is not None and has_something_to_show(reached):
-            show_result(run, reached, quiet=order.quiet)
+            show_result(reached, notes=run.notes, quiet=order.quiet)
         raise
 
 
@@ -287,25 +287,3 @@ def _take_at_most(count: int, arguments: list[str], verb: str) -> None:
 
 def _does_not_take(surplus: list[str], magic: str) -> str:
     return f"`{magic}` does not take {' '.join(surplus)!r}: leave it out."
-
-
-# -- errors -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Have errors that speak to the person shown in one line, without a page of traceback."""
-    try:
-        yield
-    except (AgentnbError, ValueError) as error:
-        _show_as(f"{type(error).__name__}: {error}", error)
-        raise
-    except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
-        line = "Nothing waits for the run any more; `%spawn status` shows whether it has ended."
-        _show_as(f"Interrupted: {line}", interrupt)
-        raise
-
-
-def _show_as(line: str, error: BaseException) -> None:
-    # IPython asks the exception itself for its traceback, where it has this method.
-    error._render_traceback_ = lambda: [line]  # type: ignore[attr-defined]

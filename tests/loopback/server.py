@@ -141,8 +141,8 @@ class LoopbackServer:
         self.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         self._started.set()
         await self._stop.wait()
-        # Who stands in the queue is taken in first and gets a handler: not every system hangs up
-        # on them when the door is closed.
+        # Who stands in the queue is taken in first and gets a handler: asyncio leaks a connection
+        # whose server is closed between its acceptance and its transport.
         for _ in range(10):
             await asyncio.sleep(0)
         listening.close()

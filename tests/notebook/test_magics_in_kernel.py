@@ -235,6 +235,27 @@ def test_mistake_is_one_line_that_quotes_it_and_nothing_is_started(
     assert kernel.value("asked() - before, session.newest_run is newest") == (0, True)
 
 
+@pytest.mark.parametrize(
+    "cell", ["session.run_sync('Halve')", "await session.spawn('Halve')", "%%spawn\nHalve"]
+)
+def test_run_that_fails_shows_what_it_had_reached_and_one_line(kernel: Kernel, cell: str) -> None:
+    kernel.ok(
+        "session = agentnb.configure(provider=agentnb.ScriptedProvider({"
+        "'Halve': '<spawn_agents><agent task=\"first half\"/></spawn_agents>',"
+        "'first half': 'The first half is done.',"
+        "'<sub_agent_results>': agentnb.LlmError('The model is gone.', status_code=404)}))"
+    )
+
+    shown = kernel.run(cell)
+    kernel.ok("session = agentnb.configure(provider=provider)")
+
+    (reached,) = texts(shown)
+    assert "1 ✓ completed · first half" in reached
+    assert "The first half is done." in reached
+    assert shown.status == "error"
+    assert shown.error == "LlmError: The model is gone."
+
+
 def test_failed_run_raises_one_line_and_binds_nothing(kernel: Kernel) -> None:
     kernel.ok("answer = 'as before'")
 

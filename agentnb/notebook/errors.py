@@ -1,0 +1,64 @@
+"""How an error looks in a cell: one line that speaks to the person, and what a run had reached.
+
+A traceback through threads and loops tells nothing about a task that failed. IPython asks an
+exception itself for its traceback where it has `_render_traceback_`; that is the way taken here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from agentnb.core.errors import AgentnbError, LlmError, OrchestratorError, RunCancelled
+from agentnb.core.types import AgentStatus, SubAgentResult, path_of
+from agentnb.notebook.display import has_something_to_show, show_result
+
+RUN_ERRORS = (LlmError, RunCancelled)
+"""How a run ends that did not come to an answer. A bug keeps its traceback."""
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Have what a magic raises shown in one line."""
+    try:
+        yield
+    except (AgentnbError, ValueError) as error:
+        _show_as(f"{type(error).__name__}: {error}", error)
+        raise
+    except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
+        line = "Nothing waits for the run any more; `%spawn status` shows whether it has ended."
+        _show_as(f"Interrupted: {line}", interrupt)
+        raise
+
+
+def show_run_error(
+    shell: InteractiveShell,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType,
+    tb_offset: int | None = None,
+) -> None:
+    """Show a run's error that ended a cell. For `InteractiveShell.set_custom_exc`."""
+    told_already = hasattr(error, "_render_traceback_")
+    if isinstance(error, OrchestratorError) and not told_already:
+        reached = error.partial_result
+        if reached is not None and has_something_to_show(reached):
+            notes = {path_of(r.agent_id): [_why(r)] for r in reached.incomplete if r.agent_id}
+            show_result(reached, notes=notes)
+        _show_as(f"{type(error).__name__}: {error}", error)
+    show: Any = shell.showtraceback
+    show((kind, error, trace), tb_offset=tb_offset)
+
+
+def _show_as(line: str, error: BaseException) -> None:
+    error._render_traceback_ = lambda: [line]  # type: ignore[attr-defined]
+
+
+def _why(result: SubAgentResult) -> str:
+    is_error = result.status is AgentStatus.FAILED
+    return f"error: {result.error}" if is_error else str(result.error)
