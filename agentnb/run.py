@@ -12,9 +12,17 @@ import concurrent.futures
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
@@ -33,11 +41,13 @@ from agentnb.core.types import (
     path_key,
     path_of,
 )
-from agentnb.runtime import Runtime
+from agentnb.runtime import GONE, Runtime
 from agentnb.views.graph import as_graph, as_records
 
 if TYPE_CHECKING:
     import networkx as nx
+
+T = TypeVar("T")
 
 SLICE_S = 0.1
 """A kernel delivers an interrupt to a cell only when the cell's loop wakes."""
@@ -85,10 +95,15 @@ class Run:
 
         self._future.add_done_callback(wake)
         while not self._future.done():
+            self._check_alive()
             with suppress(TimeoutError):
                 async with asyncio.timeout(SLICE_S):
                     await done.wait()
         return self._future.result()
+
+    def _check_alive(self) -> None:
+        if not self._future.done() and not self._runtime.is_alive:
+            raise RuntimeError(GONE)
 
     def result(self, timeout: float | None = None) -> OrchestratorResult:
         """Block until the run has ended.
@@ -105,6 +120,7 @@ class Run:
             raise RuntimeError(
                 "On the runtime's own thread a run can only be awaited: `await run`."
             )
+        self._check_alive()
         try:
             return self._future.result(timeout)
         except concurrent.futures.TimeoutError:
@@ -145,31 +161,32 @@ class Run:
         return self._bus.entries
 
     async def stream(self) -> AsyncIterator[Entry]:
-        """Every entry from the beginning to the end, as it happens, on the caller's loop."""
+        """Every entry from the beginning to the end, as it happens, on the caller's loop.
+
+        What is past when it begins comes entry by entry; of what happens then, a reader that
+        falls far behind gets deltas joined. See `agentnb.core.bus`.
+        """
         async for entry in self._bus.subscribe():
             yield entry
 
-    def _state(self) -> TreeFold:
+    def _read(self, question: Callable[[TreeFold], T]) -> T:
+        """Ask the fold, brought up to now, while nobody else changes it."""
         with self._fold_lock:
             news = self._bus.since(self._folded)
             for entry in news:
                 self._fold.apply(entry)
             self._folded += len(news)
-            return self._fold
+            return question(self._fold)
 
     @property
     def tree(self) -> AgentNode | None:
         """The tree as it is now; prints as an outline. `None` before the root was spawned."""
-        fold = self._state()
-        with self._fold_lock:
-            return fold.root()
+        return self._read(TreeFold.root)
 
     @property
     def notes(self) -> Mapping[str, Sequence[str]]:
         """By path: errors, and what was asked for and not done."""
-        fold = self._state()
-        with self._fold_lock:
-            return fold.notes()
+        return self._read(TreeFold.notes)
 
     @property
     def status(self) -> AgentStatus:
@@ -199,7 +216,7 @@ class Run:
     @property
     def usage(self) -> RunUsage:
         """The provider's numbers of all calls that have ended."""
-        return self._state().usage
+        return self._read(lambda fold: fold.usage)
 
     # -- steering -----------------------------------------------------------------------------
 

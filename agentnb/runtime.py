@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _EXIT_PATIENCE_S = 2.0
 
+GONE = "The loop of this run is gone: it ended with its process, or lives in the one that forked."
+
 
 class Runtime:
     """A daemon thread that runs one event loop."""
@@ -29,23 +31,37 @@ class Runtime:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._closers: list[Callable[[], Awaitable[object]]] = []
+        self._is_closing = False
         self._thread = threading.Thread(target=self._main, name="agentnb-runtime", daemon=True)
         self._thread.start()
 
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-        finally:
-            self.loop.close()
+        while not self._is_closing:
+            # A `SystemExit` in some callback ends `run_forever`; it must not end every run.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
+        self.loop.close()
 
     @property
     def is_current_thread(self) -> bool:
         """Whether the caller runs on the runtime's own thread."""
         return threading.current_thread() is self._thread
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether anything can run here: not after `close`, and not in a forked process."""
+        return self._thread.is_alive() and not self.loop.is_closed()
+
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Start `work` on the loop, from any thread."""
+        """Start `work` on the loop, from any thread.
+
+        Raises:
+            RuntimeError: The loop is gone.
+        """
+        if not self.is_alive:
+            work.close()
+            raise RuntimeError(GONE)
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, function: Callable[[], T]) -> T:
@@ -72,6 +88,7 @@ class Runtime:
             ending.result(_EXIT_PATIENCE_S)
         except (concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
             pass  # the process ends anyway; a stuck task must not hold it up
+        self._is_closing = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_EXIT_PATIENCE_S)
 

@@ -6,16 +6,18 @@ that still go on.
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.context import AgentContext
+from agentnb.core.context import AgentContext, texts
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Provider
+from agentnb.core.protocols import BudgetGate, Gate, Provider
 from agentnb.core.request import RequestContext
 from agentnb.core.types import (
     AgentConfig,
@@ -33,6 +35,19 @@ DEFAULT_MODEL = "anthropic/claude-sonnet-5-5"
 _registry = Registry()
 """For all sessions: their calls to one base URL with one key share one HTTP client."""
 
+_gates: WeakKeyDictionary[Provider, dict[int, ConcurrencyGate]] = WeakKeyDictionary()
+
+
+def _gate_of(provider: Provider, max_concurrency: int) -> ConcurrencyGate:
+    """The gate before a provider, which all sessions with the same limit share."""
+    try:
+        gates = _gates.setdefault(provider, {})
+    except TypeError:  # somebody's own provider that cannot be a key: each run has its own gate
+        return ConcurrencyGate(max_concurrency)
+    if max_concurrency not in gates:
+        gates[max_concurrency] = ConcurrencyGate(max_concurrency)
+    return gates[max_concurrency]
+
 
 class Session:
     """Settings for runs, and the way to start them.
@@ -46,7 +61,8 @@ class Session:
         user: What the root should know of the person. Sub-agents never see it.
         store: `None`, memory only: all there is yet.
         mode: `live`: all there is yet.
-        provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say.
+        provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run
+            that names a model of another provider is answered by that one.
         max_concurrency: Calls to one model that may be open at once.
         max_agents: Most sub-agents of a run.
         max_output_tokens: Output limit of one call.
@@ -89,20 +105,27 @@ class Session:
             raise ValueError(f"`store` can only be None yet (memory only), not {store!r}.")
         if mode != "live":
             raise ValueError(f"`mode` can only be 'live' yet, not {mode!r}.")
-        for name in ("max_output_tokens", "call_timeout_s", "pause_timeout_s"):
+        for name in ("call_timeout_s", "pause_timeout_s"):
             value = self._settings[name]
             if not isinstance(value, int | float) or not value > 0:
                 raise ValueError(f"`{name}` must be a number above 0, not {value!r}.")
+        for name in ("max_output_tokens", "max_concurrency"):
+            value = self._settings[name]
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a whole number, at least 1, not {value!r}.")
+        for name in ("soul", "identity", "user"):
+            if not isinstance(self._settings[name], str):
+                raise ValueError(f"`{name}` must be a text, not {self._settings[name]!r}.")
+        texts(memories, "memories")
         self.model = provider.name if provider is not None and model == DEFAULT_MODEL else model
         self.budget = budget
         self.max_depth = max_depth
         self._provider = provider
-        self._gate = ConcurrencyGate(max_concurrency)
         self._newest: Run | None = None
         self._going_on: set[Run] = set()
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         # What is wrong with the settings is said here, not at the first run.
-        self._request(budget=None, max_depth=None, max_agents=None)
+        self._request(None, budget=None, max_depth=None, max_agents=None)
         AgentOrchestrator(sub_agent_memory=sub_agent_memory)
         if provider is None:
             _registry.resolve(model)
@@ -196,7 +219,8 @@ class Session:
         max_agents: int | None,
     ) -> Run:
         provider, label = self._resolve(model)
-        request = self._request(budget=budget, max_depth=max_depth, max_agents=max_agents)
+        gate = _gate_of(provider, self._settings["max_concurrency"])
+        request = self._request(gate, budget=budget, max_depth=max_depth, max_agents=max_agents)
         bus = EventBus(request.run_id, clock=request.clock)
         warning = self._settings["on_budget_warning"]
         runtime = get_runtime()
@@ -227,12 +251,20 @@ class Session:
         return run
 
     def _resolve(self, model: str | None) -> tuple[Provider, str]:
-        if model is None and self._provider is not None:
-            return self._provider, self.model
+        own = self._provider
+        if own is not None and model is None:
+            return own, self.model
+        if own is not None and model is not None and re.split("[/:]", model)[0] == own.name:
+            return own, model
         return _registry.resolve(model or self.model)
 
     def _request(
-        self, *, budget: int | None, max_depth: int | None, max_agents: int | None
+        self,
+        gate: Gate | None,
+        *,
+        budget: int | None,
+        max_depth: int | None,
+        max_agents: int | None,
     ) -> RequestContext:
         settings = self._settings
         warning = settings["on_budget_warning"]
@@ -240,7 +272,7 @@ class Session:
             RequestBudget(self.budget if budget is None else budget),
             max_depth=self.max_depth if max_depth is None else max_depth,
             max_agents=settings["max_agents"] if max_agents is None else max_agents,
-            gate=self._gate,
+            gate=gate,
             call_timeout_s=settings["call_timeout_s"],
             on_budget_warning="ask" if callable(warning) else warning,
             pause_timeout_s=settings["pause_timeout_s"],

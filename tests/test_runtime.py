@@ -127,3 +127,49 @@ def test_fork_leaves_a_working_runtime_in_the_child_and_the_run_in_the_parent() 
     )
 
     assert printed == "in the child\nhalf of it\n"
+
+
+def test_system_exit_on_the_loop_does_not_take_the_other_runs_with_it() -> None:
+    said = run_python(
+        """
+        import asyncio
+        from agentnb import ScriptedProvider, Session
+        from agentnb.runtime import get_runtime
+
+        def leave():
+            raise SystemExit(3)
+
+        get_runtime().loop.call_soon_threadsafe(leave)
+        print(Session(provider=ScriptedProvider(["still here"])).run_sync("hello").output)
+        """
+    )
+
+    assert said.strip() == "still here"
+
+
+def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there() -> None:
+    said = run_python(
+        """
+        import asyncio, os, threading
+        from agentnb import Reply, ScriptedProvider, Session
+
+        streams = threading.Event()
+
+        async def held():
+            streams.set()
+            await asyncio.Event().wait()
+
+        run = Session(provider=ScriptedProvider([Reply("a", pause=held)])).spawn("hello")
+        streams.wait(30)
+        if os.fork() == 0:
+            for order in (run.result, run.cancel):
+                try:
+                    order()
+                except RuntimeError as error:
+                    print(error, flush=True)
+            os._exit(0)
+        os.wait()
+        """
+    )
+
+    assert said.count("The loop of this run is gone") == 2

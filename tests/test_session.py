@@ -8,7 +8,13 @@ import pytest
 
 import agentnb.session
 from agentnb.core.errors import UnknownModel
-from agentnb.core.events import BudgetWarning, ModelCallStarted, RunStarted, SynthesisStarted
+from agentnb.core.events import (
+    AgentWaiting,
+    BudgetWarning,
+    ModelCallStarted,
+    RunStarted,
+    SynthesisStarted,
+)
 from agentnb.core.types import AgentStatus, Usage
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
@@ -336,3 +342,42 @@ def test_repr_is_one_stable_line() -> None:
     session = Session(provider=ScriptedProvider([]))
 
     assert repr(session) == "Session(model='scripted', budget=500000, max_depth=3)"
+
+
+def test_model_of_the_sessions_own_provider_is_answered_by_it() -> None:
+    provider = ScriptedProvider(["first", "second"])
+    session = Session(provider=provider)
+
+    session.run_sync("one", model="scripted/large")
+    run = session.spawn("two", model="scripted:small")
+    run.result(DEADLINE_S)
+
+    assert [request.model for request in provider.requests] == ["large", "small"]
+
+
+async def test_sessions_share_the_gate_of_a_provider() -> None:
+    hold = Hold()
+    provider = ScriptedProvider([Reply("a", pause=hold), "b"])
+    first = Session(provider=provider, max_concurrency=1).spawn("one")
+    await hold.until_reached()
+    second = Session(provider=provider, max_concurrency=1).spawn("two")
+
+    async for entry in second.stream():
+        if isinstance(entry.event, AgentWaiting):
+            assert "one of 1 slots" in entry.event.reason
+            break
+    assert len(provider.requests) == 1
+
+    hold.release()
+    await first
+    await second
+
+
+@pytest.mark.parametrize(
+    "setting", [{"soul": None}, {"memories": "likes tea"}, {"memories": [1]}, {"user": 5}]
+)
+def test_setting_that_is_no_text_is_refused_by_its_name(setting: dict[str, Any]) -> None:
+    (name,) = setting
+
+    with pytest.raises(ValueError, match=f"`{name}`"):
+        Session(provider=ScriptedProvider([]), **setting)

@@ -12,12 +12,14 @@ with everything that was finished before it kept.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from agentnb.core.cancel import BUGS, is_being_cancelled
 from agentnb.core.errors import (
     CallTimedOut,
     InternalError,
@@ -61,7 +63,8 @@ TRANSPORT_ATTEMPTS = 4
 LONGEST_WAIT_S = 60.0
 """A provider that asks for a longer wait fails the call instead."""
 
-CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
+CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded", "max_turns"})
+"""Ends at which an agent had more to say."""
 
 
 @dataclass(slots=True)
@@ -69,7 +72,6 @@ class _Reply:
     """What has come of one call so far."""
 
     pieces: list[str] = field(default_factory=list)
-    tool_uses: list[ToolUse] = field(default_factory=list)
     usage: Usage | None = None
     stopped: Stopped | None = None
     halted: str | None = None
@@ -166,7 +168,9 @@ async def _turn(
             await port.clock.sleep(delay_s)
         except PotEmpty:
             raise
-        except Exception as bug:
+        except BUGS as bug:
+            if isinstance(bug, asyncio.CancelledError) and is_being_cancelled():
+                raise
             wrapped = InternalError.wrapping(bug, where=f"the provider {provider.name!r}")
             raise _TurnFailed(wrapped, may_retry=True) from bug
     raise AssertionError("the last attempt returns or raises")
@@ -176,8 +180,8 @@ def _too_long(error: LlmError) -> LlmError:
     told = copy(error)
     told.retryable = False
     told.args = (
-        f"{error} The provider asks to wait {error.retry_after_s:,.0f} s, which is longer than "
-        f"the {LONGEST_WAIT_S:.0f} s that a run waits. Run it again then.",
+        f"{str(error).rstrip('.')}. The provider asks to wait {error.retry_after_s:,.0f} s, "
+        f"which is longer than the {LONGEST_WAIT_S:.0f} s that a run waits. Run it again then.",
     )
     return told
 
@@ -207,7 +211,9 @@ async def _call(
         try:
             await _stream(work.agent_id, provider, lease, port, reply)
             error = None
-        except Exception as failure:
+        except asyncio.CancelledError:
+            raise
+        except BUGS as failure:
             error = one_line(str(failure)) or type(failure).__name__
             raise
         finally:
@@ -263,8 +269,8 @@ async def _stream(
     elif reply.stopped.reason == "refusal":
         raise Refused(
             "The model declined to answer"
-            + (f": {one_line(reply.text)}" if reply.text else ".")
-            + " Put the task in other words, or ask another model."
+            + (f": {one_line(reply.text).rstrip('.')}" if reply.text else "")
+            + ". Put the task in other words, or ask another model."
         )
 
 
@@ -281,12 +287,20 @@ def _take(
                 lease.output_grew(text)
         case ThinkingDelta(text):
             lease.output_grew(text)
-        case ToolUse():
-            reply.tool_uses.append(event)
+        case ToolUse(name=name, input=arguments):
+            lease.output_grew(name + json.dumps(dict(arguments), default=str))
         case Usage():
-            reply.usage = event
+            reply.usage = _checked(event)
         case Stopped():
             reply.stopped = event
+
+
+def _checked(usage: Usage) -> Usage:
+    """The count, if it is one: the books take nothing else."""
+    counts = (getattr(usage, field.name) for field in fields(Usage))
+    if not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise ValueError(f"not a count of tokens: {usage!r}")
+    return usage
 
 
 @asynccontextmanager
@@ -350,6 +364,11 @@ async def _tool_text(
         known = ", ".join(repr(k) for k in sorted(tools)) or "none"
         return f"There is no tool {name!r} (known: {known}).", True
     try:
-        return await tools[name].call(arguments), False
-    except Exception as error:  # a tool's body is not ours: what it raises is told to the model
+        text: object = await tools[name].call(arguments)
+    except BUGS as error:  # a tool's body is not ours: what it raises is told to the model
+        if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+            raise
         return f"{type(error).__name__}: {error}", True
+    if not isinstance(text, str):
+        return f"The tool returned {type(text).__name__} where text was expected.", True
+    return text, False

@@ -73,6 +73,8 @@ class RequestBudget:
         self._used = 0
         self._reserved = 0
         self._armed = True
+        self.crossings = 0
+        """How often the warning line was crossed."""
         self._lock = threading.Lock()
         self.on_new_total: Callable[[], None] | None = None
         """Called after each `set_total`, in the thread that called it."""
@@ -156,14 +158,10 @@ class RequestBudget:
         crossed = self._armed and self._used >= self._warning_line()
         if crossed:
             self._armed = False
+            self.crossings += 1
         if self._used >= self._total:
             return BudgetStatus.EXHAUSTED
         return BudgetStatus.WARNING if crossed else BudgetStatus.OK
-
-    @property
-    def has_warned(self) -> bool:
-        """Whether the warning line was crossed and the warning is not armed again."""
-        return not self._armed
 
 
 class Reservation:

@@ -117,6 +117,7 @@ class Subscription:
         self._bus = bus
         self._position = position
         self._limit = limit
+        self._past_ends = len(bus)
         self._ready: deque[Entry] = deque()
 
     def __aiter__(self) -> Subscription:
@@ -126,13 +127,20 @@ class Subscription:
         while not self._ready:
             backlog = self._bus.since(self._position)
             if backlog:
+                # Nobody fell behind on what was past already: it is handed over as it is.
+                past, news = self._split(backlog)
                 self._position += len(backlog)
-                self._ready.extend(backlog if len(backlog) <= self._limit else joined(backlog))
+                self._ready.extend(past)
+                self._ready.extend(news if len(news) <= self._limit else joined(news))
             elif (waiter := self._bus._wait_past(self._position)) is not None:
                 await waiter.wait()
             elif self._bus.closed and len(self._bus) == self._position:
                 raise StopAsyncIteration
         return self._ready.popleft()
+
+    def _split(self, backlog: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+        cut = max(0, self._past_ends - self._position)
+        return backlog[:cut], backlog[cut:]
 
 
 def joined(entries: Sequence[Entry]) -> list[Entry]:

@@ -23,6 +23,17 @@ class AgentStopped(AgentnbError):
         self.agent_id, self.reason = agent_id, reason
 
 
+BUGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What foreign code may raise on the runtime's loop. Only a cancellation that was asked for, as
+`is_being_cancelled` tells, is none of its faults: the rest would take the loop with it."""
+
+
+def is_being_cancelled() -> bool:
+    """Whether the current task was told to stop, so that a `CancelledError` is its own."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 class CancelScope:
     """What can be cancelled of one agent: its own task, and its children's scopes."""
 
@@ -135,9 +146,6 @@ class Cancellation:
         for scope in hit:
             scope._order()
         return hit
-
-    def __contains__(self, agent_id: str) -> bool:
-        return agent_id in self._scopes
 
     @property
     def agent_ids(self) -> list[str]:

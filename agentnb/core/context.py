@@ -6,9 +6,10 @@ a child's context is built from nothing: what is not handed over here, the child
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentnb.core.types import AgentConfig, Message
+from agentnb.core.types import AgentConfig, Message, Role, TextBlock
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class AgentContext:
     recalled_memories: tuple[str, ...] = ()
     """From earlier on; handed to a sub-agent only by `inherit_memory`."""
     conversation_history: tuple[Message, ...] = ()
+    """Also as `{"role": …, "content": text}`, which is made a message."""
     system_prompt: str = ""
     """The person's own instructions for the root; empty for the built-in ones."""
     verbose: bool = False
@@ -35,9 +37,14 @@ class AgentContext:
     """0 for the root."""
 
     def __post_init__(self) -> None:
+        for name in ("soul_content", "identity_content", "user_content", "system_prompt"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"`{name}` must be a text, not {getattr(self, name)!r}.")
         # A list is welcome, but a later change of it must not reach in.
-        for name in ("memories", "recalled_memories", "conversation_history"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("memories", "recalled_memories"):
+            object.__setattr__(self, name, texts(getattr(self, name), name))
+        history = tuple(_message(item) for item in self.conversation_history)
+        object.__setattr__(self, "conversation_history", history)
 
     def child_for_task(
         self, task: str, depth: int, *, inherit_memory: bool = False
@@ -58,3 +65,27 @@ class AgentContext:
             task=task,
             depth=depth,
         )
+
+
+def texts(values: Iterable[str], name: str) -> tuple[str, ...]:
+    """`values`, if they are a row of texts.
+
+    Raises:
+        ValueError: They are not: a single text is none.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ValueError(f"`{name}` must be a list of texts, not {values!r}.")
+    checked = tuple(values)
+    for value in checked:
+        if not isinstance(value, str):
+            raise ValueError(f"`{name}` must hold texts, not {value!r}.")
+    return checked
+
+
+def _message(item: object) -> Message:
+    match item:
+        case Message():
+            return item
+        case {"role": "user" | "assistant" as role, "content": str(text)}:
+            return Message(Role(role), (TextBlock(text),))
+    raise ValueError(f"`conversation_history` must hold messages, not {item!r}.")

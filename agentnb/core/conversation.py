@@ -7,6 +7,7 @@ stands outside a code fence is ever part of a last word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -169,9 +170,8 @@ class Conversation:
     def _request(self) -> CompletionRequest:
         agent = self._agent
         config = agent.context.agent_config
-        _, slash, name = agent.model.partition("/")
         return CompletionRequest(
-            model=name if slash else agent.model,
+            model=re.split("[/:]", agent.model, maxsplit=1)[-1],
             system=agent.system,
             messages=agent.messages,
             tools=tuple(tool.spec for tool in self._tools.values()),

@@ -63,6 +63,27 @@ from agentnb.core.types import (
 _NOT_STARTED = "not started"
 
 
+class NoJournal:
+    """Keeps nothing."""
+
+    async def commit(self) -> None:
+        return
+
+
+class CarefulJournal:
+    """A journal whose failure ends no agent without its terminal event: the run tells of it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.error: InternalError | None = None
+
+    async def commit(self) -> None:
+        try:
+            await self._journal.commit()
+        except Exception as error:
+            self.error = self.error or InternalError.wrapping(error, where="the journal")
+
+
 class Execution:
     """One run of one tree."""
 
@@ -73,7 +94,7 @@ class Execution:
         bus: EventBus,
         *,
         meter: Meter,
-        journal: Journal,
+        journal: CarefulJournal,
         engine: Engine,
         tools: Sequence[Tool],
         max_depth: int,
@@ -110,25 +131,35 @@ class Execution:
                 max_depth=self._max_depth,
             )
         )
-        root = self._make_root(context, task, has_plan=plan is not None)
-        async with self._meter:
-            work = self._work(root) if plan is None else self._work_to_plan(root, plan, synthesis)
-            ending = await self._supervise(root, work)
-        result = self._result(root, ending)
-        await self._journal.commit()
+        ending = Ending(AgentStatus.FAILED, "")
+        error: BaseException | None = None
+        try:
+            root = self._make_root(context, task, has_plan=plan is not None)
+            async with self._meter:
+                work = (
+                    self._work(root) if plan is None else self._work_to_plan(root, plan, synthesis)
+                )
+                ending = await self._supervise(root, work)
+            await self._journal.commit()
+            result = self._result(root, ending)
+            error = ending.from_outside or ending.error or self._journal.error
+            if isinstance(error, OrchestratorError):
+                error.partial_result = result
+        except Exception as bug:
+            ending = Ending(AgentStatus.FAILED, "")
+            error = InternalError.wrapping(bug, where="the orchestrator")
+            error.__cause__ = bug
+        # Whatever happened: those who follow the record wait for its end.
         self._bus.publish(
             RunFinished(
                 status=ending.status,
                 tokens_used=self._request.budget.tokens_used,
                 duration_ms=round((self._request.clock.now() - started_at_s) * 1000),
-                error=str(ending.error) if ending.error else None,
+                error=str(error) if error else None,
             )
         )
-        if ending.from_outside is not None:
-            raise ending.from_outside
-        if ending.error is not None:
-            ending.error.partial_result = result
-            raise ending.error
+        if error is not None:
+            raise error
         return result
 
     def _result(self, root: Agent, ending: Ending) -> OrchestratorResult:
@@ -139,7 +170,7 @@ class Execution:
         everyone = [self._endings[agent_id] for agent_id in order]
         return OrchestratorResult(
             status=ending.status,
-            final_response=self._final_response(root, ending),
+            final_response=self._final_response(ending),
             agent_tree=tree,
             pre_spawn_text=root.said,
             sub_agent_results=tuple(root.results),
@@ -156,7 +187,7 @@ class Execution:
             cut=ending.cut,
         )
 
-    def _final_response(self, root: Agent, ending: Ending) -> str:
+    def _final_response(self, ending: Ending) -> str:
         """The root's last words; for a run that ended early, what there is and why it ended."""
         if ending.error is None:
             return ending.text or "(no output)"
@@ -347,6 +378,11 @@ class Execution:
             for task in done:
                 if not task.cancelled():
                     task.result()
+        for index, child in children:
+            if child.agent_id not in self._endings:  # its task was cancelled before it began
+                reason = "its task was cancelled from outside"
+                await self._tell_end(child, Ending(AgentStatus.CANCELLED, "", reason=reason))
+                agent.results[index] = self._endings[child.agent_id]
         if stopped is not None:
             raise stopped
 

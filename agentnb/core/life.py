@@ -62,7 +62,11 @@ class Agent:
     @property
     def lineage(self) -> tuple[str, ...]:
         """Its own task and its ancestors'."""
-        return (self.task, *(self.parent.lineage if self.parent else ()))
+        tasks, agent = [], self
+        while agent.parent is not None:
+            tasks.append(agent.task)
+            agent = agent.parent
+        return (*tasks, agent.task)
 
     @property
     def reached(self) -> str:
@@ -113,12 +117,13 @@ def cache_prefix(parent: Agent | None, mode: SpawnMode | None, total: int, syste
 def incomplete(agent: Agent) -> list[SubAgentResult]:
     """Every task below `agent` that was not completed, in path order."""
     found: list[SubAgentResult] = []
-    below = {child.agent_id: child for child in agent.children}
-    for result in agent.results:
+    open_: list[tuple[Agent, SubAgentResult]] = [(agent, r) for r in reversed(agent.results)]
+    while open_:
+        parent, result = open_.pop()
         if result.status is not AgentStatus.COMPLETED:
             found.append(result)
-        if result.agent_id is not None:
-            found += incomplete(below[result.agent_id])
+        below = [child for child in parent.children if child.agent_id == result.agent_id]
+        open_ += [(child, r) for child in below for r in reversed(child.results)]
     return found
 
 

@@ -2,12 +2,12 @@
 
 A call gets a lease: its input and a first slice of output, reserved. While the reply streams,
 the lease meters it and extends itself slice by slice; at its end the provider's own count
-settles it. Calls that do not fit wait for others to settle, first come first served, and only
-when no call is open is the pot found empty. A part of the total is left for the root's
+settles it. A call that does not fit waits for others to settle, and only when no call is open
+is the pot found empty. A part of the total is left for the root's
 synthesis, so that a run which ran dry still ends in an answer.
 
-All methods belong to the run's own loop; orders from other threads arrive there through
-`RequestBudget.set_total` and `Run`.
+All methods belong to the run's own loop. A new total arrives there from any thread, through
+`RequestBudget.set_total`.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ class Meter:
         self._open: set[Lease] = set()
         self._updated_at_s = float("-inf")
         self._update_timer: TimerHandle | None = None
+        self._warned_of = budget.crossings
+        self._is_closed = False
 
     async def __aenter__(self) -> Meter:
         loop = asyncio.get_running_loop()
@@ -103,6 +105,7 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_closed = True  # for what is on its way to `_on_new_total` already
         self.budget.on_new_total = None
         await self._question.aclose()
         self._update(force=True)
@@ -186,6 +189,7 @@ class Meter:
         finally:
             if ticket in self._queue:
                 self._queue.remove(ticket)
+                self._let_in()  # it may have stood before others that fit
 
     async def wait_while_paused(self) -> None:
         await self._question.wait_until_closed()
@@ -202,8 +206,9 @@ class Meter:
     # -- what happened to the pot ---------------------------------------------------------
 
     def _moved(self, status: BudgetStatus) -> None:
-        if status is BudgetStatus.WARNING:
-            self._warn()
+        if self.budget.crossings > self._warned_of:
+            self._warned_of = self.budget.crossings
+            self._warn(can_go_on=status is not BudgetStatus.EXHAUSTED)
         self._update(force=False)
 
     def _update(self, *, force: bool) -> None:
@@ -258,7 +263,7 @@ class Meter:
     def _on_new_total(self) -> None:
         budget = self.budget
         previous, self._known_total = self._known_total, budget.total
-        if previous == budget.total:
+        if previous == budget.total or self._is_closed:
             return
         self._bus.publish(
             BudgetChanged(
@@ -288,7 +293,7 @@ class Meter:
 
     # -- the warning and its question -----------------------------------------------------
 
-    def _warn(self) -> None:
+    def _warn(self, *, can_go_on: bool) -> None:
         budget = self.budget
         warning = BudgetWarning(
             tokens_used=budget.tokens_used,
@@ -296,6 +301,8 @@ class Meter:
             percentage=budget.percentage,
         )
         self._bus.publish(warning)
+        if not can_go_on:
+            return  # both lines at once: there is nothing left to ask about
         if not self._has_gate and self._policy == "stop":
             self._stop("the run was set to stop at the budget's warning line")
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):

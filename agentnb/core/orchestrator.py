@@ -1,4 +1,4 @@
-"""Trees of agents, run one after another or side by side.
+"""The door to the core: trees of agents, run one after another or side by side.
 
 One algorithm for every agent, the root included: speak; if the words hold a spawn, run the
 sub-agents; then hand the same conversation their results and let it speak again.
@@ -12,7 +12,7 @@ from dataclasses import replace
 from agentnb.core.agent import InProcessEngine
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
-from agentnb.core.execution import Execution
+from agentnb.core.execution import CarefulJournal, Execution, NoJournal
 from agentnb.core.meter import Meter
 from agentnb.core.protocols import (
     BudgetGate,
@@ -33,13 +33,6 @@ from agentnb.core.types import (
 __all__ = ["AgentOrchestrator", "build_synthesis_prompt"]
 
 
-class NoJournal:
-    """Keeps nothing."""
-
-    async def commit(self) -> None:
-        return
-
-
 class AgentOrchestrator:
     """Runs one tree of agents after another; holds nothing of any of them.
 
@@ -48,7 +41,7 @@ class AgentOrchestrator:
         engine: Where attempts run; in this process when left out.
         sub_agent_memory: `inherit` hands sub-agents their parent's recalled memories, `fresh`
             does not.
-        max_turns: Most model calls of one agent in a row that ask for tools.
+        max_turns: Most model calls of one agent.
     """
 
     def __init__(
@@ -117,7 +110,7 @@ class AgentOrchestrator:
             request,
             bus,
             meter=meter,
-            journal=journal or NoJournal(),
+            journal=CarefulJournal(journal or NoJournal()),
             engine=self.engine,
             tools=tools or (),
             max_depth=min(self.max_depth, request.max_depth),

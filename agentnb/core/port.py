@@ -52,6 +52,8 @@ class AgentPort:
         self.call_timeout_s = request.call_timeout_s
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
+        self.has_answered = False
+        """Whether any text ever came."""
         self._heard: list[str] = []
         self._agent_id = agent_id
         self._provider = provider
@@ -66,15 +68,11 @@ class AgentPort:
         """What the newest call has said so far."""
         return "".join(self._heard)
 
-    @property
-    def has_answered(self) -> bool:
-        """Whether any text came."""
-        return bool(self._heard)
-
     def publish(self, event: Event) -> None:
         match event:
             case AgentTextDelta(text=text):
                 self._heard.append(text)
+                self.has_answered = True
             case ModelCallStarted():
                 self._heard.clear()
             case ModelCallFinished(usage=usage):
@@ -103,7 +101,7 @@ class AgentPort:
                 lease = self._meter.lease(
                     replace(request, cache_prefix=self._cache_prefix()),
                     input_tokens=input_tokens,
-                    hidden_output=_may_hide_output(request.extra),
+                    hidden_output=_may_hide_output(request),
                     for_root_synthesis=work.is_root and work.is_synthesis,
                 )
                 if lease is not None:
@@ -123,6 +121,8 @@ def input_tokens_of(request: CompletionRequest, provider: Provider) -> int:
     return int(count(request)) if count is not None else estimate_input_tokens(request)
 
 
-def _may_hide_output(extra: Mapping[str, object]) -> bool:
-    thinking = extra.get("thinking")
-    return isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
+def _may_hide_output(request: CompletionRequest) -> bool:
+    """Whether output may be made that is seen only when it is whole: thinking, tool calls."""
+    thinking = request.extra.get("thinking")
+    thinks = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
+    return thinks or bool(request.tools)

@@ -102,7 +102,7 @@ class _Block:
 
 def _instruction(block: _Block) -> SpawnInstruction | None:
     mode = SpawnMode.PARALLEL
-    if block.mode.strip().lower() == SpawnMode.SEQUENTIAL:
+    if block.mode.strip() == SpawnMode.SEQUENTIAL:
         mode = SpawnMode.SEQUENTIAL
     tasks = tuple(task for task in map(str.strip, block.tasks) if task)
     return SpawnInstruction(mode, tasks) if tasks else None

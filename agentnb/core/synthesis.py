@@ -13,14 +13,14 @@ from agentnb.core.types import AgentStatus, SubAgentResult
 
 _REQUEST = (
     "Your sub-agents have finished; their results stand above, in the order of their tasks. "
-    "Bring them together into one complete answer to the original request. Where a task did not "
-    "complete, name what is missing. Do not start further sub-agents."
+    "Synthesise them: bring them together into one complete answer to the original request. "
+    "Where a task did not complete, name what is missing. Do not start further sub-agents."
 )
 
 
 def result_body(result: SubAgentResult) -> str:
     """What there is of a result: the response, else the error, else that there was none."""
-    if result.response.strip():
+    if result.response and result.response.strip():
         return result.response
     return f"Error: {result.error}" if result.error else "(no output)"
 
@@ -70,7 +70,7 @@ def results_as_text(results: Sequence[SubAgentResult]) -> str:
 
 
 def _for_person(result: SubAgentResult) -> str:
-    if result.response.strip() or not result.error:
+    if (result.response and result.response.strip()) or not result.error:
         return result_body(result)
     return f"*{result.error}*"
 

@@ -6,6 +6,7 @@ An error quotes what was typed and says what to type instead.
 from __future__ import annotations
 
 import keyword
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,11 +89,11 @@ def _unknown(typed: str, options: Mapping[str, Option], *, magic: str) -> str:
 
 
 def whole_number(unit: str, *, at_least: int) -> Callable[[str, str], int]:
-    """A reader of whole numbers; underscores may group the digits."""
+    """A reader of whole numbers; underscores or commas may group the digits."""
 
     def read(option: str, text: str) -> int:
         try:
-            number = int(text)
+            number = int(re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text))
         except ValueError:
             number = at_least - 1
         if number < at_least:

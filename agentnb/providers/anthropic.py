@@ -111,6 +111,13 @@ class AnthropicProvider:
                 self._clients[key] = _Client(key[1], timeout_s=self._timeout_s)
             client = self._clients[key]
             client.calls += 1
+            replaced = [
+                self._clients.pop(other)
+                for other in list(self._clients)
+                if other[0] is key[0] and other != key and not self._clients[other].calls
+            ]
+        for old in replaced:  # the variables that it was made from have changed
+            await old.sdk.close()
         try:
             yield client
         except (MissingKey, AuthenticationFailed):

@@ -34,6 +34,7 @@ from agentnb.core.types import (
     one_line,
 )
 
+_RESULTS = re.compile(r"<result .*?</result>", re.DOTALL)
 _CHUNK = re.compile(r"\s*\S+(?:\s+\S+){0,2}\s*|\s+")
 """About three words: enough pieces to see it stream, few enough to read the events."""
 
@@ -84,8 +85,8 @@ class ScriptedProvider:
         replies: One of three. A sequence: the n-th request gets the n-th reply, in the order
             in which requests arrive. A mapping: the key that stands in the request's last user
             message gives the reply (of several such keys the one that stands first in it, what
-            it holds of a previous result read last; a list of replies is used up one by one, a
-            single reply serves for ever).
+            it holds of other agents' results read last; the empty key fits what no other fits;
+            a list of replies is used up one by one, a single reply serves for ever).
             A callable: gets the `CompletionRequest`, returns the reply, may be async.
         pace_s: Seconds between two pieces of text.
 
@@ -118,6 +119,8 @@ class ScriptedProvider:
             raise copy.copy(reply)  # a copy: one error in a script may be raised many times
         if isinstance(reply, str):
             reply = Reply(reply)
+        if not isinstance(reply, Reply):
+            raise TypeError(f"a reply must be a str, a Reply or an LlmError, not {reply!r}")
         text = _within(reply.text, request.max_tokens)
         input_tokens = estimate_input_tokens(request)
         yield reply.usage or Usage(input_tokens, 0)
@@ -170,14 +173,15 @@ class ScriptedProvider:
 def _key_for(message: str, keys: Sequence[str]) -> str | None:
     """The key that stands first in the message; of two in one place, the longer one.
 
-    The result that a sub-agent was handed of the one before it is read last: it is likely to
-    hold words of that one's task.
+    Results of other agents are read last: they are likely to hold words of those agents' tasks.
+    The empty key fits whatever no other fits.
     """
-    for part in (message.partition("</previous_result>")[2], message):
-        found = [(part.index(key), -len(key), key) for key in keys if key in part]
+    own_words = _RESULTS.sub("", message.rpartition("</previous_result>")[2])
+    for part in (own_words, message):
+        found = [(part.index(key), -len(key), key) for key in keys if key and key in part]
         if found:
             return min(found)[2]
-    return None
+    return "" if "" in keys else None
 
 
 def _within(text: str, max_tokens: int) -> str:

@@ -408,5 +408,5 @@ def test_unknown_agent_raises_and_known_ones_are_listed() -> None:
         cancellation.cancel(f"{ROOT}.9")
 
     assert cancellation.agent_ids == list(scopes)
-    assert CHILD in cancellation
-    assert f"{ROOT}.9" not in cancellation
+    assert CHILD in cancellation.agent_ids
+    assert f"{ROOT}.9" not in cancellation.agent_ids

@@ -65,11 +65,12 @@ def test_block_gives_its_mode_and_its_tasks_in_order() -> None:
         ("<spawn_agents mode=sequential>", SpawnMode.PARALLEL),
         ('<spawn_agents xmode="sequential">', SpawnMode.PARALLEL),
         ('<spawn_agents mode="sequential">', SpawnMode.SEQUENTIAL),
-        ("<spawn_agents\n  id='1'\tmode = ' SEQUENTIAL '\n>", SpawnMode.SEQUENTIAL),
+        ("<spawn_agents\n  id='1'\tmode = ' sequential '\n>", SpawnMode.SEQUENTIAL),
+        ('<spawn_agents mode="SEQUENTIAL">', SpawnMode.PARALLEL),
         ('<spawn_agents mode="sequential" mode="parallel">', SpawnMode.SEQUENTIAL),
     ],
 )
-def test_only_sequential_in_any_case_means_sequential(start_tag: str, mode: SpawnMode) -> None:
+def test_only_the_word_sequential_means_sequential(start_tag: str, mode: SpawnMode) -> None:
     instruction = parse_spawn_instructions(f"{start_tag}{agent('a')}</spawn_agents>")
 
     assert instruction == SpawnInstruction(mode, ("a",))
