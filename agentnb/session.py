@@ -113,7 +113,11 @@ class Session:
             value = self._settings[name]
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` must be a whole number, at least 1, not {value!r}.")
-        for name in ("soul", "identity", "user"):
+        if provider is not None and not hasattr(provider, "stream"):
+            raise ValueError(
+                f"`provider` must be a provider, not {provider!r}: name a model by `model`."
+            )
+        for name in ("model", "soul", "identity", "user"):
             if not isinstance(self._settings[name], str):
                 raise ValueError(f"`{name}` must be a text, not {self._settings[name]!r}.")
         texts(memories, "memories")

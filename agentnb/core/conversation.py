@@ -104,7 +104,7 @@ class Conversation:
         agent.port.publish(SynthesisStarted(agent_id=agent.agent_id, total=len(agent.results)))
         message = self._results_message()
         if message is None:
-            return self.exhausted("not enough was left to bring the results together")
+            return self.exhausted("the budget left too little to bring the results together")
         agent.messages = (*agent.messages, user_message(message))
         outcome = await self.speak(is_synthesis=True)
         if outcome.exhausted is not None:

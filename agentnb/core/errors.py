@@ -169,8 +169,8 @@ class UnknownAgent(AgentnbError, LookupError):
         shown = ", ".join(repr(path) for path in self.known[:20]) or "none yet"
         more = f" and {len(self.known) - 20} more" if len(self.known) > 20 else ""
         super().__init__(
-            f"This run has no agent {name!r} (known: {shown}{more}). "
-            "Give a path like '1.2', an agent's id, or nothing for the whole run."
+            f"This run has no agent {name!r} so far (known: {shown}{more}). "
+            "Give the path or the id of one that is there, or nothing for the whole run."
         )
 
 

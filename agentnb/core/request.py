@@ -91,7 +91,7 @@ class RequestContext:
     ) -> None:
         for name, limit in (("max_depth", max_depth), ("max_agents", max_agents)):
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-                raise ValueError(f"`{name}` must be at least 0, not {limit!r}.")
+                raise ValueError(f"`{name}` must be a whole number, at least 0, not {limit!r}.")
         if on_budget_warning not in ("ask", "continue", "stop"):
             raise ValueError(
                 "`on_budget_warning` must be 'ask', 'continue' or 'stop', or a callable that "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from agentnb.core.types import AgentStatus, SubAgentResult
+from agentnb.core.types import AgentStatus, SubAgentResult, path_of
 
 _REQUEST = (
     "Your sub-agents have finished; their results stand above, in the order of their tasks. "
@@ -64,9 +64,14 @@ def even_limit(lengths: Sequence[int], room: int) -> int:
 def results_as_text(results: Sequence[SubAgentResult]) -> str:
     """The results as Markdown, in task order: what a person gets when no model sums them up."""
     return "\n\n".join(
-        f"**{number}. {' '.join(result.task.split())}** ({result.status})\n\n{_for_person(result)}"
-        for number, result in enumerate(results, start=1)
+        f"**{_path(result)} {' '.join(result.task.split())}** ({result.status})\n\n"
+        f"{_for_person(result)}"
+        for result in results
     )
+
+
+def _path(result: SubAgentResult) -> str:
+    return path_of(result.agent_id) if result.agent_id is not None else "\N{EN DASH}"
 
 
 def _for_person(result: SubAgentResult) -> str:

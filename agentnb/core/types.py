@@ -336,7 +336,7 @@ class RunUsage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OrchestratorResult:
     """What a run came to, or had come to when it ended early."""
 
@@ -358,6 +358,12 @@ class OrchestratorResult:
     """Every task at any depth that was not completed, with what there is of it."""
     cut: bool = False
     """The answer ended at the model's `max_tokens`."""
+
+    def __repr__(self) -> str:
+        # On one line and without ids and times: it may be the last value of a cell.
+        agents = sum(1 for _ in self.agent_tree.walk())
+        answer = one_line(self.final_response, limit=60)
+        return f"OrchestratorResult({self.status}, {agents} agents, {answer!r})"
 
     @property
     def output(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentnb.notebook.errors import RUN_ERRORS, show_run_error
+from agentnb.notebook.errors import TOLD_ERRORS, show_error
 from agentnb.notebook.magics import AgentMagics, spawn_cell
 from agentnb.notebook.transform import rewrite_spawn_cell
 
@@ -24,7 +24,7 @@ def load(shell: InteractiveShell) -> None:
     if hasattr(shell, "kernel") and rewrite_spawn_cell not in transforms:
         transforms.append(rewrite_spawn_cell)
     if not shell.custom_exceptions:  # a person's own handler stays
-        _set_handler(shell, RUN_ERRORS, show_run_error)
+        _set_handler(shell, TOLD_ERRORS, show_error)
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -32,7 +32,7 @@ def unload(shell: InteractiveShell) -> None:
     transforms = shell.input_transformers_cleanup
     if rewrite_spawn_cell in transforms:
         transforms.remove(rewrite_spawn_cell)
-    if shell.custom_exceptions == RUN_ERRORS:
+    if shell.custom_exceptions == TOLD_ERRORS:
         _set_handler(shell, (), None)
     for kind, name in (("cell", "spawn"), ("line", "spawn"), ("line", "agentnb")):
         shell.magics_manager.magics[kind].pop(name, None)

@@ -14,12 +14,12 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from agentnb.core.errors import AgentnbError, LlmError, OrchestratorError, RunCancelled
+from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError
 from agentnb.core.types import AgentStatus, SubAgentResult, path_of
 from agentnb.notebook.display import has_something_to_show, show_result
 
-RUN_ERRORS = (LlmError, RunCancelled)
-"""How a run ends that did not come to an answer. A bug keeps its traceback."""
+TOLD_ERRORS = (AgentnbError,)
+"""What speaks to the person. A bug (`InternalError`) keeps its traceback all the same."""
 
 
 @contextmanager
@@ -36,17 +36,17 @@ def plain_errors() -> Iterator[None]:
         raise
 
 
-def show_run_error(
+def show_error(
     shell: InteractiveShell,
     kind: type[BaseException],
     error: BaseException,
     trace: TracebackType,
     tb_offset: int | None = None,
 ) -> None:
-    """Show a run's error that ended a cell. For `InteractiveShell.set_custom_exc`."""
+    """Show an error of ours that ended a cell. For `InteractiveShell.set_custom_exc`."""
     told_already = hasattr(error, "_render_traceback_")
-    if isinstance(error, OrchestratorError) and not told_already:
-        reached = error.partial_result
+    if not told_already and not isinstance(error, InternalError):
+        reached = error.partial_result if isinstance(error, OrchestratorError) else None
         if reached is not None and has_something_to_show(reached):
             notes = {path_of(r.agent_id): [_why(r)] for r in reached.incomplete if r.agent_id}
             show_result(reached, notes=notes)

@@ -88,7 +88,7 @@ def _unknown(typed: str, options: Mapping[str, Option], *, magic: str) -> str:
     return f"`{magic}` has no option {typed!r}: {hint}"
 
 
-def whole_number(unit: str, *, at_least: int) -> Callable[[str, str], int]:
+def whole_number(unit: str, *, at_least: int, example: int) -> Callable[[str, str], int]:
     """A reader of whole numbers; underscores or commas may group the digits."""
 
     def read(option: str, text: str) -> int:
@@ -98,7 +98,8 @@ def whole_number(unit: str, *, at_least: int) -> Callable[[str, str], int]:
             number = at_least - 1
         if number < at_least:
             raise NotebookError(
-                f"{option!r} takes a whole number of {unit}, at least {at_least}, not {text!r}."
+                f"{option!r} takes a whole number of {unit} like {max(at_least, example):_}, "
+                f"at least {at_least}, not {text!r}."
             )
         return number
 

@@ -30,8 +30,8 @@ from agentnb.views.outline import outline
 
 _CELL_OPTIONS = {
     "--model": Option("model", text),
-    "--budget": Option("budget", whole_number("tokens", at_least=1)),
-    "--max-depth": Option("max_depth", whole_number("levels", at_least=0)),
+    "--budget": Option("budget", whole_number("tokens", at_least=1, example=50_000)),
+    "--max-depth": Option("max_depth", whole_number("levels", at_least=0, example=2)),
     "-o": Option("name", variable_name),
     "--bg": Option("in_background", None),
     "--quiet": Option("quiet", None),
@@ -64,7 +64,7 @@ Examples:
 And for the newest run, while it runs (`--run ID` for another, with the id that `run.id` holds):
 
     %spawn status         how far it is
-    %spawn cancel         stop it; `%spawn cancel 1.2` stops that agent and all below it
+    %spawn cancel         stop it; `%spawn cancel 2.1` stops that agent and all below it
     %spawn budget 90_000  set its total, up or down
     %spawn help           this text
 """
@@ -273,7 +273,7 @@ def _budget(run: Run, arguments: list[str]) -> str:
     _take_at_most(1, arguments, "budget")
     if not arguments:
         raise NotebookError("`%spawn budget` needs the new total: `%spawn budget 90_000`.")
-    total = whole_number("tokens", at_least=0)("budget", arguments[0])
+    total = whole_number("tokens", at_least=0, example=50_000)("%spawn budget", arguments[0])
     if run.done:
         raise NotebookError("The run has ended, so its budget cannot change any more.")
     run.set_budget(total)

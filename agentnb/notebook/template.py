@@ -14,6 +14,7 @@ from typing import Any
 
 from agentnb.core.errors import NotebookError
 
+_EVERYWHERE = frozenset({"In", "Out", "exit", "get_ipython", "open", "quit"})
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
@@ -39,7 +40,7 @@ def _look_up(node: ast.expr, expression: str, names: Mapping[str, Any]) -> Any:
     match node:
         case ast.Name(id=name):
             if name not in names:
-                close = get_close_matches(name, [n for n in names if not n.startswith("_")], n=1)
+                close = get_close_matches(name, _own(names), n=1)
                 hint = f" (did you mean {close[0]!r}?)" if close else ""
                 raise NotebookError(
                     f"The task uses {{{{{expression}}}}}, but {name!r} is not defined{hint}: "
@@ -83,3 +84,8 @@ def _not_a_name(expression: str) -> NotebookError:
         "there: put the value into a variable in a cell above, or use --raw to take braces as "
         "text."
     )
+
+
+def _own(names: Mapping[str, Any]) -> list[str]:
+    """The names that a person may have meant: not what every notebook has anyway."""
+    return [n for n in names if not n.startswith("_") and n not in _EVERYWHERE]

@@ -278,6 +278,9 @@ class _Client:
 
     def _words(self, said: object) -> str:
         """What the other side said, on one line, without keys and without its full stop."""
+        if str(said).lstrip().startswith("<"):
+            words = one_line(re.sub(r"<[^>]*>", " ", str(said)), limit=80)
+            return f"a web page ({words}), which is no answer of the API"
         text = re.sub(r"sk-ant-[\w-]+", "…", str(said))
         for secret in self._secrets:
             text = text.replace(secret, "…") if secret else text
@@ -303,7 +306,8 @@ def _status_error(status: int, what: str, **fields: Any) -> LlmError:
         case 401 | 403:
             kind = AuthenticationFailed
             advice = (
-                "Set `ANTHROPIC_API_KEY` to a key that is valid for this; the next call takes it"
+                "Set `ANTHROPIC_API_KEY` to a key that is valid there, and check "
+                "`ANTHROPIC_BASE_URL` if it is set; the next run uses them"
             )
         case 404:
             kind = ModelNotFound

@@ -17,7 +17,9 @@ from agentnb.views.text import visible_text
 # JupyterLab wraps the lines of every `pre`, which breaks the branches of a tree, and strips a
 # `style` element from an untrusted notebook, but not these properties from an attribute. No
 # colours: those of the theme are right in the light and in the dark one.
-_OUTLINE_STYLE = "white-space:pre;overflow-x:auto;line-height:1.2;margin:0 0 1em 0"
+_OUTLINE_STYLE = (
+    "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.2;margin:0 0 1em 0"
+)
 
 
 def static_bundle(

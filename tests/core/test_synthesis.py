@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -191,9 +192,13 @@ def test_even_limit_is_the_largest_that_fits(lengths: list[int], room: int) -> N
 # -- without a model ---------------------------------------------------------------------------
 
 
-def test_results_for_a_person_are_numbered_in_task_order_with_their_status() -> None:
-    assert results_as_text([result("Count\nwhales", response="Many."), result("Count krill")]) == (
-        "**1. Count whales** (completed)\n\nMany.\n\n**2. Count krill** (completed)\n\n(no output)"
+def test_results_for_a_person_stand_in_task_order_with_path_and_status() -> None:
+    done = replace(result("Count\nwhales", response="Many."), agent_id="nb_1.2.1")
+    skipped = replace(result("Count krill", SKIPPED, error="no time"), agent_id=None)
+
+    assert results_as_text([done, skipped]) == (
+        "**2.1 Count whales** (completed)\n\nMany.\n\n"
+        "**\N{EN DASH} Count krill** (skipped)\n\n*no time*"
     )
     assert results_as_text([]) == ""
 

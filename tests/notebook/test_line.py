@@ -15,7 +15,7 @@ from agentnb.notebook.line import (
 )
 
 OPTIONS = {
-    "--budget": Option("budget", whole_number("tokens", at_least=1)),
+    "--budget": Option("budget", whole_number("tokens", at_least=1, example=50_000)),
     "--model": Option("model", text),
     "--bg": Option("in_background", None),
     "-o": Option("name", variable_name),
@@ -57,9 +57,9 @@ def test_line_is_split_into_options_and_the_rest(
         ("--budget --bg", "'--budget' of `%%spawn` needs a value behind it."),
         (
             "--budget few",
-            "'--budget' takes a whole number of tokens, at least 1, not 'few'.",
+            "'--budget' takes a whole number of tokens like 50_000, at least 1, not 'few'.",
         ),
-        ("--budget=", "'--budget' takes a whole number of tokens, at least 1, not ''."),
+        ("--budget=", "'--budget' takes a whole number of tokens like 50_000, at least 1, not ''."),
         ("--bg --bg", "'--bg' is given twice to `%%spawn`: leave one out."),
         ("--bg=1", "'--bg' of `%%spawn` takes no value, not '1'."),
         ("--model ' '", "'--model' needs a value, not ' '."),

@@ -118,7 +118,8 @@ def test_only_styles_that_survive_without_trust_are_used() -> None:
     bundle = static_bundle(tree(), "|a|\n|-|\n|b|")
 
     page = Outline(bundle["text/html"])
-    assert page.properties <= KEPT_WHEN_UNTRUSTED
+    # JupyterLab drops the font, which its own `pre` has anyway; a page by nbconvert needs it.
+    assert page.properties - {"font-family"} <= KEPT_WHEN_UNTRUSTED
     assert "white-space" in page.properties
     assert "color" not in bundle["text/html"]
 
