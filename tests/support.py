@@ -15,7 +15,7 @@ import sys
 import textwrap
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Journal, Provider, TimerHandle, Tool
+from agentnb.core.protocols import BudgetGate, Journal, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
@@ -148,64 +148,6 @@ def _set_all(events: Sequence[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) 
     for loop, event in events:
         if not loop.is_closed():
             loop.call_soon_threadsafe(event.set)
-
-
-# -- time ---------------------------------------------------------------------------------------
-
-
-class ManualClock:
-    """Time that stands still until somebody sleeps, which takes no time, or `advance` is called.
-
-    Args:
-        sleeps_end: Whether a sleep ends at once, moving the time; else it waits for `advance`.
-    """
-
-    def __init__(self, *, sleeps_end: bool = True) -> None:
-        self.sleeps: list[float] = []
-        """The seconds of every sleep that was asked for."""
-        self._now = 0.0
-        self._sleeps_end = sleeps_end
-        self._timers: list[_Timer] = []
-
-    def now(self) -> float:
-        return self._now
-
-    async def sleep(self, seconds: float) -> None:
-        self.sleeps.append(seconds)
-        if self._sleeps_end:
-            self.advance(seconds)
-            await asyncio.sleep(0)
-            return
-        woken = asyncio.Event()
-        timer = self.call_later(seconds, woken.set)
-        try:
-            await woken.wait()
-        finally:
-            timer.cancel()
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
-        timer = _Timer(self._now + seconds, callback, self._timers)
-        self._timers.append(timer)
-        return timer
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass, and have happen what was due."""
-        self._now += seconds
-        for timer in sorted(self._timers, key=lambda timer: timer.due_s):
-            if timer.due_s <= self._now:
-                timer.cancel()
-                timer.callback()
-
-
-@dataclass(eq=False)
-class _Timer:
-    due_s: float
-    callback: Callable[[], None]
-    _all: list[_Timer]
-
-    def cancel(self) -> None:
-        if self in self._all:
-            self._all.remove(self)
 
 
 # -- runs ---------------------------------------------------------------------------------------

@@ -13,9 +13,16 @@ from collections.abc import Callable
 
 
 class ManualClock:
-    """Fulfils `agentnb.core.protocols.Clock`; `advance` is how time passes."""
+    """Fulfils `agentnb.core.protocols.Clock`; `advance` is how time passes.
 
-    def __init__(self) -> None:
+    Args:
+        sleeps_end: Whether a sleep ends at once and moves the time by itself.
+    """
+
+    def __init__(self, *, sleeps_end: bool = False) -> None:
+        self.sleeps: list[float] = []
+        """The seconds of every sleep that was asked for."""
+        self._sleeps_end = sleeps_end
         self._now_s = 0.0
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
@@ -24,6 +31,11 @@ class ManualClock:
         return self._now_s
 
     async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        if self._sleeps_end:
+            self.advance(seconds)
+            await asyncio.sleep(0)
+            return
         awake = asyncio.Event()
         timer = self.call_later(seconds, awake.set)
         try:

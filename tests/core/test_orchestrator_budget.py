@@ -37,9 +37,9 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.providers.scripted import Reply, ScriptedProvider
+from tests.core.clock import ManualClock
 from tests.support import (
     Hold,
-    ManualClock,
     Tree,
     by_agent,
     make_tree,
@@ -556,7 +556,7 @@ async def test_pause_ends_in_the_synthesis_when_a_person_stops() -> None:
 
 
 async def test_pause_without_an_answer_stops_after_its_time() -> None:
-    clock = ManualClock()
+    clock = ManualClock(sleeps_end=True)
     tree, run = await paused(clock=clock)
 
     clock.advance(599)

@@ -33,11 +33,11 @@ from agentnb.core.types import (
 )
 from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.scripted import Reply, ScriptedProvider
+from tests.core.clock import ManualClock
 from tests.support import (
     NAMES,
     PATHS,
     Hold,
-    ManualClock,
     by_agent,
     chain,
     make_tree,
@@ -348,7 +348,7 @@ async def test_terminal_event_comes_only_when_the_agent_has_really_stopped() -> 
 async def test_cancel_interrupts_a_retry_wait() -> None:
     tree = make_tree(
         ScriptedProvider([RateLimited("slow down", retry_after_s=50)]),
-        clock=ManualClock(sleeps_end=False),
+        clock=ManualClock(),
     )
     run = tree.start()
     await tree.saw(AgentWaiting)

@@ -53,11 +53,11 @@ from agentnb.core.types import (
 )
 from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.scripted import Reply, ScriptedProvider
+from tests.core.clock import ManualClock
 from tests.support import (
     NAMES,
     PATHS,
     Hold,
-    ManualClock,
     by_agent,
     chain,
     make_tree,
@@ -80,7 +80,7 @@ BROKEN = Reply("half an answer", error=StreamBroken("the line went dead"))
 async def test_call_that_fails_before_its_first_text_is_made_up_to_four_times(
     error: type[LlmError], depth: int
 ) -> None:
-    clock = ManualClock()
+    clock = ManualClock(sleeps_end=True)
     provider = chain(depth, [*[error("not now")] * 3, "in the end"])
 
     tree = await run_tree(provider, clock=clock, gate=ConcurrencyGate(clock=clock))
@@ -102,7 +102,7 @@ async def test_call_that_fails_before_its_first_text_is_made_up_to_four_times(
 async def test_four_transport_attempts_used_up_are_the_end_of_a_root() -> None:
     provider = ScriptedProvider([Overloaded("too much to do")] * 4)
 
-    tree = await run_tree(provider, clock=ManualClock())
+    tree = await run_tree(provider, clock=ManualClock(sleeps_end=True))
 
     assert isinstance(tree.error, Overloaded)
     assert len(provider.requests) == 4
@@ -115,14 +115,14 @@ async def test_four_transport_attempts_used_up_are_the_end_of_a_root() -> None:
 async def test_four_transport_attempts_used_up_end_a_child_and_its_siblings_go_on() -> None:
     provider = by_agent({"root": [spawn("A", "B"), "ok"], "A": [ServerFailed("down")] * 4})
 
-    tree = await run_tree(provider, clock=ManualClock())
+    tree = await run_tree(provider, clock=ManualClock(sleeps_end=True))
 
     assert tree.statuses() == {"root": "completed", "1": "failed", "2": "completed"}
     assert "Error: down" in provider.requests[-1].last_user_text
 
 
 async def test_retry_after_is_obeyed() -> None:
-    clock = ManualClock()
+    clock = ManualClock(sleeps_end=True)
     provider = ScriptedProvider([RateLimited("slow down", retry_after_s=59), "ok"])
 
     tree = await run_tree(provider, clock=clock)
@@ -133,7 +133,7 @@ async def test_retry_after_is_obeyed() -> None:
 
 
 async def test_retry_after_of_more_than_a_minute_fails_and_names_the_time() -> None:
-    clock = ManualClock()
+    clock = ManualClock(sleeps_end=True)
     provider = ScriptedProvider([RateLimited("slow down", retry_after_s=61)])
 
     tree = await run_tree(provider, clock=clock)
@@ -146,7 +146,7 @@ async def test_retry_after_of_more_than_a_minute_fails_and_names_the_time() -> N
 
 
 async def test_rate_limit_for_one_holds_back_new_calls_to_the_same_model() -> None:
-    clock = ManualClock(sleeps_end=False)
+    clock = ManualClock()
     slow_down = RateLimited("slow down", retry_after_s=30)
     provider = by_agent({"root": [spawn("A", "B"), "ok"], "A": [slow_down, "a"]})
     tree = make_tree(provider, clock=clock, gate=ConcurrencyGate(clock=clock))
@@ -163,7 +163,7 @@ async def test_rate_limit_for_one_holds_back_new_calls_to_the_same_model() -> No
 
 
 async def test_error_after_the_first_text_is_not_the_transports_to_try_again() -> None:
-    clock = ManualClock()
+    clock = ManualClock(sleeps_end=True)
     broken = Reply("shown", error=Overloaded("then it failed"))
 
     tree = await run_tree(ScriptedProvider([broken, "whole"]), clock=clock)
@@ -196,7 +196,7 @@ class _Endless:
 async def test_stream_that_ends_before_any_text_belongs_to_the_transport() -> None:
     provider = _Endless(text="", endings=3)
 
-    tree = await run_tree(provider, clock=ManualClock())
+    tree = await run_tree(provider, clock=ManualClock(sleeps_end=True))
 
     assert tree.result.final_response == "whole"
     assert provider.calls == 4
@@ -206,7 +206,7 @@ async def test_stream_that_ends_before_any_text_belongs_to_the_transport() -> No
 async def test_stream_that_ends_in_mid_text_belongs_to_the_agent() -> None:
     provider = _Endless(text="half", endings=1)
 
-    tree = await run_tree(provider, clock=ManualClock())
+    tree = await run_tree(provider, clock=ManualClock(sleeps_end=True))
 
     assert tree.result.final_response == "whole"
     assert [f.will_retry for f in tree.of(AgentFailed)] == [True]
@@ -230,7 +230,7 @@ PERMANENT = [
 async def test_error_that_asking_again_cannot_help_ends_the_agent_at_once(
     error: LlmError, depth: int
 ) -> None:
-    clock = ManualClock()
+    clock = ManualClock(sleeps_end=True)
     provider = chain(depth, [error])
 
     tree = await run_tree(provider, clock=clock)
@@ -258,7 +258,7 @@ async def test_refusal_ends_the_agent_at_once(text: str) -> None:
 async def test_failed_attempt_is_made_once_more_with_the_same_id(depth: int) -> None:
     provider = chain(depth, [BROKEN, "whole"])
 
-    tree = await run_tree(provider, clock=ManualClock())
+    tree = await run_tree(provider, clock=ManualClock(sleeps_end=True))
 
     (failed,) = tree.of(AgentFailed)
     assert (path_of(failed.agent_id), failed.will_retry, failed.attempt) == (PATHS[depth], True, 1)
@@ -342,7 +342,7 @@ async def test_providers_own_timeout_error_is_not_taken_for_the_turns_deadline()
 
 
 async def test_turn_that_does_not_end_in_time_is_a_failed_attempt() -> None:
-    clock, hold = ManualClock(), Hold()
+    clock, hold = ManualClock(sleeps_end=True), Hold()
     provider = ScriptedProvider([Reply("drip", pause=hold), "in time"])
     tree = make_tree(provider, clock=clock, call_timeout_s=50)
     run = tree.start()
@@ -358,7 +358,7 @@ async def test_turn_that_does_not_end_in_time_is_a_failed_attempt() -> None:
 
 
 async def test_turn_that_never_ends_in_time_fails_with_an_error_that_names_the_setting() -> None:
-    clock = ManualClock()
+    clock = ManualClock(sleeps_end=True)
 
     async def never(request: CompletionRequest) -> str:
         clock.advance(601)
