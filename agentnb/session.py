@@ -19,12 +19,7 @@ from agentnb.core.context import AgentContext, texts
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import BudgetGate, Gate, Provider
 from agentnb.core.request import RequestContext
-from agentnb.core.types import (
-    AgentConfig,
-    OrchestratorResult,
-    SpawnInstruction,
-    SpawnMode,
-)
+from agentnb.core.types import AgentConfig, OrchestratorResult, SpawnInstruction, SpawnMode
 from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.registry import Registry
 from agentnb.run import Run

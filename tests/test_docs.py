@@ -27,13 +27,23 @@ def test_reference_lists_each_event_with_its_kind_and_its_fields(cls: type) -> N
     assert listed == ", ".join(f"`{field.name}`" for field in fields)
 
 
+def test_architecture_page_shows_every_room_of_the_core() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    house = page[: page.index("Imports go down only")]
+    rooms = {path.stem for path in (ROOT / "agentnb" / "core").glob("[a-z]*.py")}
+
+    assert {room for room in rooms if not re.search(rf"\b{room}\b", house)} == set()
+
+
 @pytest.mark.parametrize("document", ["README.md", "docs/architecture.md"])
 def test_files_that_a_document_names_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
 
-    named = re.findall(r"`((?:docs|notebooks|tests|binder)/[\w./-]*|[A-Z]+\.md|\.ci/run)`", text)
+    named = re.findall(
+        r"`((?:docs|notebooks|tests|binder)/[\w./-]*|[A-Z]+\.md|\.ci/run|pyproject\.toml)`", text
+    )
     named += re.findall(r"\]\(([\w./-]+)\)", text)
 
     folder = (ROOT / document).parent
-    assert named or document != "README.md"
+    assert named
     assert [n for n in named if not ((folder / n).exists() or (ROOT / n).exists())] == []

@@ -11,77 +11,32 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from agentnb.core import prompt
 from agentnb.core.agent import CUT_REASONS
+from agentnb.core.birth import AgentFactory
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import AgentStopped
 from agentnb.core.context import AgentContext
 from agentnb.core.conversation import Conversation
 from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
-from agentnb.core.events import (
-    AgentSpawned,
-    CycleDetected,
-    DepthLimitReached,
-    RunFinished,
-    RunStarted,
-)
-from agentnb.core.life import (
-    Agent,
-    Ending,
-    cache_prefix,
-    has_block,
-    incomplete,
-    terminal_event,
-)
+from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
+from agentnb.core.journal import CarefulJournal
+from agentnb.core.life import Agent, Ending, has_block, incomplete, terminal_event
 from agentnb.core.meter import Meter
-from agentnb.core.port import AgentPort
-from agentnb.core.protocols import (
-    AgentOutcome,
-    Engine,
-    Journal,
-    Provider,
-    Tool,
-)
+from agentnb.core.protocols import AgentOutcome, Engine, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import SpawnProblem, SpawnReading
-from agentnb.core.synthesis import (
-    result_body,
-    results_as_text,
-)
+from agentnb.core.synthesis import result_body, results_as_text
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentMemoryContext,
     AgentStatus,
-    Message,
     OrchestratorResult,
     SpawnInstruction,
     SpawnMode,
     SubAgentResult,
-    user_message,
 )
 
 _NOT_STARTED = "not started"
-
-
-class NoJournal:
-    """Keeps nothing."""
-
-    async def commit(self) -> None:
-        return
-
-
-class CarefulJournal:
-    """A journal whose failure ends no agent without its terminal event: the run tells of it."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self.error: InternalError | None = None
-
-    async def commit(self) -> None:
-        try:
-            await self._journal.commit()
-        except Exception as error:
-            self.error = self.error or InternalError.wrapping(error, where="the journal")
 
 
 class Execution:
@@ -109,8 +64,16 @@ class Execution:
         self._engine = engine
         self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
         self._max_depth = max_depth
-        self._inherit_memory = inherit_memory
-        self._max_turns = max_turns
+        self._agents = AgentFactory(
+            provider,
+            request,
+            bus,
+            meter=meter,
+            journal=journal,
+            max_depth=max_depth,
+            inherit_memory=inherit_memory,
+            max_turns=max_turns,
+        )
         self._endings: dict[str, SubAgentResult] = {}
 
     # -- the run ------------------------------------------------------------------------------
@@ -134,7 +97,7 @@ class Execution:
         ending = Ending(AgentStatus.FAILED, "")
         error: BaseException | None = None
         try:
-            root = self._make_root(context, task, has_plan=plan is not None)
+            root = self._agents.root(context, task, has_plan=plan is not None)
             async with self._meter:
                 work = (
                     self._work(root) if plan is None else self._work_to_plan(root, plan, synthesis)
@@ -337,7 +300,7 @@ class Execution:
         ]
         wanted = [index for index, why in enumerate(admitted) if why is None]
         if instruction.mode is SpawnMode.PARALLEL:
-            children = [self._make_child(agent, i, instruction.mode, None) for i in wanted]
+            children = [self._agents.child(agent, i, instruction.mode, None) for i in wanted]
             await self._wait_for(agent, list(zip(wanted, children, strict=True)))
             return
         previous: str | None = None
@@ -345,7 +308,7 @@ class Execution:
             if self._meter.ran_dry:
                 self._skip_rest(agent, talk, wanted[position:])
                 return
-            child = self._make_child(agent, index, instruction.mode, previous)
+            child = self._agents.child(agent, index, instruction.mode, previous)
             await self._wait_for(agent, [(index, child)])
             previous = result_body(agent.results[index])
 
@@ -386,8 +349,6 @@ class Execution:
         if stopped is not None:
             raise stopped
 
-    # -- making agents --------------------------------------------------------------------------
-
     def _conversation(self, agent: Agent) -> Conversation:
         return Conversation(
             agent,
@@ -396,91 +357,6 @@ class Execution:
             tools=self._tools,
             meter=self._meter,
         )
-
-    def _make_root(self, context: AgentContext, task: str, *, has_plan: bool) -> Agent:
-        first = () if has_plan else (user_message(task),)
-        return self._make_agent(
-            self._request.thread_id,
-            None,
-            task,
-            context,
-            self._request,
-            system=prompt.for_root(context, max_depth=self._max_depth),
-            messages=(*context.conversation_history, *first),
-        )
-
-    def _make_child(
-        self, parent: Agent, index: int, mode: SpawnMode, previous: str | None
-    ) -> Agent:
-        request = parent.request.child()
-        task = parent.results[index].task
-        context = parent.context.child_for_task(
-            task, request.depth, inherit_memory=self._inherit_memory
-        )
-        child = self._make_agent(
-            parent.next_child_id(),
-            parent,
-            task,
-            context,
-            request,
-            system=prompt.for_child(context, max_depth=self._max_depth),
-            messages=(user_message(prompt.child_message(task, previous)),),
-            index=index,
-            total=len(parent.results),
-            mode=mode,
-        )
-        parent.children.append(child)
-        return child
-
-    def _make_agent(
-        self,
-        agent_id: str,
-        parent: Agent | None,
-        task: str,
-        context: AgentContext,
-        request: RequestContext,
-        *,
-        system: str,
-        messages: tuple[Message, ...],
-        index: int = 0,
-        total: int = 1,
-        mode: SpawnMode | None = None,
-    ) -> Agent:
-        port = AgentPort(
-            agent_id,
-            provider=self._provider,
-            request=request,
-            bus=self._bus,
-            meter=self._meter,
-            journal=self._journal,
-            cache_prefix=lambda: cache_prefix(parent, mode, total, system),
-        )
-        agent = Agent(
-            agent_id=agent_id,
-            parent=parent,
-            task=task,
-            context=context,
-            request=request,
-            scope=request.cancellation.scope(agent_id, parent.agent_id if parent else None),
-            port=port,
-            system=system,
-            messages=messages,
-            turns_left=self._max_turns,
-            started_at_s=request.clock.now(),
-        )
-        self._bus.publish(
-            AgentSpawned(
-                agent_id=agent_id,
-                parent_id=parent.agent_id if parent else None,
-                task_description=task,
-                depth=request.depth,
-                index=index,
-                total=total,
-                model=context.agent_config.model,
-                mode=mode,
-            )
-        )
-        return agent
 
 
 # -- pure helpers -------------------------------------------------------------------------------

@@ -13,13 +13,7 @@ from agentnb.core import prompt
 from agentnb.core.cancel import CancelScope
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
-from agentnb.core.events import (
-    AgentCancelled,
-    AgentCompleted,
-    AgentExhausted,
-    AgentFailed,
-    Event,
-)
+from agentnb.core.events import AgentCancelled, AgentCompleted, AgentExhausted, AgentFailed, Event
 from agentnb.core.port import AgentPort
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import SpawnReading, read_reply

@@ -19,12 +19,7 @@ from types import TracebackType
 
 from agentnb.core.budget import RequestBudget, Reservation, size_in_bytes, tokens_in
 from agentnb.core.bus import EventBus
-from agentnb.core.events import (
-    BudgetChanged,
-    BudgetExhausted,
-    BudgetUpdate,
-    BudgetWarning,
-)
+from agentnb.core.events import BudgetChanged, BudgetExhausted, BudgetUpdate, BudgetWarning
 from agentnb.core.protocols import BudgetGate, Clock, TimerHandle
 from agentnb.core.question import BudgetQuestion
 from agentnb.core.tree import TreeFold

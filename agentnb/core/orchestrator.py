@@ -12,23 +12,13 @@ from dataclasses import replace
 from agentnb.core.agent import InProcessEngine
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
-from agentnb.core.execution import CarefulJournal, Execution, NoJournal
+from agentnb.core.execution import Execution
+from agentnb.core.journal import CarefulJournal, NoJournal
 from agentnb.core.meter import Meter
-from agentnb.core.protocols import (
-    BudgetGate,
-    Engine,
-    Journal,
-    Provider,
-    Tool,
-)
+from agentnb.core.protocols import BudgetGate, Engine, Journal, Provider, Tool
 from agentnb.core.request import RequestContext
-from agentnb.core.synthesis import (
-    build_synthesis_prompt,
-)
-from agentnb.core.types import (
-    OrchestratorResult,
-    SpawnInstruction,
-)
+from agentnb.core.synthesis import build_synthesis_prompt
+from agentnb.core.types import OrchestratorResult, SpawnInstruction
 
 __all__ = ["AgentOrchestrator", "build_synthesis_prompt"]
 

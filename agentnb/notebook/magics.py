@@ -14,14 +14,7 @@ from agentnb.core.errors import NotebookError, OrchestratorError
 from agentnb.core.types import OrchestratorResult, path_of
 from agentnb.notebook.display import has_something_to_show, show_result, wanted_display
 from agentnb.notebook.errors import plain_errors
-from agentnb.notebook.line import (
-    Option,
-    read_options,
-    text,
-    variable_name,
-    whole_number,
-    words_of,
-)
+from agentnb.notebook.line import Option, read_options, text, variable_name, whole_number, words_of
 from agentnb.notebook.template import fill
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops

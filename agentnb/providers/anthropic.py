@@ -35,11 +35,7 @@ from agentnb.core.errors import (
     ServerFailed,
     StreamBroken,
 )
-from agentnb.core.types import (
-    CompletionRequest,
-    StreamEvent,
-    one_line,
-)
+from agentnb.core.types import CompletionRequest, StreamEvent, one_line
 from agentnb.providers.anthropic_wire import ReplyReader, body_of, without_surrogates
 
 if TYPE_CHECKING:

@@ -12,12 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from agentnb.core.budget import (
-    RequestBudget,
-    Reservation,
-    estimate_input_tokens,
-    estimate_tokens,
-)
+from agentnb.core.budget import RequestBudget, Reservation, estimate_input_tokens, estimate_tokens
 from agentnb.core.types import (
     BudgetStatus,
     CompletionRequest,

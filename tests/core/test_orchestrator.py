@@ -22,14 +22,7 @@ from agentnb.core.events import (
     SynthesisStarted,
 )
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.types import (
-    AgentStatus,
-    Role,
-    SpawnInstruction,
-    SpawnMode,
-    Usage,
-    path_of,
-)
+from agentnb.core.types import AgentStatus, Role, SpawnInstruction, SpawnMode, Usage, path_of
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from tests.support import (
     NAMES,

@@ -38,15 +38,7 @@ from agentnb.core.types import (
 )
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from tests.core.clock import ManualClock
-from tests.support import (
-    Hold,
-    Tree,
-    by_agent,
-    make_tree,
-    requests_of,
-    run_tree,
-    spawn,
-)
+from tests.support import Hold, Tree, by_agent, make_tree, requests_of, run_tree, spawn
 
 LONG = " ".join(["x" * 60] * 600)
 """About 9,000 tokens, in 200 pieces."""

@@ -5,14 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentnb.core.errors import NotebookError
-from agentnb.notebook.line import (
-    Option,
-    read_options,
-    text,
-    variable_name,
-    whole_number,
-    words_of,
-)
+from agentnb.notebook.line import Option, read_options, text, variable_name, whole_number, words_of
 
 OPTIONS = {
     "--budget": Option("budget", whole_number("tokens", at_least=1, example=50_000)),

@@ -45,15 +45,7 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.anthropic import AnthropicProvider
-from tests.loopback import (
-    Event,
-    LoopbackServer,
-    Reply,
-    Step,
-    ToolCall,
-    input_tokens,
-    signature_of,
-)
+from tests.loopback import Event, LoopbackServer, Reply, Step, ToolCall, input_tokens, signature_of
 
 KEY = "sk-ant-api03-not-a-real-key"
 HELLO = CompletionRequest(model="m", system="", messages=(user_message("Say hello"),))
