@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentnb.core.events import Event
+from tests.support import run_python
 
 ROOT = Path(__file__).parent.parent
 
@@ -47,3 +48,14 @@ def test_files_that_a_document_names_exist(document: str) -> None:
     folder = (ROOT / document).parent
     assert named
     assert [n for n in named if not ((folder / n).exists() or (ROOT / n).exists())] == []
+
+
+def test_python_of_the_readme_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+    said = run_python("\n".join(blocks))
+
+    assert len(blocks) == 2
+    assert "2.1 [completed] List what speaks for: Compare three ways" in said
