@@ -52,9 +52,8 @@ class Execution:
         journal: CarefulJournal,
         engine: Engine,
         tools: Sequence[Tool],
+        agents: AgentFactory,
         max_depth: int,
-        inherit_memory: bool,
-        max_turns: int,
     ) -> None:
         self._provider = provider
         self._request = request
@@ -63,17 +62,8 @@ class Execution:
         self._journal = journal
         self._engine = engine
         self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
+        self._agents = agents
         self._max_depth = max_depth
-        self._agents = AgentFactory(
-            provider,
-            request,
-            bus,
-            meter=meter,
-            journal=journal,
-            max_depth=max_depth,
-            inherit_memory=inherit_memory,
-            max_turns=max_turns,
-        )
         self._endings: dict[str, SubAgentResult] = {}
 
     # -- the run ------------------------------------------------------------------------------

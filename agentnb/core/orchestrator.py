@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentnb.core.agent import InProcessEngine
+from agentnb.core.birth import AgentFactory
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.execution import Execution
@@ -95,17 +96,28 @@ class AgentOrchestrator:
         )
         request.meter = meter
         bus.run_id = bus.run_id or request.run_id
+        careful = CarefulJournal(journal or NoJournal())
+        max_depth = min(self.max_depth, request.max_depth)
+        agents = AgentFactory(
+            provider,
+            request,
+            bus,
+            meter=meter,
+            journal=careful,
+            max_depth=max_depth,
+            inherit_memory=self.inherit_memory,
+            max_turns=self.max_turns,
+        )
         execution = Execution(
             provider,
             request,
             bus,
             meter=meter,
-            journal=CarefulJournal(journal or NoJournal()),
+            journal=careful,
             engine=self.engine,
             tools=tools or (),
-            max_depth=min(self.max_depth, request.max_depth),
-            inherit_memory=self.inherit_memory,
-            max_turns=self.max_turns,
+            agents=agents,
+            max_depth=max_depth,
         )
         return await execution.run(_with_model(context, provider), user_message, plan, synthesis)
 

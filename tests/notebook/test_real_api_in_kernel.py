@@ -95,23 +95,30 @@ def test_key_that_is_not_taken_is_one_line_and_the_next_run_takes_the_new_one(
     assert taken.displays[0]["text/plain"].endswith("Well said.")
 
 
-# A task of the kernel's own loop, so it goes on only while the cell waits: it calls on the
-# server when the cell's run has heard something.
+# Follows the next run on the kernel's own loop, where it gets its turns only while the cell
+# waits, and calls on the server as soon as the run has heard something.
 KNOCK = """
 import agentnb, asyncio
+from agentnb.session import Session
 
-def heard():
-    run = agentnb.get_session().newest_run
-    return run is not None and run.task == "Talk." and any(
-        entry.event.kind == "agent_text_delta" for entry in run.events
-    )
+spawn_as_it_is = Session.spawn
 
-async def knock(port):
-    while not heard():
-        await asyncio.sleep(0.01)
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
+def spawn_and_follow(self, *args, **limits):
+    Session.spawn = spawn_as_it_is
+    run = self.spawn(*args, **limits)
+    global knocking
+    knocking = asyncio.ensure_future(knock(run))
+    return run
+
+async def knock(run):
+    async for entry in run.stream():
+        if entry.event.kind == "agent_text_delta":
+            break
+    _, writer = await asyncio.open_connection("127.0.0.1", PORT)
     writer.write(b"GET /knock HTTP/1.1\\r\\nhost: here\\r\\n\\r\\n")
     await writer.drain()
+
+Session.spawn = spawn_and_follow
 """
 
 
@@ -121,7 +128,7 @@ def test_interrupt_closes_the_connections_and_keeps_what_had_come(kernel: Kernel
     with LoopbackServer(rules, keys=[KEY]) as server:
         point_at(server, kernel)
         port = server.url.rpartition(":")[2]
-        kernel.ok(KNOCK, f"knocking = asyncio.ensure_future(knock({port}))")
+        kernel.ok(f"PORT = {port}", KNOCK)
         cell = kernel.send("%%spawn --model anthropic/claude-sonnet-5-5\nTalk.")
         server.wait_requests(2)
         kernel.interrupt()
