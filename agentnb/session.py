@@ -17,10 +17,11 @@ from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext, texts
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Gate, Provider
+from agentnb.core.protocols import BudgetGate, Gate, Link, Provider
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult, SpawnInstruction, SpawnMode
-from agentnb.providers.gate import ConcurrencyGate
+from agentnb.providers.fallback import FallbackProvider
+from agentnb.providers.gate import ConcurrencyGate, RoutedGate
 from agentnb.providers.registry import Registry
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
@@ -33,8 +34,11 @@ _registry = Registry()
 _gates: WeakKeyDictionary[Provider, dict[int, ConcurrencyGate]] = WeakKeyDictionary()
 
 
-def _gate_of(provider: Provider, max_concurrency: int) -> ConcurrencyGate:
+def _gate_of(provider: Provider, max_concurrency: int) -> Gate:
     """The gate before a provider, which all sessions with the same limit share."""
+    if isinstance(provider, FallbackProvider):
+        links = provider.links
+        return RoutedGate({link.model: _gate_of(link.provider, max_concurrency) for link in links})
     try:
         gates = _gates.setdefault(provider, {})
     except TypeError:  # somebody's own provider that cannot be a key: each run has its own gate
@@ -48,7 +52,7 @@ class Session:
     """Settings for runs, and the way to start them.
 
     Args:
-        model: `provider/model`.
+        model: `provider/model`; or several, a chain: when one does not answer, the next is asked.
         budget: Tokens for each run, all agents together.
         max_depth: Depth of the deepest sub-agent; the root has 0.
         soul: Who the agents are, shared by all of them.
@@ -74,7 +78,7 @@ class Session:
 
     def __init__(
         self,
-        model: str = DEFAULT_MODEL,
+        model: str | Sequence[str] = DEFAULT_MODEL,
         budget: int = 500_000,
         max_depth: int = 3,
         soul: str = "",
@@ -112,10 +116,11 @@ class Session:
             raise ValueError(
                 f"`provider` must be a provider, not {provider!r}: name a model by `model`."
             )
-        for name in ("model", "soul", "identity", "user"):
+        for name in ("soul", "identity", "user"):
             if not isinstance(self._settings[name], str):
                 raise ValueError(f"`{name}` must be a text, not {self._settings[name]!r}.")
         texts(memories, "memories")
+        model = _checked_model(model)
         self.model = provider.name if provider is not None and model == DEFAULT_MODEL else model
         self.budget = budget
         self.max_depth = max_depth
@@ -126,8 +131,8 @@ class Session:
         # What is wrong with the settings is said here, not at the first run.
         self._request(None, budget=None, max_depth=None, max_agents=None)
         AgentOrchestrator(sub_agent_memory=sub_agent_memory)
-        if provider is None:
-            _registry.resolve(model)
+        if provider is None or not isinstance(model, str):
+            self._resolve(model)
 
     def __repr__(self) -> str:
         return f"Session(model={self.model!r}, budget={self.budget}, max_depth={self.max_depth})"
@@ -138,7 +143,7 @@ class Session:
         self,
         task: str,
         *,
-        model: str | None = None,
+        model: str | Sequence[str] | None = None,
         budget: int | None = None,
         max_depth: int | None = None,
         max_agents: int | None = None,
@@ -164,7 +169,7 @@ class Session:
         mode: str = "parallel",
         synthesis: bool = True,
         *,
-        model: str | None = None,
+        model: str | Sequence[str] | None = None,
         budget: int | None = None,
         max_depth: int | None = None,
         max_agents: int | None = None,
@@ -212,12 +217,12 @@ class Session:
         title: str,
         plan: SpawnInstruction | None,
         synthesis: bool,
-        model: str | None,
+        model: str | Sequence[str] | None,
         budget: int | None,
         max_depth: int | None,
         max_agents: int | None,
     ) -> Run:
-        provider, label = self._resolve(model)
+        provider, label = self._resolve(None if model is None else _checked_model(model))
         gate = _gate_of(provider, self._settings["max_concurrency"])
         request = self._request(gate, budget=budget, max_depth=max_depth, max_agents=max_agents)
         bus = EventBus(request.run_id, clock=request.clock)
@@ -249,13 +254,19 @@ class Session:
             raise
         return run
 
-    def _resolve(self, model: str | None) -> tuple[Provider, str]:
+    def _resolve(self, model: str | tuple[str, ...] | None) -> tuple[Provider, str]:
+        """Who answers, and the name of the (first) model as people read it."""
         own = self._provider
-        if own is not None and model is None:
-            return own, self.model
-        if own is not None and model is not None and re.split("[/:]", model)[0] == own.name:
+        if model is None:
+            if own is not None and isinstance(self.model, str):
+                return own, self.model
+            model = self.model
+        if not isinstance(model, str):
+            chain = FallbackProvider([Link(*self._resolve(name)) for name in model])
+            return chain, chain.links[0].model
+        if own is not None and re.split("[/:]", model)[0] == own.name:
             return own, model
-        return _registry.resolve(model or self.model)
+        return _registry.resolve(model)
 
     def _request(
         self,
@@ -309,6 +320,16 @@ def _checked_task(task: str) -> str:
     if not isinstance(task, str) or not task.strip():
         raise ValueError(f"A task must be a text that is not blank, not {task!r}.")
     return task.strip()
+
+
+def _checked_model(model: str | Sequence[str]) -> str | tuple[str, ...]:
+    """One model, or a chain of several; a chain of one is that one."""
+    if isinstance(model, str):
+        return model
+    names = texts(model, "model")
+    if not names:
+        raise ValueError("`model` is empty: name a model, or several of which one answers.")
+    return names if len(names) > 1 else names[0]
 
 
 def _checked_mode(mode: str) -> SpawnMode:

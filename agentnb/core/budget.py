@@ -195,6 +195,15 @@ class Reservation:
             self._held += n
             return True
 
+    def extend_by_what_fits(self, n: int) -> None:
+        """Hold up to `n` more tokens, as many as there are: they are spent already elsewhere."""
+        budget = self._budget
+        with budget._lock:
+            more = min(n, max(0, budget._total - budget._used - budget._reserved))
+            if self._open:
+                budget._reserved += more
+                self._held += more
+
     def meter(self, n: int) -> BudgetStatus:
         """Count `n` of the held tokens as spent while the call is still open."""
         budget = self._budget

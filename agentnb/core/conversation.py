@@ -7,7 +7,6 @@ stands outside a code fence is ever part of a last word.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -26,7 +25,13 @@ from agentnb.core.synthesis import (
     result_body,
     results_as_text,
 )
-from agentnb.core.types import AgentStatus, CompletionRequest, SpawnInstruction, user_message
+from agentnb.core.types import (
+    AgentStatus,
+    CompletionRequest,
+    SpawnInstruction,
+    bare_model,
+    user_message,
+)
 
 MAX_ATTEMPTS = 2
 
@@ -65,12 +70,14 @@ class Conversation:
                     is_synthesis=is_synthesis,
                     is_root=agent.is_root,
                     turns_left=agent.turns_left,
+                    link=agent.link,
                 ),
                 provider=self._provider,
                 tools=self._tools,
                 port=agent.port,
             )
             agent.messages = outcome.messages
+            agent.link = outcome.link
             agent.turns_left = max(1, agent.turns_left - outcome.turns_used)
             if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
                 self._meter.tell_exhausted()
@@ -171,7 +178,7 @@ class Conversation:
         agent = self._agent
         config = agent.context.agent_config
         return CompletionRequest(
-            model=re.split("[/:]", agent.model, maxsplit=1)[-1],
+            model=bare_model(agent.model),
             system=agent.system,
             messages=agent.messages,
             tools=tuple(tool.spec for tool in self._tools.values()),

@@ -161,7 +161,7 @@ class ModelCallFinished:
     """`None` when the call did not come to its end."""
     error: str | None = None
     estimate_error: int = 0
-    """Pot tokens by which the final count differs from what was metered meanwhile."""
+    """Pot tokens by which the final count differs from what was held and metered for the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,8 @@ class Agent:
     turns_left: int
     started_at_s: float
     attempt: int = 1
+    link: int = 0
+    """Which model of a fallback chain it has come to."""
     said: str = ""
     """What it said before it delegated."""
     results: list[SubAgentResult] = field(default_factory=list)

@@ -13,7 +13,8 @@ All methods belong to the run's own loop. A new total arrives there from any thr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
 
@@ -77,6 +78,7 @@ class Meter:
         )
         self._queue: list[tuple[int, asyncio.Future[None]]] = []
         self._open: set[Lease] = set()
+        self._waits: set[_Wait] = set()
         self._updated_at_s = float("-inf")
         self._update_timer: TimerHandle | None = None
         self._warned_of = budget.crossings
@@ -186,6 +188,29 @@ class Meter:
                 self._queue.remove(ticket)
                 self._let_in()  # it may have stood before others that fit
 
+    @asynccontextmanager
+    async def wait(self, *, for_root_synthesis: bool) -> AsyncIterator[None]:
+        """Wait for something else than room: for a slot, or to try again.
+
+        Raises:
+            PotEmpty: Meanwhile, or before, the run was stopped by its budget.
+        """
+        if self._stopped and not for_root_synthesis:
+            raise self._empty(self._stopped, for_root_synthesis)
+        if not self.budget.remaining and not self._open:
+            raise self._empty(f"all of {self.budget.total:,} tokens are used", for_root_synthesis)
+        waiting = _Wait(for_root_synthesis)
+        self._waits.add(waiting)
+        try:
+            async with asyncio.timeout(None) as waiting.limit:
+                yield
+        except TimeoutError:
+            if waiting.halted is None:
+                raise  # somebody else's
+            raise self._empty(waiting.halted, for_root_synthesis) from None
+        finally:
+            self._waits.discard(waiting)
+
     async def wait_while_paused(self) -> None:
         await self._question.wait_until_closed()
 
@@ -281,10 +306,11 @@ class Meter:
         self._let_in()
 
     def _halt(self, why: str, *, also_synthesis: bool = False) -> None:
-        """End what is open: what came is kept."""
-        for lease in list(self._open):
-            if also_synthesis or not lease.for_root_synthesis:
-                lease.halt(why)
+        """End what is open or waits: what came is kept."""
+        calls: list[Lease | _Wait] = [*self._open, *self._waits]
+        for call in calls:
+            if also_synthesis or not call.for_root_synthesis:
+                call.halt(why)
 
     # -- the warning and its question -----------------------------------------------------
 
@@ -318,6 +344,20 @@ class Meter:
         self._let_in()
 
 
+class _Wait:
+    """A call that waits for something else than room, and can be told that it waits in vain."""
+
+    def __init__(self, for_root_synthesis: bool) -> None:
+        self.for_root_synthesis = for_root_synthesis
+        self.halted: str | None = None
+        self.limit: asyncio.Timeout
+
+    def halt(self, why: str) -> None:
+        if self.halted is None:
+            self.halted = why
+            self.limit.reschedule(asyncio.get_running_loop().time())
+
+
 class Lease:
     """One call's share of the budget. See `agentnb.core.protocols.CallLease`."""
 
@@ -342,6 +382,7 @@ class Lease:
         self._held_output = output_tokens
         self._output = 0
         self._output_bytes = 0
+        self._known_input = input_tokens
         self._replied = False
         meter._open.add(self)
 
@@ -351,17 +392,24 @@ class Lease:
             self._replied = True
             self._meter._moved(self._reservation.meter(self._input))
 
+    def input_counted(self, usage: Usage) -> None:
+        """The provider's own count of the input: what the estimate lacked is held from now on."""
+        counted = usage.pot_tokens - usage.output_tokens
+        if counted > self._known_input:
+            self._reservation.extend_by_what_fits(counted - self._known_input)
+            self._known_input = counted
+
     def output_grew(self, text: str) -> None:
         """Meter `text`; halts the call when the budget cannot carry the next slice."""
         # By the whole text: rounded up piece by piece, short pieces would count up to fourfold.
         self._output_bytes += size_in_bytes(text)
         tokens = tokens_in(self._output_bytes) - self._output
         self._output += tokens
+        leave = self._meter._leave(self.for_root_synthesis)
         while self._output > self._held_output:
             # The last slice is what `max_tokens` leaves of it: the pot may hold no whole one.
             rest = self.request.max_tokens - self._held_output
             more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
-            leave = self._meter._leave(self.for_root_synthesis)
             if not self._reservation.extend(more, leave=leave):
                 self._meter._moved(self._reservation.meter(tokens))
                 self.halt("the budget was used up in the middle of the answer")
@@ -380,7 +428,6 @@ class Lease:
 
     def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
         """Close the books, on the provider's own count as far as there is one."""
-        metered = self._reservation.metered
         if usage is None:
             usage = Usage(self._input, self._output) if self._replied else Usage()
         elif not is_complete:
@@ -389,4 +436,9 @@ class Lease:
         self._meter._open.discard(self)
         self._meter._moved(self._reservation.settle(usage.pot_tokens))
         self._meter._let_in()
-        return usage, usage.pot_tokens - metered
+        return usage, usage.pot_tokens - self._foreseen
+
+    @property
+    def _foreseen(self) -> int:
+        """What the call was expected to take, and held, by now."""
+        return (self._input if self._replied else 0) + min(self._output, self._held_output)

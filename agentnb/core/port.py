@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from agentnb.core.budget import estimate_input_tokens
@@ -21,9 +21,9 @@ from agentnb.core.events import (
     ModelCallStarted,
 )
 from agentnb.core.meter import OUTPUT_SLICE, Lease, Meter
-from agentnb.core.protocols import AgentWork, Gate, Journal, Provider
+from agentnb.core.protocols import AgentWork, Gate, Journal, Provider, links_of
 from agentnb.core.request import RequestContext
-from agentnb.core.types import CompletionRequest, Usage
+from agentnb.core.types import CompletionRequest, Usage, text_so_far
 
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
@@ -73,8 +73,9 @@ class AgentPort:
             case AgentTextDelta(text=text):
                 self._heard.append(text)
                 self.has_answered = True
-            case ModelCallStarted():
-                self._heard.clear()
+            case ModelCallStarted(request=request):
+                # A call that goes on with a paused reply has its beginning in the conversation.
+                self._heard = [text_so_far(request.messages)]
             case ModelCallFinished(usage=usage):
                 self.usage += usage
         self._bus.publish(event)
@@ -90,19 +91,28 @@ class AgentPort:
         longest = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (attempt - 1))
         return float(longest * random.uniform(0.75, 1.25))
 
+    async def wait_to_retry(self, work: AgentWork, seconds: float) -> None:
+        async with self._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
+            await self.clock.sleep(seconds)
+
     @asynccontextmanager
     async def lease(self, work: AgentWork, request: CompletionRequest) -> AsyncIterator[Lease]:
-        input_tokens = input_tokens_of(request, self._provider)
+        input_tokens = input_tokens_of(request, _provider_of(self._provider, work.model))
+        for_root_synthesis = _is_root_synthesis(work)
         while True:
             if self._meter.is_paused:
                 self._say_waiting("an answer to the budget's question", None)
                 await self._meter.wait_while_paused()
-            async with self._gate.slot(work.model, on_wait=self._say_waiting):
+            async with AsyncExitStack() as slot:
+                async with self._meter.wait(for_root_synthesis=for_root_synthesis):
+                    await slot.enter_async_context(
+                        self._gate.slot(work.model, on_wait=self._say_waiting)
+                    )
                 lease = self._meter.lease(
                     replace(request, cache_prefix=self._cache_prefix()),
                     input_tokens=input_tokens,
                     hidden_output=_may_hide_output(request),
-                    for_root_synthesis=work.is_root and work.is_synthesis,
+                    for_root_synthesis=for_root_synthesis,
                 )
                 if lease is not None:
                     yield lease
@@ -113,6 +123,16 @@ class AgentPort:
 
     def _say_waiting(self, reason: str, seconds: float | None) -> None:
         self._bus.publish(AgentWaiting(agent_id=self._agent_id, reason=reason, wait_s=seconds))
+
+
+def _is_root_synthesis(work: AgentWork) -> bool:
+    return work.is_root and work.is_synthesis
+
+
+def _provider_of(provider: Provider, model: str) -> Provider:
+    """Who answers for a model: one of a chain, else the provider itself."""
+    own = (link.provider for link in links_of(provider, model) if link.model == model)
+    return next(own, provider)
 
 
 def input_tokens_of(request: CompletionRequest, provider: Provider) -> int:

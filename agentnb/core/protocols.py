@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -37,6 +37,25 @@ class Provider(Protocol):
     name: str
 
     def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One model of a fallback chain, and who answers for it."""
+
+    provider: Provider
+    model: str
+    """`provider/model`."""
+
+
+def links_of(provider: Provider, model: str) -> Sequence[Link]:
+    """The models to ask, one after the other: those of a chain, else the one that is named.
+
+    A chain is a provider that has `links`. An engine that looks at them makes each call under
+    its own model's gate and tells of every move; to any other a chain is just a provider.
+    """
+    links: Sequence[Link] | None = getattr(provider, "links", None)
+    return links or (Link(provider, model),)
 
 
 class Tool(Protocol):
@@ -136,6 +155,8 @@ class AgentWork:
     is_synthesis: bool = False
     is_root: bool = False
     turns_left: int = 50
+    link: int = 0
+    """Which model of a fallback chain the agent has come to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +174,8 @@ class AgentOutcome:
     exhausted: str | None = None
     """Why the budget ended it, in words; `None` when it did not."""
     turns_used: int = 0
+    link: int = 0
+    """Which model of a fallback chain the agent has come to: it does not go back."""
 
 
 class CallLease(Protocol):
@@ -171,13 +194,18 @@ class CallLease(Protocol):
 
     def reply_started(self) -> None: ...
 
+    def input_counted(self, usage: Usage) -> None:
+        """The provider said how large the input was."""
+        ...
+
     def output_grew(self, text: str) -> None: ...
 
     def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
         """Close the books on this call, on the provider's own count as far as there is one.
 
         Returns the usage that counted, and by how many pot tokens it differs from what was
-        metered meanwhile. The count of a reply that was left early is mended by the estimate.
+        held and metered meanwhile. The count of a reply that was left early is mended by the
+        estimate.
         """
         ...
 
@@ -205,6 +233,10 @@ class RunPort(Protocol):
     def hold_back(self, model: str, seconds: float) -> None: ...
 
     def retry_delay_s(self, attempt: int) -> float: ...
+
+    async def wait_to_retry(self, work: AgentWork, seconds: float) -> None:
+        """Let time pass before another call; with `PotEmpty` when the budget ends meanwhile."""
+        ...
 
 
 class Engine(Protocol):

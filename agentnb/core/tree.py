@@ -25,6 +25,7 @@ from agentnb.core.events import (
     Entry,
     ModelCallFinished,
     ModelCallStarted,
+    ProviderFailover,
     SpawnIgnored,
     ToolCallStarted,
 )
@@ -77,8 +78,12 @@ class TreeFold:
                 agent.duration_ms = 0
             case AgentTextDelta() | ModelCallStarted() | ToolCallStarted():
                 agent.status, agent.waiting_for = AgentStatus.RUNNING, None
+                if isinstance(event, ModelCallStarted):
+                    agent.model = event.model
             case AgentWaiting():
                 agent.status, agent.waiting_for = AgentStatus.WAITING, event.reason
+            case ProviderFailover():
+                agent.notes.append(f"went on with {event.to_provider}: {event.error}")
             case ModelCallFinished():
                 agent.tokens_used += event.usage.total_tokens
                 self._usage[event.model] = self._usage.get(event.model, Usage()) + event.usage

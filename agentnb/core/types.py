@@ -6,7 +6,8 @@ store, to an engine on another machine) is made of these and of nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -377,6 +378,21 @@ class SpawnInstruction:
 
     mode: SpawnMode
     tasks: tuple[str, ...]
+
+
+def text_so_far(messages: Sequence[Message]) -> str:
+    """What a reply that was paused has said already: the text at the end of a conversation."""
+    said: list[str] = []
+    for message in reversed(messages):
+        if message.role is not Role.ASSISTANT:
+            break
+        said.append(message.text)
+    return "".join(reversed(said))
+
+
+def bare_model(model: str) -> str:
+    """The provider's own name of a model: `provider/model` and `provider:model` without it."""
+    return re.split("[/:]", model, maxsplit=1)[-1]
 
 
 def path_of(agent_id: str) -> str:

@@ -7,11 +7,11 @@ slot, so that nobody holds a slot while waiting for time to pass.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from weakref import WeakKeyDictionary
 
-from agentnb.core.protocols import Clock, MonotonicClock
+from agentnb.core.protocols import Clock, Gate, MonotonicClock
 
 
 class ConcurrencyGate:
@@ -67,6 +67,23 @@ class ConcurrencyGate:
         if model not in lanes:
             lanes[model] = _Lane(self.max_concurrency)
         return lanes[model]
+
+
+class RoutedGate:
+    """For a chain: each model has its own gate, which it shares with those who use it alone."""
+
+    def __init__(self, gates: Mapping[str, Gate]) -> None:
+        self._gates = gates
+
+    def slot(
+        self, model: str, *, on_wait: Callable[[str, float | None], None]
+    ) -> AbstractAsyncContextManager[None]:
+        """See `agentnb.core.protocols.Gate`."""
+        return self._gates[model].slot(model, on_wait=on_wait)
+
+    def hold_back(self, model: str, seconds: float) -> None:
+        """See `agentnb.core.protocols.Gate`."""
+        self._gates[model].hold_back(model, seconds)
 
 
 class _Lane:

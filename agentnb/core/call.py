@@ -1,0 +1,191 @@
+"""One call to a model: from its lease on the budget to its settled books.
+
+Whatever ends a call (its end mark, an error, the deadline, the budget, a cancel), its stream is
+closed, its share of the budget is given back, and `ModelCallFinished` tells what it took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, cast
+
+from agentnb.core.cancel import BUGS
+from agentnb.core.errors import CallTimedOut, Refused, StreamBroken
+from agentnb.core.events import AgentTextDelta, ModelCallFinished, ModelCallStarted
+from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort
+from agentnb.core.types import (
+    CompletionRequest,
+    Stopped,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUse,
+    Usage,
+    one_line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+
+@dataclass(slots=True)
+class Reply:
+    """What has come of one call so far."""
+
+    pieces: list[str] = field(default_factory=list)
+    usage: Usage | None = None
+    stopped: Stopped | None = None
+    halted: str | None = None
+    max_tokens_from_budget: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def stop_reason(self) -> str | None:
+        return self.stopped.reason if self.stopped else None
+
+    @property
+    def exhausted(self) -> str | None:
+        """Why the budget ended the reply; `None` when it did not."""
+        if self.halted is not None:
+            return self.halted
+        if self.stop_reason == "max_tokens" and self.max_tokens_from_budget:
+            return "the budget left no room for the rest of the answer"
+        return None
+
+
+async def make_call(
+    work: AgentWork,
+    request: CompletionRequest,
+    provider: Provider,
+    port: RunPort,
+    reply: Reply,
+    *,
+    attempt: int,
+) -> None:
+    """Make one call; what comes is written into `reply`, also when the call fails.
+
+    Raises:
+        LlmError: The call failed; nothing here tries again.
+        PotEmpty: The budget has no room for it, so it was not made.
+    """
+    async with port.lease(work, request) as lease:
+        reply.max_tokens_from_budget = lease.max_tokens_from_budget
+        started_at_s = port.clock.now()
+        port.publish(
+            ModelCallStarted(
+                agent_id=work.agent_id,
+                request=lease.request,
+                model=work.model,
+                attempt=attempt,
+                is_synthesis=work.is_synthesis,
+            )
+        )
+        error: str | None = "cancelled"
+        try:
+            await _stream(work.agent_id, provider, lease, port, reply)
+            error = None
+        except asyncio.CancelledError:
+            raise
+        except BUGS as failure:
+            error = one_line(str(failure)) or type(failure).__name__
+            raise
+        finally:
+            usage, estimate_error = lease.settle(reply.usage, is_complete=reply.stopped is not None)
+            await port.publish_kept(
+                ModelCallFinished(
+                    agent_id=work.agent_id,
+                    model=work.model,
+                    usage=usage,
+                    duration_ms=round((port.clock.now() - started_at_s) * 1000),
+                    stop_reason=reply.stop_reason,
+                    error=error,
+                    estimate_error=estimate_error,
+                )
+            )
+
+
+async def _stream(
+    agent_id: str, provider: Provider, lease: CallLease, port: RunPort, reply: Reply
+) -> None:
+    """Read one stream to its end mark, to the budget's end, or to the deadline."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as deadline:
+
+            def end_now() -> None:
+                if not deadline.expired():
+                    deadline.reschedule(loop.time())
+
+            lease.on_halt = end_now
+            timer = port.clock.call_later(port.call_timeout_s, end_now)
+            try:
+                async with closing(provider.stream(lease.request)) as stream:
+                    async for event in stream:
+                        _take(event, agent_id, lease, port, reply)
+                        if reply.stopped is not None or lease.halted is not None:
+                            break
+            finally:
+                timer.cancel()
+                lease.on_halt = None
+    except TimeoutError:
+        if not deadline.expired():
+            raise  # the provider's own
+        if lease.halted is None:
+            raise CallTimedOut(
+                f"The model's turn did not end within {port.call_timeout_s:g} s. "
+                "A larger `call_timeout_s` gives it more time."
+            ) from None
+    if lease.halted is not None:
+        reply.halted = lease.halted
+    elif reply.stopped is None:
+        raise StreamBroken("The model's reply ended without its end mark: it was cut on the way.")
+    elif reply.stopped.reason == "refusal":
+        raise Refused(
+            "The model declined to answer"
+            + (f": {one_line(reply.text).rstrip('.')}" if reply.text else "")
+            + ". Put the task in other words, or ask another model."
+        )
+
+
+def _take(event: StreamEvent, agent_id: str, lease: CallLease, port: RunPort, reply: Reply) -> None:
+    """File one piece of a reply."""
+    lease.reply_started()
+    match event:
+        case TextDelta(text):
+            if text:
+                reply.pieces.append(text)
+                port.publish(AgentTextDelta(agent_id=agent_id, text=text))
+                lease.output_grew(text)
+        case ThinkingDelta(text):
+            lease.output_grew(text)
+        case ToolUse(name=name, input=arguments):
+            lease.output_grew(name + json.dumps(dict(arguments), default=str))
+        case Usage():
+            reply.usage = _checked(event)
+            lease.input_counted(event)
+        case Stopped():
+            reply.stopped = event
+
+
+def _checked(usage: Usage) -> Usage:
+    """The count, if it is one: the books take nothing else."""
+    counts = (getattr(usage, field.name) for field in fields(Usage))
+    if not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise ValueError(f"not a count of tokens: {usage!r}")
+    return usage
+
+
+@asynccontextmanager
+async def closing(stream: AsyncIterator[StreamEvent]) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+    """Close a provider's stream that was left early, where it can be closed."""
+    if hasattr(stream, "aclose"):
+        async with aclosing(cast("AsyncGenerator[StreamEvent]", stream)):
+            yield stream
+    else:
+        yield stream

@@ -1,0 +1,162 @@
+"""One turn of an agent: one reply, with as many calls as it takes and may take.
+
+A call that failed before any of its text was shown is made again, up to four times. When that
+does not help and the provider is a chain, the next model of the chain is asked, again only
+while nothing was shown. Once text was shown the turn fails, and the agent's own rules decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+from dataclasses import replace
+from typing import TypeVar
+
+from agentnb.core.call import Reply, make_call
+from agentnb.core.cancel import BUGS, is_being_cancelled
+from agentnb.core.errors import InternalError, LlmError, OrchestratorError, RateLimited, Refused
+from agentnb.core.events import AgentWaiting, ProviderFailover
+from agentnb.core.meter import PotEmpty
+from agentnb.core.protocols import AgentWork, Provider, RunPort, links_of
+from agentnb.core.types import CompletionRequest, bare_model, one_line
+
+E = TypeVar("E", bound=OrchestratorError)
+
+TRANSPORT_ATTEMPTS = 4
+LONGEST_WAIT_S = 60.0
+"""A provider that asks for a longer wait fails the call instead."""
+
+
+class TurnFailed(Exception):
+    """There is no reply, or not a whole one.
+
+    Args:
+        may_retry: Whether the agent may try the turn once more.
+        was_shown: Whether some of the reply was shown.
+    """
+
+    def __init__(
+        self, error: OrchestratorError, *, may_retry: bool, was_shown: bool = False
+    ) -> None:
+        self.error, self.may_retry, self.was_shown = error, may_retry, was_shown
+        self.link = 0
+        """Which model of a chain it was."""
+
+    @property
+    def moves_on(self) -> bool:
+        """Whether the next model of a chain is asked: after a fault, not after a refusal."""
+        is_fault = isinstance(self.error, LlmError) and not isinstance(self.error, Refused)
+        return is_fault and not self.was_shown
+
+
+async def take_turn(
+    work: AgentWork, request: CompletionRequest, provider: Provider, port: RunPort
+) -> tuple[Reply, int]:
+    """Get one reply.
+
+    Returns:
+        The reply, and which model of the chain gave it: 0 where there is no chain.
+
+    Raises:
+        TurnFailed: There is none.
+        PotEmpty: The budget has no room for the next call.
+    """
+    links = links_of(provider, work.model)
+    before: list[str] = []
+    for index in range(min(work.link, len(links) - 1), len(links)):
+        link = links[index]
+        try:
+            reply = await _reply_of(
+                replace(work, model=link.model),
+                replace(request, model=bare_model(link.model)),
+                link.provider,
+                port,
+            )
+        except TurnFailed as failed:
+            failed.link = index
+            if failed.moves_on and index + 1 < len(links):
+                before.append(f"{link.model} ({one_line(str(failed.error))})")
+                _tell_failover(work.agent_id, link.model, links[index + 1].model, failed, port)
+                continue
+            if before:
+                words = f"{failed.error} Before that failed: {', '.join(before)}"
+                failed.error = _retold(failed.error, words)
+            raise
+        return reply, index
+    raise AssertionError("the last model returns or raises")
+
+
+def _tell_failover(
+    agent_id: str, model: str, next_model: str, failed: TurnFailed, port: RunPort
+) -> None:
+    port.publish(
+        ProviderFailover(
+            agent_id=agent_id,
+            from_provider=model,
+            to_provider=next_model,
+            error=str(failed.error),
+        )
+    )
+
+
+async def _reply_of(
+    work: AgentWork, request: CompletionRequest, provider: Provider, port: RunPort
+) -> Reply:
+    """One model's reply, with as many transport attempts as it takes and may take."""
+    for attempt in range(1, TRANSPORT_ATTEMPTS + 1):
+        reply = Reply()
+        try:
+            await make_call(work, request, provider, port, reply, attempt=attempt)
+            return reply
+        except LlmError as error:
+            if reply.pieces or not error.retryable:
+                raise TurnFailed(
+                    error, may_retry=not error.permanent, was_shown=bool(reply.pieces)
+                ) from error
+            if attempt == TRANSPORT_ATTEMPTS:
+                raise TurnFailed(error, may_retry=False) from error
+            await _wait_to_retry(error, attempt, work, port)
+        except PotEmpty:
+            raise
+        except BUGS as bug:
+            if isinstance(bug, asyncio.CancelledError) and is_being_cancelled():
+                raise
+            wrapped = InternalError.wrapping(bug, where=f"the provider {provider.name!r}")
+            raise TurnFailed(wrapped, may_retry=True, was_shown=bool(reply.pieces)) from bug
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _wait_to_retry(error: LlmError, attempt: int, work: AgentWork, port: RunPort) -> None:
+    delay_s = port.retry_delay_s(attempt)
+    if error.retry_after_s is not None:
+        if error.retry_after_s > LONGEST_WAIT_S:
+            raise TurnFailed(_too_long(error), may_retry=False) from error
+        delay_s = max(delay_s, error.retry_after_s)
+    port.publish(
+        AgentWaiting(
+            agent_id=work.agent_id,
+            reason=f"to try again after: {one_line(str(error))}",
+            wait_s=delay_s,
+            attempt=attempt + 1,
+        )
+    )
+    if isinstance(error, RateLimited):
+        port.hold_back(work.model, delay_s)
+    await port.wait_to_retry(work, delay_s)
+
+
+def _too_long(error: LlmError) -> LlmError:
+    told = _retold(
+        error,
+        f"{str(error).rstrip('.')}. The provider asks to wait {error.retry_after_s:,.0f} s, "
+        f"which is longer than the {LONGEST_WAIT_S:.0f} s that a run waits. Run it again then.",
+    )
+    told.retryable = False
+    return told
+
+
+def _retold(error: E, words: str) -> E:
+    """The same error in other words."""
+    told = copy(error)
+    told.args = (words,)
+    return told
