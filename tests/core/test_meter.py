@@ -169,6 +169,62 @@ async def test_input_is_spent_when_the_reply_begins_and_only_once() -> None:
         assert (pot.budget.tokens_used, pot.budget.reserved) == (1000, 256)
 
 
+async def test_input_that_counts_more_than_the_estimate_is_held_from_the_start_of_the_reply() -> (
+    None
+):
+    async with pot_of(10_000) as pot:
+        lease = pot.call(1000)
+        lease.reply_started()
+
+        lease.input_counted(Usage(2500, 1, cache_creation_tokens=500, cache_read_tokens=1000))
+        lease.input_counted(Usage(2500, 1, cache_creation_tokens=500, cache_read_tokens=1000))
+        assert (pot.budget.tokens_used, pot.budget.reserved) == (1000, 256 + 2100)
+
+        grow(lease, 256)
+        grow(lease, 1)
+        assert (pot.budget.tokens_used, pot.budget.reserved) == (1257, 255 + 2100)
+
+        lease.settle(Usage(2500, 257), is_complete=True)
+        assert (pot.budget.tokens_used, pot.budget.reserved) == (2757, 0)
+
+
+async def test_input_that_counts_more_than_there_is_holds_all_there_is_and_no_more() -> None:
+    async with pot_of(10_000) as pot:
+        lease = pot.call(1000)
+        lease.reply_started()
+
+        lease.input_counted(Usage(50_000))
+
+        assert pot.budget.available == 0
+        assert pot.budget.tokens_used + pot.budget.reserved == 10_000
+
+
+async def test_input_that_counts_less_than_the_estimate_is_given_back_at_the_end() -> None:
+    async with pot_of(10_000) as pot:
+        lease = pot.call(1000)
+        lease.reply_started()
+
+        lease.input_counted(Usage(0))
+        lease.input_counted(Usage(10))
+        assert (pot.budget.tokens_used, pot.budget.reserved) == (1000, 256)
+
+        lease.settle(Usage(10), is_complete=True)
+        assert (pot.budget.tokens_used, pot.budget.reserved) == (10, 0)
+
+
+async def test_what_came_beyond_what_was_held_is_told_as_the_estimates_error() -> None:
+    async with pot_of(1000) as pot:
+        first, second = pot.call(0, max_tokens=500), pot.call(0, max_tokens=500)
+        first.reply_started()
+        grow(second, 300)
+        grow(first, 400)
+        assert first.halted is not None
+
+        _, estimate_error = first.settle(None, is_complete=False)
+
+        assert estimate_error == 400 - 256
+
+
 async def test_output_is_metered_as_it_streams_and_held_slice_by_slice() -> None:
     async with pot_of(10_000) as pot:
         lease = pot.call(0, max_tokens=8192)
