@@ -355,10 +355,14 @@ def chain(
 # -- processes ------------------------------------------------------------------------------------
 
 
+_NO_WORD_OF_SLOWNESS = "import logging; logging.getLogger('asyncio').setLevel(logging.ERROR)\n"
+"""The development mode of asyncio warns of callbacks that took long: on a busy machine, of any."""
+
+
 def run_python(code: str) -> str:
     """What a fresh process prints that runs `code` to its end, without a word of complaint."""
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", textwrap.dedent(code)],
+        [sys.executable, "-X", "dev", "-c", _NO_WORD_OF_SLOWNESS + textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=2 * DEADLINE_S,
