@@ -13,8 +13,9 @@ from dataclasses import replace
 from agentnb.core import prompt
 from agentnb.core.agent import CUT_REASONS
 from agentnb.core.events import AgentFailed, SpawnIgnored, SynthesisStarted
+from agentnb.core.lease import OUTPUT_SLICE
 from agentnb.core.life import Agent, Ending, has_block
-from agentnb.core.meter import OUTPUT_SLICE, Meter
+from agentnb.core.meter import Meter
 from agentnb.core.port import input_tokens_of
 from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, Provider, Tool
 from agentnb.core.spawn import SpawnReading, read_reply

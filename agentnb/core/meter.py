@@ -15,19 +15,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from types import TracebackType
 
-from agentnb.core.budget import RequestBudget, Reservation, size_in_bytes, tokens_in
+from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.events import BudgetChanged, BudgetExhausted, BudgetUpdate, BudgetWarning
+from agentnb.core.lease import OUTPUT_SLICE, Lease
 from agentnb.core.protocols import BudgetGate, Clock, TimerHandle
 from agentnb.core.question import BudgetQuestion
 from agentnb.core.tree import TreeFold
-from agentnb.core.types import AgentStatus, BudgetStatus, CompletionRequest, Usage
+from agentnb.core.types import AgentStatus, BudgetStatus, CompletionRequest
 
-OUTPUT_SLICE = 256
-"""Output tokens that a call holds ahead of what it has streamed."""
 UPDATE_EVERY_S = 0.1
 """`BudgetUpdate` comes at most this often, but for changes that matter."""
 
@@ -152,7 +150,7 @@ class Meter:
         """
         if self.is_paused:
             return None
-        leave = self._leave(for_root_synthesis)
+        leave = self.kept_from(for_root_synthesis=for_root_synthesis)
         if self._stopped and not for_root_synthesis:
             raise self._empty(self._stopped, for_root_synthesis)
         free = self.budget.total - self.budget.tokens_used - self.budget.reserved
@@ -162,7 +160,9 @@ class Meter:
         enough = max_tokens >= min(wanted, OUTPUT_SLICE)
         held = self.budget.reserve(input_tokens + output, leave=leave) if enough else None
         if held is not None:
-            return Lease(self, held, request, input_tokens, output, max_tokens, for_root_synthesis)
+            lease = Lease(self, held, request, input_tokens, output, max_tokens, for_root_synthesis)
+            self._open.add(lease)
+            return lease
         if self._open:
             return None
         raise self._empty(
@@ -171,7 +171,8 @@ class Meter:
             for_root_synthesis,
         )
 
-    def _leave(self, for_root_synthesis: bool) -> int:
+    def kept_from(self, *, for_root_synthesis: bool) -> int:
+        """See `agentnb.core.lease.Books`."""
         return 0 if for_root_synthesis else synthesis_reserve(self.budget.total)
 
     async def wait_for_room(self, tokens: int) -> None:
@@ -225,7 +226,14 @@ class Meter:
 
     # -- what happened to the pot ---------------------------------------------------------
 
-    def _moved(self, status: BudgetStatus) -> None:
+    def closed(self, lease: Lease, status: BudgetStatus) -> None:
+        """See `agentnb.core.lease.Books`."""
+        self._open.discard(lease)
+        self.moved(status)
+        self._let_in()
+
+    def moved(self, status: BudgetStatus) -> None:
+        """See `agentnb.core.lease.Books`."""
         if self.budget.crossings > self._warned_of:
             self._warned_of = self.budget.crossings
             self._warn(can_go_on=status is not BudgetStatus.EXHAUSTED)
@@ -356,89 +364,3 @@ class _Wait:
         if self.halted is None:
             self.halted = why
             self.limit.reschedule(asyncio.get_running_loop().time())
-
-
-class Lease:
-    """One call's share of the budget. See `agentnb.core.protocols.CallLease`."""
-
-    def __init__(
-        self,
-        meter: Meter,
-        reservation: Reservation,
-        request: CompletionRequest,
-        input_tokens: int,
-        output_tokens: int,
-        max_tokens: int,
-        for_root_synthesis: bool,
-    ) -> None:
-        self.max_tokens_from_budget = max_tokens < request.max_tokens
-        self.request = replace(request, max_tokens=max_tokens)
-        self.for_root_synthesis = for_root_synthesis
-        self.halted: str | None = None
-        self.on_halt: Callable[[], None] | None = None
-        self._meter = meter
-        self._reservation = reservation
-        self._input = input_tokens
-        self._held_output = output_tokens
-        self._output = 0
-        self._output_bytes = 0
-        self._known_input = input_tokens
-        self._replied = False
-        meter._open.add(self)
-
-    def reply_started(self) -> None:
-        """The input is spent from now on."""
-        if not self._replied:
-            self._replied = True
-            self._meter._moved(self._reservation.meter(self._input))
-
-    def input_counted(self, usage: Usage) -> None:
-        """The provider's own count of the input: what the estimate lacked is held from now on."""
-        counted = usage.pot_tokens - usage.output_tokens
-        if counted > self._known_input:
-            self._reservation.extend_by_what_fits(counted - self._known_input)
-            self._known_input = counted
-
-    def output_grew(self, text: str) -> None:
-        """Meter `text`; halts the call when the budget cannot carry the next slice."""
-        # By the whole text: rounded up piece by piece, short pieces would count up to fourfold.
-        self._output_bytes += size_in_bytes(text)
-        tokens = tokens_in(self._output_bytes) - self._output
-        self._output += tokens
-        leave = self._meter._leave(self.for_root_synthesis)
-        while self._output > self._held_output:
-            # The last slice is what `max_tokens` leaves of it: the pot may hold no whole one.
-            rest = self.request.max_tokens - self._held_output
-            more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
-            if not self._reservation.extend(more, leave=leave):
-                self._meter._moved(self._reservation.meter(tokens))
-                self.halt("the budget was used up in the middle of the answer")
-                return
-            self._held_output += more
-        self._meter._moved(self._reservation.meter(tokens))
-
-    def halt(self, why: str) -> None:
-        """End the call now; what came is kept."""
-        if self.halted is None:
-            self.halted = why
-            if not self.for_root_synthesis:
-                self._meter.tell_exhausted()
-            if self.on_halt is not None:
-                self.on_halt()
-
-    def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
-        """Close the books, on the provider's own count as far as there is one."""
-        if usage is None:
-            usage = Usage(self._input, self._output) if self._replied else Usage()
-        elif not is_complete:
-            # The count came before the text did; the tokens were made all the same.
-            usage = replace(usage, output_tokens=max(usage.output_tokens, self._output))
-        self._meter._open.discard(self)
-        self._meter._moved(self._reservation.settle(usage.pot_tokens))
-        self._meter._let_in()
-        return usage, usage.pot_tokens - self._foreseen
-
-    @property
-    def _foreseen(self) -> int:
-        """What the call was expected to take, and held, by now."""
-        return (self._input if self._replied else 0) + min(self._output, self._held_output)

@@ -20,7 +20,8 @@ from agentnb.core.events import (
     ModelCallFinished,
     ModelCallStarted,
 )
-from agentnb.core.meter import OUTPUT_SLICE, Lease, Meter
+from agentnb.core.lease import OUTPUT_SLICE, Lease
+from agentnb.core.meter import Meter
 from agentnb.core.protocols import AgentWork, Gate, Journal, Provider, links_of
 from agentnb.core.request import RequestContext
 from agentnb.core.types import CompletionRequest, Usage, text_so_far

@@ -18,7 +18,8 @@ from agentnb.core.events import (
     ModelCallFinished,
     SynthesisStarted,
 )
-from agentnb.core.meter import OUTPUT_SLICE, synthesis_reserve
+from agentnb.core.lease import OUTPUT_SLICE
+from agentnb.core.meter import synthesis_reserve
 from agentnb.core.types import (
     AgentConfig,
     AgentStatus,

@@ -24,7 +24,8 @@ from agentnb.core.events import (
     BudgetWarning,
     Event,
 )
-from agentnb.core.meter import OUTPUT_SLICE, Lease, Meter, PotEmpty, synthesis_reserve
+from agentnb.core.lease import OUTPUT_SLICE, Lease
+from agentnb.core.meter import Meter, PotEmpty, synthesis_reserve
 from agentnb.core.threads import in_daemon_thread
 from agentnb.core.types import CompletionRequest, Usage
 from tests.core.clock import ManualClock, everyone_waits

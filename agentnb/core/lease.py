@@ -1,0 +1,116 @@
+"""One call's share of the budget, from its reservation to its settled books."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from agentnb.core.budget import Reservation, size_in_bytes, tokens_in
+from agentnb.core.types import BudgetStatus, CompletionRequest, Usage
+
+OUTPUT_SLICE = 256
+"""Output tokens that a call holds ahead of what it has streamed."""
+
+
+class Books(Protocol):
+    """Whom a lease tells of what happens to it: the meter that gave it."""
+
+    def moved(self, status: BudgetStatus) -> None:
+        """The pot stands otherwise than before."""
+        ...
+
+    def closed(self, lease: Lease, status: BudgetStatus) -> None:
+        """The lease is settled: the pot stands otherwise, and may have room for others."""
+        ...
+
+    def kept_from(self, *, for_root_synthesis: bool) -> int:
+        """Tokens that such a call must leave in the pot."""
+        ...
+
+    def tell_exhausted(self) -> None:
+        """Something other than the root's synthesis could not go on."""
+        ...
+
+
+class Lease:
+    """One call's share of the budget. See `agentnb.core.protocols.CallLease`."""
+
+    def __init__(
+        self,
+        books: Books,
+        reservation: Reservation,
+        request: CompletionRequest,
+        input_tokens: int,
+        output_tokens: int,
+        max_tokens: int,
+        for_root_synthesis: bool,
+    ) -> None:
+        self.max_tokens_from_budget = max_tokens < request.max_tokens
+        self.request = replace(request, max_tokens=max_tokens)
+        self.for_root_synthesis = for_root_synthesis
+        self.halted: str | None = None
+        self.on_halt: Callable[[], None] | None = None
+        self._books = books
+        self._reservation = reservation
+        self._input = input_tokens
+        self._held_output = output_tokens
+        self._output = 0
+        self._output_bytes = 0
+        self._known_input = input_tokens
+        self._replied = False
+
+    def reply_started(self) -> None:
+        """The input is spent from now on."""
+        if not self._replied:
+            self._replied = True
+            self._books.moved(self._reservation.meter(self._input))
+
+    def input_counted(self, usage: Usage) -> None:
+        """The provider's own count of the input: what the estimate lacked is held from now on."""
+        counted = usage.pot_tokens - usage.output_tokens
+        if counted > self._known_input:
+            self._reservation.extend_by_what_fits(counted - self._known_input)
+            self._known_input = counted
+
+    def output_grew(self, text: str) -> None:
+        """Meter `text`; halts the call when the budget cannot carry the next slice."""
+        # By the whole text: rounded up piece by piece, short pieces would count up to fourfold.
+        self._output_bytes += size_in_bytes(text)
+        tokens = tokens_in(self._output_bytes) - self._output
+        self._output += tokens
+        leave = self._books.kept_from(for_root_synthesis=self.for_root_synthesis)
+        while self._output > self._held_output:
+            # The last slice is what `max_tokens` leaves of it: the pot may hold no whole one.
+            rest = self.request.max_tokens - self._held_output
+            more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
+            if not self._reservation.extend(more, leave=leave):
+                self._books.moved(self._reservation.meter(tokens))
+                self.halt("the budget was used up in the middle of the answer")
+                return
+            self._held_output += more
+        self._books.moved(self._reservation.meter(tokens))
+
+    def halt(self, why: str) -> None:
+        """End the call now; what came is kept."""
+        if self.halted is None:
+            self.halted = why
+            if not self.for_root_synthesis:
+                self._books.tell_exhausted()
+            if self.on_halt is not None:
+                self.on_halt()
+
+    def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
+        """Close the books, on the provider's own count as far as there is one."""
+        if usage is None:
+            usage = Usage(self._input, self._output) if self._replied else Usage()
+        elif not is_complete:
+            # The count came before the text did; the tokens were made all the same.
+            usage = replace(usage, output_tokens=max(usage.output_tokens, self._output))
+        self._books.closed(self, self._reservation.settle(usage.pot_tokens))
+        return usage, usage.pot_tokens - self._foreseen
+
+    @property
+    def _foreseen(self) -> int:
+        """What the call was expected to take, and held, by now."""
+        return (self._input if self._replied else 0) + min(self._output, self._held_output)
