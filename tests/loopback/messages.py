@@ -7,6 +7,7 @@ and went, four to a token, so that a test can count them again.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
 import re
@@ -33,8 +34,36 @@ _ERROR_TYPES = {
 
 Event = tuple[str, Mapping[str, Any] | str]
 """The name and the data of one server-sent event; a `str` is sent as it is."""
-Step = Event | threading.Event
-"""What a stream does next: send an event, or wait until a test lets go."""
+
+
+class Act(enum.Enum):
+    """What a wire does to a reply that is on its way."""
+
+    STALL = "stall"
+    """Nothing comes, until the client hangs up or the test calls `let_go`."""
+    RESET = "reset"
+    """The connection is torn down, as by a machine that fell over: what was sent may be lost."""
+    HANG_UP = "hang up"
+    """The connection is closed in order, though the reply has not ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A chunk of which only this much comes; then the connection is closed in order."""
+
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Drip:
+    """The same bytes again and again: a stall that is never silent."""
+
+    content: bytes
+
+
+Step = Event | bytes | threading.Event | Act | Cut | Drip
+"""What a reply does next: send an event, send bytes as they are in a chunk of their own, wait
+until a test lets go, or what else a wire can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +91,15 @@ class Reply:
     """The stream stops in mid-text, after its first text delta, until this is set."""
     events: Sequence[Step] | None = None
     """The whole stream, in place of all of the above."""
+    line_end: str = "\n"
+    """Ends the lines of the stream."""
+    is_gzipped: bool = False
+    """The stream comes compressed, each step as soon as it is said."""
+    before: Sequence[Step] = ()
+    """What is done in place of the first byte of the response: bytes go out as they are, and
+    the response follows where the connection outlives them."""
+    body: bytes | None = None
+    """The whole body as it is, under `status` and `headers`, in place of any stream or error."""
     status: int = 200
     error_type: str | None = None
     """`None`: the one that goes with the status."""
@@ -238,11 +276,12 @@ def error_body(status: int, error_type: str | None, message: str) -> dict[str, A
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def encoded(event: Event) -> bytes:
+def encoded(event: Event, line_end: str = "\n") -> bytes:
     """The event as it stands on the wire."""
     name, data = event
     line = data if isinstance(data, str) else _json(data)
-    return f"event: {name}\ndata: {line}\n\n".encode("utf-8", "surrogatepass")
+    lines = f"event: {name}", f"data: {line}", "", ""
+    return line_end.join(lines).encode("utf-8", "surrogatepass")
 
 
 def steps(reply: Reply, body: Mapping[str, Any], *, number: int) -> Iterator[Step]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.loopback import http11, messages
-from tests.loopback.messages import Refusal, Reply, Step
+from tests.loopback.messages import Refusal, Reply
+from tests.loopback.sender import Sender
 
 DEADLINE_S = 60.0
 """Against hangs only: far more than anything here takes on a busy machine."""
@@ -52,18 +52,23 @@ class LoopbackServer:
     Args:
         script: What it answers.
         keys: The API keys that it takes; `None` for any.
+        port: Where it listens: 0 for wherever there is room.
     """
 
-    def __init__(self, script: Script, *, keys: Collection[str] | None = None) -> None:
+    def __init__(
+        self, script: Script, *, keys: Collection[str] | None = None, port: int = 0
+    ) -> None:
         self.requests: list[Received] = []
         self.closed: list[Received] = []
         """Requests whose client hung up before the end of the reply."""
         self.url = ""
         self._answer = script if callable(script) else _Rules(script)
         self._keys = None if keys is None else frozenset(keys)
+        self._port = port
         self._changed = threading.Condition()
         self._streaming: list[Received] = []
         self._open: set[int] = set()
+        self._stalls: list[asyncio.Event] = []
         self._connections_made = 0
         self._holds: dict[threading.Event, asyncio.Event] = {}
         self._handlers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -113,13 +118,27 @@ class LoopbackServer:
         """Until so many replies are on their way at the same time."""
         self._wait(lambda: len(self._streaming) >= count, f"{count} open streams")
 
+    def wait_stalled(self, count: int) -> None:
+        """Until so many replies have stalled or begun to drip, from the beginning."""
+        self._wait(lambda: len(self._stalls) >= count, f"{count} stalls")
+
+    def let_go(self) -> None:
+        """End the stalls that there are: each reply goes on with its next step."""
+        with self._changed:
+            stalls = list(self._stalls)
+        for go_on in stalls:
+            self._loop.call_soon_threadsafe(go_on.set)
+
     def wait_closed(self, count: int = 1) -> None:
         """Until clients hung up on so many replies, from the beginning."""
         self._wait(lambda: len(self.closed) >= count, f"{count} replies hung up on")
 
-    def wait_disconnected(self) -> None:
-        """Until no connection is open."""
-        self._wait(lambda: not self._open, "no open connection")
+    def wait_disconnected(self, connection: int | None = None) -> None:
+        """Until this connection is closed; without a number, until none is open."""
+        if connection is None:
+            self._wait(lambda: not self._open, "no open connection")
+        else:
+            self._wait(lambda: connection not in self._open, f"the end of {connection}")
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         with self._changed:
@@ -137,7 +156,9 @@ class LoopbackServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        listening = await self._loop.create_server(self._new_protocol, "127.0.0.1", 0, backlog=1024)
+        listening = await self._loop.create_server(
+            self._new_protocol, "127.0.0.1", self._port, backlog=1024
+        )
         self.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         self._started.set()
         await self._stop.wait()
@@ -197,14 +218,38 @@ class LoopbackServer:
         """Answer one request; false when the connection is of no more use."""
         received = self._record(request, connection)
         reply = self._reply_to(request, received)
-        headers = {"request-id": f"req_{received.number}", **reply.headers}
-        if reply.status != 200:
-            writer.write(_error_response(reply, headers))
-            await writer.drain()
-            return True
-        head = {"content-type": "text/event-stream; charset=utf-8", **headers}
-        writer.write(http11.response_head(200, {**head, "transfer-encoding": "chunked"}))
-        return await self._stream(reply, received, reader, writer)
+        sender = Sender(writer, stall=self._stalled, hold=self._released)
+        with self._counted_as_streaming(received):
+            sending = asyncio.create_task(sender.send(reply, received.body, number=received.number))
+            hanging_up = asyncio.create_task(reader.hung_up.wait())
+            both = {sending, hanging_up}
+            try:
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                sent = sending.done()
+                is_usable = sent and sending.result()
+            except ConnectionError:
+                sent = is_usable = False
+            finally:
+                for task in both:
+                    task.cancel()
+                await asyncio.gather(*both, return_exceptions=True)
+        if not sent:
+            with self._changed:
+                self.closed.append(received)
+                self._changed.notify_all()
+        return is_usable
+
+    @contextlib.contextmanager
+    def _counted_as_streaming(self, received: Received) -> Iterator[None]:
+        with self._changed:
+            self._streaming.append(received)
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._streaming.remove(received)
+                self._changed.notify_all()
 
     # -- what is asked and what is answered --------------------------------------------------
 
@@ -237,60 +282,15 @@ class LoopbackServer:
             return Reply(status=400, message=f"the script raised {error!r}")
         return Reply(text=answer) if isinstance(answer, str) else answer
 
-    async def _stream(
-        self,
-        reply: Reply,
-        received: Received,
-        reader: http11.Reader,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        """Send the reply, unless the client hangs up first; false when it did."""
-        steps = messages.steps(reply, received.body, number=received.number)
-        with self._counted_as_streaming(received):
-            sending = asyncio.create_task(self._send(steps, writer))
-            hanging_up = asyncio.create_task(reader.hung_up.wait())
-            both = {sending, hanging_up}
-            try:
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if sent := sending.done():
-                    sending.result()
-            except ConnectionError:
-                sent = False
-            finally:
-                for task in both:
-                    task.cancel()
-                await asyncio.gather(*both, return_exceptions=True)
-        if not sent:
-            with self._changed:
-                self.closed.append(received)
-                self._changed.notify_all()
-        return sent
+    # -- what a reply waits for -----------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _counted_as_streaming(self, received: Received) -> Iterator[None]:
+    async def _stalled(self) -> None:
+        """A stall: over when the test lets go; the client that hangs up cancels it."""
+        go_on = asyncio.Event()
         with self._changed:
-            self._streaming.append(received)
+            self._stalls.append(go_on)
             self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._streaming.remove(received)
-                self._changed.notify_all()
-
-    async def _send(self, steps: Iterator[Step], writer: asyncio.StreamWriter) -> None:
-        unsent = b""
-        for step in steps:
-            writer.write(unsent)
-            await writer.drain()
-            if isinstance(step, threading.Event):
-                unsent = b""
-                await self._released(step)
-            else:
-                unsent = http11.chunk(messages.encoded(step))
-        # In one piece, so that a client that has the last event has the end as well.
-        writer.write(unsent + http11.LAST_CHUNK)
-        await writer.drain()
+        await go_on.wait()
 
     async def _released(self, hold: threading.Event) -> None:
         """Wait for a thread's event without blocking the loop: a thread waits for each."""
@@ -304,15 +304,6 @@ class LoopbackServer:
 
             threading.Thread(target=wait, name="loopback-hold", daemon=True).start()
         await self._holds[hold].wait()
-
-
-def _error_response(reply: Reply, headers: Mapping[str, str]) -> bytes:
-    content_type = headers.get("content-type", "application/json")
-    body = reply.message
-    if content_type == "application/json":
-        body = json.dumps(messages.error_body(reply.status, reply.error_type, reply.message))
-    head = {**headers, "content-type": content_type}
-    return http11.whole_response(reply.status, head, body.encode())
 
 
 class _Rules:
