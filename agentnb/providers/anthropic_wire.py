@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from agentnb.core.budget import estimate_input_tokens, size_in_bytes, tokens_in
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -28,6 +29,7 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
+from agentnb.providers.sse import BadReply
 
 _MIN_CACHED_BYTES = 4096
 """Four bytes to a token: no model of the API caches a prefix below 1024 tokens."""
@@ -35,6 +37,9 @@ _NOTHING_SAID = "(no output)"
 """Stands for a message without words: the API takes no empty one."""
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Stop reasons after which the last content block may be a fragment."""
+_MOST_TOKENS = 100_000_000
+"""A hundred times what the largest models take or give in one call: above it a count is a bug
+of somebody's, and counting it would end the run at once."""
 
 
 # -- the door out: a request as the API wants it ----------------------------------------------
@@ -129,37 +134,86 @@ def _as_text(value: str) -> str:
 # -- the door in: a reply, event by event ------------------------------------------------------
 
 
-class ReplyReader:
-    """Reads the API's events into ours. Data of the wrong shape raises whatever it raises."""
+def event_in(data: str) -> Mapping[str, Any]:
+    """The event that stands in the data.
 
-    def __init__(self) -> None:
+    Raises:
+        BadReply: There is none.
+    """
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        raise BadReply("an event that is no JSON") from None
+    if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+        raise BadReply("an event without a type")
+    return event
+
+
+class ReplyReader:
+    """Reads the API's events into ours.
+
+    Args:
+        request: What was asked: its size stands in for an input that the API did not count.
+    """
+
+    def __init__(self, request: CompletionRequest) -> None:
         self.is_complete = False
-        self._usage = Usage()
+        self._request = request
+        self._has_begun = False
+        self._counts: dict[str, int] = {}
+        """What the API has counted, in our words."""
+        self._output_is_final = False
         self._reason: str | None = None
         self._parts: dict[int, _Part] = {}
         self._undecided: _Part | None = None
         """A tool call without input, which looks the same whether it is whole or cut."""
 
     def read(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        """What one event of the API means; events and deltas of unknown types mean nothing."""
+        """What one event of the API means; events and deltas of unknown types mean nothing.
+
+        Raises:
+            BadReply: It has the wrong shape, or cannot come where it came.
+        """
+        try:
+            yield from self._read(data)
+        except BadReply:
+            raise
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            raise BadReply("an event of the wrong shape") from None
+
+    def _read(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
         match data["type"]:
             case "message_start":
+                if self._has_begun:
+                    raise BadReply("a second beginning within the reply")
+                self._has_begun = True
                 yield from self._count(data["message"].get("usage"))
             case "content_block_start":
                 yield from self._decide()
+                if data["index"] in self._parts:
+                    raise BadReply("the same part of the reply twice")
                 part = self._parts[data["index"]] = _Part(data["content_block"])
                 yield from part.begin()
             case "content_block_delta":
-                yield from self._parts[data["index"]].grow(data["delta"])
+                yield from self._part(data).grow(data["delta"])
             case "content_block_stop":
-                yield from self._close(self._parts[data["index"]])
+                yield from self._close(self._part(data))
             case "message_delta":
                 self._reason = data["delta"].get("stop_reason") or self._reason
                 yield from self._decide()
-                yield from self._count(data.get("usage"))
+                yield from self._count(data.get("usage"), is_final=True)
             case "message_stop":
+                if not self._has_begun:
+                    raise BadReply("the end of a reply that had not begun")
                 yield from self._decide()
+                yield from self._mend_output()
                 self.is_complete = True
+
+    def _part(self, data: Mapping[str, Any]) -> _Part:
+        part = self._parts.get(data["index"])
+        if part is None or part.is_closed:
+            raise BadReply("more of a part that had not begun, or had ended")
+        return part
 
     def stopped(self) -> Stopped | None:
         """The end of the turn; `None` while the end mark has not come."""
@@ -168,16 +222,35 @@ class ReplyReader:
         blocks = [block for part in self._parts.values() if (block := part.block()) is not None]
         calls = [part for part in self._parts.values() if part.kind == "tool_use"]
         if self._reason not in _CUT and any(part.call is None for part in calls):
-            raise ValueError("the input of a tool call is not a whole JSON object")
+            raise BadReply("a tool call whose input is not a whole JSON object")
         reason = self._reason or ("tool_use" if calls else "end_turn")
         return Stopped(reason, Message(Role.ASSISTANT, tuple(blocks)))
 
-    def _count(self, raw: object) -> Iterator[Usage]:
+    def _count(self, raw: object, *, is_final: bool = False) -> Iterator[Usage]:
         if known := _known_usage(raw):
-            self._usage = replace(self._usage, **known)
-            yield self._usage
+            self._counts |= known
+            self._output_is_final |= is_final and "output_tokens" in known
+            yield self._usage()
+
+    def _usage(self) -> Usage:
+        counts = self._counts
+        if not counts.keys() - {"output_tokens"}:
+            # No count of the input came at all. As 0 it would be free, and most calls are
+            # mostly input.
+            counts = {**counts, "input_tokens": estimate_input_tokens(self._request)}
+        return Usage(**counts)
+
+    def _mend_output(self) -> Iterator[Usage]:
+        """What was counted when the reply began says nothing of how long it became."""
+        if not self._counts or self._output_is_final:
+            return
+        written = sum(part.size for part in self._parts.values())
+        if (seen := tokens_in(written)) > self._counts.get("output_tokens", 0):
+            self._counts["output_tokens"] = seen
+            yield self._usage()
 
     def _close(self, part: _Part) -> Iterator[ToolUse]:
+        part.is_closed = True
         if part.kind != "tool_use":
             return
         if part.has_no_input:
@@ -199,12 +272,18 @@ class _Part:
     start: Mapping[str, Any]
     pieces: list[str] = field(default_factory=list)
     signature: str = ""
+    is_closed: bool = False
     call: ToolUseBlock | None = None
     """Set once the call is known to be whole."""
 
     @property
     def kind(self) -> object:
         return self.start["type"]
+
+    @property
+    def size(self) -> int:
+        """Bytes that came of it."""
+        return size_in_bytes("".join(self.pieces))
 
     @property
     def has_no_input(self) -> bool:
@@ -283,4 +362,8 @@ def _known_usage(raw: object) -> dict[str, int]:
     if not isinstance(raw, Mapping):
         return {}
     counts = {ours: raw.get(theirs) for theirs, ours in _USAGE_FIELDS.items()}
-    return {ours: count for ours, count in counts.items() if type(count) is int and count >= 0}
+    return {
+        ours: count
+        for ours, count in counts.items()
+        if type(count) is int and 0 <= count <= _MOST_TOKENS
+    }

@@ -368,7 +368,7 @@ async def test_tool_call_whose_input_is_no_object_breaks_the_reply(
         error, events = await failure_of(provider)
 
     assert type(error) is StreamBroken
-    assert "tool call is not a whole JSON object" in str(error)
+    assert "a tool call whose input is not a whole JSON object. Try again." in str(error)
     assert events == []
 
 
@@ -756,7 +756,7 @@ async def test_server_that_is_not_there_is_a_failed_connection_that_names_it(
 
     assert type(error) is ConnectionFailed
     assert error.retryable
-    assert str(error).startswith(f"{gone.removeprefix('http://')} could not be reached: Connect")
+    assert str(error).startswith(f"{gone.removeprefix('http://')} could not be reached: All ")
     assert "Check the network, and `ANTHROPIC_BASE_URL`" in str(error)
     assert KEY not in str(error)
 
@@ -783,7 +783,7 @@ async def test_silence_before_the_reply_is_a_failed_connection(
         error, _ = await failure_of(provider)
 
     assert type(error) is ConnectionFailed
-    assert "could not be reached" in str(error)
+    assert "did not answer: nothing came for 0.1 s. Try again" in str(error)
 
 
 @pytest.mark.parametrize("value", [object(), float("nan")])
@@ -852,7 +852,6 @@ async def test_stream_that_ends_without_its_end_mark_is_broken(
         "[]",
         "null",
         "{}",
-        '{"type": "error"}',
         '{"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta"}}',
         '{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 5}}',
         '{"type": "content_block_start", "index": 0}',
@@ -897,7 +896,7 @@ async def test_connection_lost_within_a_reply_is_a_broken_stream(
         async with contextlib.aclosing(provider.stream(HELLO)) as stream:
             begun = [await anext(stream), await anext(stream)]
             await asyncio.to_thread(server.close)
-            with pytest.raises(StreamBroken, match="was lost within its reply") as caught:
+            with pytest.raises(StreamBroken, match="hung up within its reply") as caught:
                 await anext(stream)
 
     assert begun[1] == TextDelta("Hel")

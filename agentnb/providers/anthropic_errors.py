@@ -1,0 +1,228 @@
+"""What went wrong between us and a server of the Messages API, in sentences for a person.
+
+Each says what happened, with the server's own words in it, and what to do. None holds a key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agentnb.core.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    InvalidRequest,
+    LlmError,
+    MissingKey,
+    ModelNotFound,
+    Overloaded,
+    RateLimited,
+    ServerFailed,
+    StreamBroken,
+)
+from agentnb.core.types import one_line
+from agentnb.providers.sse import BadReply
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorTeller:
+    """Tells what went wrong with one server."""
+
+    host: str
+    """As a person knows it: with its port, without a password."""
+    secrets: tuple[str, ...]
+    timeout_s: float
+    """How long the server may be silent."""
+
+    def answered(
+        self, response: httpx2.Response, *, kind: object, message: object, body: object
+    ) -> LlmError:
+        """An answer that is an error, with what the SDK found in its body."""
+        status = response.status_code
+        named = f" ({self.words(kind)})" if kind else ""
+        return _status_error(
+            status,
+            f"{self.host} answered {status}{named}{self._why(message or _reason_in(body))}",
+            status_code=status,
+            retry_after_s=_retry_after_s(response.headers),
+        )
+
+    def _why(self, said: object) -> str:
+        is_told = isinstance(said, str) and said.strip()
+        return f": {self.words(said)}" if is_told else " without saying why"
+
+    def redirected(self, response: httpx2.Response) -> ConnectionFailed:
+        """An answer that points elsewhere."""
+        where = self.words(response.headers.get("location") or "nowhere")
+        return ConnectionFailed(
+            f"{self.host} answered {response.status_code} and points to {where}: a redirect is "
+            "not followed, since the key would go with it. Set `ANTHROPIC_BASE_URL` to the "
+            "right address.",
+            retryable=False,
+            status_code=response.status_code,
+        )
+
+    def unanswered(self, cause: BaseException) -> ConnectionFailed:
+        """No reply began: nobody was there, or nobody answered, or not in HTTP."""
+        import httpx2
+
+        said = self.words(_NOISE.sub("", str(cause)))
+        match cause:
+            case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
+                return ConnectionFailed(
+                    f"The base URL is no address of a server: {said}. Set "
+                    "`ANTHROPIC_BASE_URL` to one that begins with `https://`, or remove it.",
+                    retryable=False,
+                )
+            case httpx2.ReadTimeout() | httpx2.WriteTimeout():
+                what = f"did not answer: nothing came for {self.timeout_s:g} s. Try again"
+                return ConnectionFailed(f"{self.host} {what} in a while.")
+            case httpx2.RemoteProtocolError() if not re.search("disconnected|closed", str(cause)):
+                return ConnectionFailed(
+                    f"{self.host} answered with something that is no HTTP: {said}. Check "
+                    "`ANTHROPIC_BASE_URL`."
+                )
+            case httpx2.RemoteProtocolError() | httpx2.ReadError() | httpx2.WriteError():
+                what = "hung up before it had answered. Try again in a while"
+                return ConnectionFailed(f"{self.host} {what}, and check the network.")
+        return ConnectionFailed(
+            f"{self.host} could not be reached{f': {said}' if said else ''}. Check the network, "
+            "and `ANTHROPIC_BASE_URL` if it is set."
+        )
+
+    def broke_off(self, error: object) -> LlmError:
+        """An error that the API sends after it began to reply, under the status 200."""
+        kind, said = None, error
+        if isinstance(error, Mapping):
+            kind, said = error.get("type"), error.get("message")
+        status = _STATUS_OF_TYPE.get(str(kind), 500)
+        named = f" ({self.words(kind)})" if kind else ""
+        return _status_error(status, f"{self.host} broke off its reply{named}{self._why(said)}")
+
+    def broken(
+        self, error: Exception | None, response: httpx2.Response, begun: bytes, data: str = ""
+    ) -> StreamBroken:
+        """A reply that began, with these bytes, and did not end: for `data`, if it is at fault."""
+        import httpx2
+
+        kind = response.headers.get("content-type", "no content type")
+        if not kind.startswith("text/event-stream"):
+            said = self.words(begun.decode(errors="replace"), limit=80)
+            return StreamBroken(
+                f"{self.host} answered with {self.words(kind)} where a stream of events was "
+                f"asked for{f': {said}' if said else ''}. Check `ANTHROPIC_BASE_URL`.",
+                retryable=False,
+            )
+        match error:
+            case None:
+                what = "ended its reply without the end mark"
+            case httpx2.ReadTimeout():
+                what = f"was lost within its reply: nothing came for {self.timeout_s:g} s"
+            case httpx2.RemoteProtocolError():
+                what = "hung up within its reply"
+            case httpx2.HTTPError():
+                what = "was lost within its reply: the connection broke"
+            case BadReply():
+                what = f"sent what cannot be read: {self.words(error)}"
+                what += f" ({self.words(data, limit=60)})" if data else ""
+            case _:
+                what = f"sent what cannot be read: {type(error).__name__}: {self.words(error)}"
+        return StreamBroken(f"{self.host} {what}. Try again.")
+
+    def words(self, said: object, *, limit: int = 300) -> str:
+        """What the other side said, on one line, without keys and without its full stop."""
+        text = re.sub(r"sk-ant-[\w-]+", "…", str(said))
+        for secret in self.secrets:
+            text = text.replace(secret, "…") if secret else text
+        if text.lstrip().startswith("<"):
+            words = one_line(re.sub(r"<[^>]*>", " ", text), limit=80)
+            return f"a web page ({words}), which is no answer of the API"
+        return one_line(text, limit=limit).removesuffix(".")
+
+
+def _reason_in(body: object) -> object:
+    """What the body of an error says, of whatever make the server is."""
+    for name in ("error", "message", "detail"):
+        if isinstance(body, Mapping) and isinstance(body.get(name), str):
+            return body[name]
+    return body
+
+
+_NOISE = re.compile(r"^\[[^]]*\] *|\(_ssl\.c:\d+\)$|bytearray\(b['\"]|['\"]\)$")
+"""What Python puts around the words of a failed connection."""
+
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def _status_error(status: int, what: str, **fields: Any) -> LlmError:
+    kind: type[LlmError]
+    match status:
+        case 401 | 403:
+            kind = AuthenticationFailed
+            advice = (
+                "Set `ANTHROPIC_API_KEY` to a key that is valid there, and check "
+                "`ANTHROPIC_BASE_URL` if it is set; the next run uses them"
+            )
+        case 404:
+            kind = ModelNotFound
+            advice = "Check the model's name, and `ANTHROPIC_BASE_URL` if it is set"
+        case 429:
+            kind, advice = RateLimited, "Wait a little, or run fewer agents at a time"
+        case 529:
+            kind, advice = Overloaded, "Try again in a while, or use another model"
+        case 408 | 409:
+            kind, advice = ServerFailed, "Try again"
+        case _ if status >= 500:
+            kind, advice = ServerFailed, "Try again in a while"
+        case _:
+            kind = InvalidRequest
+            advice = "The same request would be refused again: change what it asks for"
+    return kind(f"{what}. {advice}.", **fields)
+
+
+def missing_key(detail: str = "") -> MissingKey:
+    """Nothing was found that could be sent as a key."""
+    return MissingKey(
+        f"There is no key for the Anthropic API{detail}: set the environment variable "
+        '`ANTHROPIC_API_KEY`, or use `--model demo` (`model="demo"`), which needs none.'
+    )
+
+
+def unsendable_key() -> AuthenticationFailed:
+    """The key cannot stand in a header."""
+    return AuthenticationFailed(
+        "The key holds characters that cannot be sent. Set `ANTHROPIC_API_KEY` anew, without "
+        "spaces and line breaks."
+    )
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The wait that a response asks for: in milliseconds, in seconds, or until a date."""
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with contextlib.suppress(ValueError):
+            wait_s = float(headers.get(name, "")) * unit_s
+            if math.isfinite(wait_s):
+                return max(0.0, wait_s)
+    date = email.utils.parsedate_tz(headers.get("retry-after", ""))
+    with contextlib.suppress(OverflowError, ValueError):  # no year that there will be
+        return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else None
+    return None

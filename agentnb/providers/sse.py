@@ -1,0 +1,79 @@
+"""Server-sent events: from the bytes of a stream to the data of its events.
+
+Plain values in and out, with no generator that waits for the network: an asynchronous one that
+is left in the middle is closed by a task of the event loop's own, which outlives the call.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+_QUOTED_BYTES = 2_000
+
+
+class BadReply(ValueError):
+    """What came is no reply. The text says in plain words what it is instead."""
+
+
+class EventLines:
+    """Finds the data of the events in the bytes of a stream. Names and ids are passed over.
+
+    Args:
+        encoding: The stream's `content-encoding`.
+
+    Source: "Server-sent events", HTML Living Standard, section 9.2.6.
+    """
+
+    def __init__(self, encoding: str = "") -> None:
+        self.begun = b""
+        """The first bytes that came, for an error to quote."""
+        self._encoding = encoding.strip().lower()
+        self._unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self._pieces: list[bytes] = []
+        """Of a line whose end has not come."""
+        self._ends_with_cr = False
+        self._data: list[str] = []
+
+    def feed(self, content: bytes) -> Iterator[str]:
+        """The data of the events that these bytes complete.
+
+        Raises:
+            BadReply: The bytes are no such stream.
+        """
+        content = self._plain(content)
+        if len(self.begun) < _QUOTED_BYTES:
+            self.begun += content[:_QUOTED_BYTES]
+        for piece in content.splitlines(keepends=True):
+            if self._ends_with_cr and piece == b"\n":
+                self._ends_with_cr = False  # the other half of an end that was cut in two
+                continue
+            self._ends_with_cr = piece.endswith(b"\r")
+            self._pieces.append(piece)
+            if piece.endswith((b"\n", b"\r")):
+                line = b"".join(self._pieces).rstrip(b"\r\n")
+                self._pieces.clear()
+                yield from self._take(line)
+
+    def _plain(self, content: bytes) -> bytes:
+        if self._encoding in ("", "identity"):
+            return content
+        if self._encoding != "gzip":
+            raise BadReply(f"the compression {self._encoding!r}, which was not asked for")
+        try:
+            return self._unzip.decompress(content)
+        except zlib.error:
+            raise BadReply("bytes that are not compressed as they should be") from None
+
+    def _take(self, line: bytes) -> Iterator[str]:
+        if not line:
+            data, self._data = "\n".join(self._data), []
+            if data:
+                yield data
+        elif line.startswith(b"data"):
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                try:
+                    self._data.append(value.removeprefix(b" ").decode())
+                except UnicodeDecodeError:
+                    raise BadReply("bytes that are no text") from None
