@@ -1,0 +1,273 @@
+"""All that can go wrong: answers that are errors, wires that break, replies that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentnb.core.errors import (
+    CallTimedOut,
+    ConnectionFailed,
+    InvalidRequest,
+    Overloaded,
+    Refused,
+    ServerFailed,
+    StreamBroken,
+)
+from tests.faults.answers import ANSWERS, CHANGE, LATER, WEB_PAGE
+from tests.faults.fault import AGENT, CALL_TIMEOUT_S, NOBODY, TRANSPORT, Fault
+from tests.faults.wire import (
+    CLOSE,
+    OPEN,
+    PING,
+    START,
+    STOP,
+    before_text,
+    delta,
+    ending,
+    error_event,
+    event,
+    half_of,
+    on_the_wire,
+    within_text,
+)
+from tests.loopback import Act, Cut, Drip, Reply
+
+# -- a wire that breaks ---------------------------------------------------------------------------
+
+HUNG_UP_BEFORE = (
+    "{host} hung up before it had answered. Try again in a while, and check the network."
+)
+HUNG_UP = "{host} hung up within its reply. Try again."
+LOST = "{host} was lost within its reply: the connection broke. Try again."
+NO_END = "{host} ended its reply without the end mark. Try again."
+TIMED_OUT = (
+    f"The model's turn did not end within {CALL_TIMEOUT_S:g} s. A larger `call_timeout_s` gives "
+    "it more time."
+)
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+
+
+def _unanswered(name: str, says: str, *steps: Any) -> Fault:
+    return Fault(
+        name=name,
+        reply=lambda _: Reply(before=steps),
+        calls=TRANSPORT,
+        kind=ConnectionFailed,
+        says=says,
+    )
+
+
+def _early(name: str, says: str, reply: Reply, **fields: Any) -> Fault:
+    """A reply that breaks before any text of it was shown: the transport's to try again."""
+    expected = {"calls": TRANSPORT, "kind": StreamBroken, **fields}
+    return Fault(name=name, reply=lambda _: reply, says=says, **expected)
+
+
+def _late(name: str, says: str, reply: Callable[[str], Reply], **fields: Any) -> Fault:
+    """A reply that breaks after half of its text was shown: the agent's to try again."""
+    expected = {"calls": AGENT, "kind": StreamBroken, "shows_text": True, **fields}
+    return Fault(name=name, reply=reply, says=says, **expected)
+
+
+def _without_end(name: str, reply: Callable[[str], Reply], **fields: Any) -> Fault:
+    """A turn that only its deadline ends: the agent's to try again, text shown or not."""
+    return Fault(
+        name=name,
+        reply=reply,
+        calls=AGENT,
+        kind=CallTimedOut,
+        says=TIMED_OUT,
+        ends_by="deadline",
+        **fields,
+    )
+
+
+WIRES = [
+    _unanswered("reset before the headers", HUNG_UP_BEFORE, Act.RESET),
+    _unanswered("end before the headers", HUNG_UP_BEFORE, Act.HANG_UP),
+    _unanswered("end within the headers", HUNG_UP_BEFORE, HEAD, Act.HANG_UP),
+    _unanswered(
+        "error that is cut",
+        HUNG_UP_BEFORE,
+        b"HTTP/1.1 500 Oops\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{",
+        Act.HANG_UP,
+    ),
+    _unanswered(
+        "no HTTP",
+        "{host} answered with something that is no HTTP: illegal status line: SSH-2.0. Check "
+        "`ANTHROPIC_BASE_URL`.",
+        b"SSH-2.0\r\n\r\n",
+        Act.HANG_UP,
+    ),
+    _unanswered(
+        "headers without end",
+        "{host} answered with something that is no HTTP: Receive buffer too long. Check "
+        "`ANTHROPIC_BASE_URL`.",
+        HEAD + b"x-more: %s\r\n" % (b"y" * 200_000),
+        Act.HANG_UP,
+    ),
+    _early("reset after the headers", LOST, Reply(events=(Act.STALL, Act.RESET)), ends_by="let_go"),
+    _early("end after the headers", HUNG_UP, Reply(events=(Act.HANG_UP,))),
+    _early("end within a chunk", HUNG_UP, before_text(Cut(b"event: content_bl"))),
+    _early("empty stream", NO_END, Reply(events=()), breaks_connection=False),
+    _early("pings and then the end", NO_END, before_text(PING, PING), breaks_connection=False),
+    _early(
+        "half an event",
+        NO_END,
+        before_text(b'event: content_block_delta\ndata: {"type": "content_blo'),
+        breaks_connection=False,
+    ),
+    _late(
+        "reset within the text",
+        LOST,
+        lambda text: within_text(text, Act.STALL, Act.RESET),
+        ends_by="let_go",
+    ),
+    _late("end within the text", HUNG_UP, lambda text: within_text(text, Act.HANG_UP)),
+    _late("end within a chunk of text", HUNG_UP, lambda text: within_text(text, Cut(b"event"))),
+    _late(
+        "end without `message_stop`",
+        NO_END,
+        lambda text: Reply(events=(START, OPEN, delta(half_of(text)), CLOSE, ending()[0])),
+        breaks_connection=False,
+    ),
+    _late(
+        "half an event within the text",
+        NO_END,
+        lambda text: within_text(text, b"event: content_block_delta\ndata: {"),
+        breaks_connection=False,
+    ),
+    _without_end("stall before the headers", lambda _: Reply(before=(Act.STALL,))),
+    _without_end("stall after the headers", lambda _: Reply(events=(Act.STALL,))),
+    _without_end(
+        "stall within the text", lambda text: within_text(text, Act.STALL), shows_text=True
+    ),
+    _without_end("drip of headers", lambda _: Reply(before=(HEAD + b"x-more: ", Drip(b"y")))),
+    _without_end("drip of pings", lambda _: before_text(Drip(on_the_wire(PING)))),
+    _without_end("drip within an event", lambda _: before_text(b"data: {", Drip(b" "))),
+    _without_end(
+        "drip of text",
+        lambda text: within_text(text, Drip(on_the_wire(delta(".")))),
+        shows_text=True,
+    ),
+]
+
+# -- a reply that is none -------------------------------------------------------------------------
+
+UNREADABLE = "{host} sent what cannot be read: "
+HALF_JSON = '{"type": "content_block_delta", "index": 0, "delta": '
+BAD_TEXT = b'event: ping\ndata: {"type": "p\xff\xfe"}\n\n'
+OUT_OF_ORDER = "more of a part that had not begun, or had ended "
+QUOTED_DELTA = '({"type":"content_block_delta","index":%d,"delta":{"type":"te…). Try again.'
+ELSEWHERE = (
+    "{host} answered with %s where a stream of events was asked for%s. Check `ANTHROPIC_BASE_URL`."
+)
+
+REPLIES = [
+    _early(
+        "bad JSON",
+        UNREADABLE + "an event that is no JSON ({ nonsense). Try again.",
+        before_text(("ping", "{ nonsense")),
+    ),
+    _early("bad UTF-8", UNREADABLE + "bytes that are no text. Try again.", before_text(BAD_TEXT)),
+    _early(
+        "no gzip",
+        UNREADABLE + "bytes that are not compressed as they should be. Try again.",
+        Reply(events=(START,), headers={"content-encoding": "gzip"}),
+    ),
+    _early(
+        "delta of a part that has not begun",
+        UNREADABLE + OUT_OF_ORDER + QUOTED_DELTA % 0,
+        before_text(delta("Hel")),
+    ),
+    _early(
+        "end before the beginning",
+        UNREADABLE + 'the end of a reply that had not begun ({"type":"message_stop"}). Try again.',
+        Reply(events=(STOP,)),
+    ),
+    _late(
+        "bad JSON within the text",
+        UNREADABLE
+        + 'an event that is no JSON ({"type": "content_block_delta", "index": 0, "delta":). Try '
+        "again.",
+        lambda text: within_text(text, ("content_block_delta", HALF_JSON)),
+    ),
+    _late(
+        "bad UTF-8 within the text",
+        UNREADABLE + "bytes that are no text. Try again.",
+        lambda text: within_text(text, BAD_TEXT),
+    ),
+    _late(
+        "delta of a part that has ended",
+        UNREADABLE + OUT_OF_ORDER + QUOTED_DELTA % 0,
+        lambda text: within_text(text, CLOSE, delta("more")),
+    ),
+    _late(
+        "second beginning",
+        UNREADABLE
+        + 'a second beginning within the reply ({"type":"message_start","message":{"id":"msg",'
+        '"type":"messa…). Try again.',
+        lambda text: within_text(text, START),
+    ),
+    _late(
+        "number for text",
+        UNREADABLE + "an event of the wrong shape " + QUOTED_DELTA % 0,
+        lambda text: within_text(
+            text,
+            event("content_block_delta", index=0, delta={"type": "text_delta", "text": 5}),
+        ),
+    ),
+    _early(
+        "error event at once",
+        "{host} broke off its reply (overloaded_error): Overloaded. Try again in a while, or use "
+        "another model.",
+        Reply(events=(error_event("overloaded_error", "Overloaded"),)),
+        kind=Overloaded,
+    ),
+    _early(
+        "error event that is final",
+        f"{{host}} broke off its reply (invalid_request_error): Too many images. {CHANGE}",
+        before_text(error_event("invalid_request_error", "Too many images")),
+        kind=InvalidRequest,
+        calls=NOBODY,
+    ),
+    _early(
+        "error event without a word",
+        f"{{host}} broke off its reply without saying why. {LATER}",
+        before_text(event("error")),
+        kind=ServerFailed,
+    ),
+    _late(
+        "error event within the text",
+        f"{{host}} broke off its reply (api_error): Internal server error. {LATER}",
+        lambda text: within_text(text, error_event("api_error", "Internal server error")),
+        kind=ServerFailed,
+    ),
+    _early(
+        "web page",
+        ELSEWHERE
+        % ("text/html; charset=utf-8", ": a web page (Sign in), which is no answer of the API"),
+        Reply(body=b"<html><h1>Sign in</h1></html>", headers=WEB_PAGE),
+        calls=AGENT,
+        breaks_connection=False,
+    ),
+    _early(
+        "204",
+        ELSEWHERE % ("no content type", ""),
+        Reply(before=(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n", Act.HANG_UP)),
+        calls=AGENT,
+    ),
+    _late(
+        "refusal",
+        "The model declined to answer: I will not. Put the task in other words, or ask another "
+        "model.",
+        lambda _: Reply(text="I will not.", stop_reason="refusal"),
+        kind=Refused,
+        calls=NOBODY,
+        shows_text=False,
+        breaks_connection=False,
+    ),
+]
+
+FAULTS = [*ANSWERS, *WIRES, *REPLIES]

@@ -1,0 +1,128 @@
+"""What a real network does besides: nobody there, silence, a restart, a redirect elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from agentnb.core.errors import ConnectionFailed
+from agentnb.core.events import AgentWaiting, ModelCallStarted
+from agentnb.providers.anthropic import AnthropicProvider
+from tests.core.clock import ManualClock
+from tests.loopback import Act, LoopbackServer, Reply
+from tests.support import Tree, make_tree
+
+SILENCE_S = 0.2
+"""Only met where a server says nothing at all: a slow machine must not make it."""
+
+
+@pytest.fixture
+async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicProvider]:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-api03-not-a-real-key")
+    async with contextlib.aclosing(AnthropicProvider()) as provider:
+        yield provider
+
+
+async def run(provider: AnthropicProvider, clock: ManualClock | None = None) -> Tree:
+    return await make_tree(provider, clock=clock or ManualClock(sleeps_end=True)).run()
+
+
+async def test_server_that_is_down_is_called_four_times_and_named(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LoopbackServer({}) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+
+    tree = await run(provider)
+
+    assert [call.attempt for call in tree.of(ModelCallStarted)] == [1, 2, 3, 4]
+    assert type(tree.error) is ConnectionFailed
+    assert str(tree.error) == (
+        f"{urlsplit(server.url).netloc} could not be reached: All connection attempts failed. "
+        "Check the network, and `ANTHROPIC_BASE_URL` if it is set."
+    )
+
+
+async def test_name_that_nobody_knows_is_told_in_words(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://api.example.invalid")
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+
+    tree = await run(provider)
+
+    assert len(tree.of(AgentWaiting)) == 3
+    assert type(tree.error) is ConnectionFailed
+    assert str(tree.error) == (
+        "api.example.invalid could not be reached: Name or service not known. Check the "
+        "network, and `ANTHROPIC_BASE_URL` if it is set."
+    )
+
+
+async def test_server_that_restarts_between_two_attempts_is_found_again(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.ExitStack() as servers:
+        down = servers.enter_context(LoopbackServer({"": Reply(status=529)}))
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", down.url)
+
+        class Restarting(ManualClock):
+            """Restarts the server while the first attempt's failure is waited out."""
+
+            async def sleep(self, seconds: float) -> None:
+                if not self.sleeps:
+                    await asyncio.to_thread(servers.close)
+                elif len(self.sleeps) == 1:
+                    port = urlsplit(down.url).port or 0
+                    servers.enter_context(LoopbackServer({"": "Back again."}, port=port))
+                await super().sleep(seconds)
+
+        tree = await run(provider, Restarting(sleeps_end=True))
+
+    reasons = [wait.reason for wait in tree.of(AgentWaiting)]
+    assert tree.error is None
+    assert tree.result.final_response == "Back again."
+    assert len(reasons) == 2
+    assert "answered 529 (overloaded_error)" in reasons[0]
+    assert "could not be reached" in reasons[1]
+
+
+async def test_silence_before_an_answer_is_tried_four_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-api03-not-a-real-key")
+    with LoopbackServer({"": Reply(before=(Act.STALL,))}) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+
+        async with contextlib.aclosing(AnthropicProvider(timeout_s=SILENCE_S)) as provider:
+            tree = await run(provider)
+
+        await asyncio.to_thread(server.wait_disconnected)
+    assert len(server.requests) == 4
+    assert type(tree.error) is ConnectionFailed
+    assert str(tree.error) == (
+        f"{urlsplit(server.url).netloc} did not answer: nothing came for {SILENCE_S:g} s. Try "
+        "again in a while."
+    )
+
+
+async def test_key_does_not_follow_a_redirect(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LoopbackServer({"": "Thank you for the key."}) as elsewhere:
+        redirect = Reply(status=307, body=b"", headers={"location": f"{elsewhere.url}/v1/messages"})
+        with LoopbackServer({"": redirect}) as server:
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+
+            tree = await run(provider)
+
+    assert elsewhere.requests == []
+    assert f"points to {elsewhere.url}/v1/messages" in str(tree.error)
