@@ -4,15 +4,15 @@ The record is an append-only list of entries: `seq` is an entry's place in it. A
 is no queue that could overflow but a position in that list, so publishing costs the same
 whoever reads, and a reader that never reads costs one number. A reader that fell behind by
 more than its limit gets the backlog joined: the text of one agent in one piece, the newest
-budget update only, and every lifecycle event in its place.
+budget update only, and every lifecycle event in its place. It takes from the record no more
+than its limit of such entries at a time: what it has not come to stays where it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from agentnb.core.events import AgentTextDelta, BudgetUpdate, Entry, Event, RunFinished
@@ -40,7 +40,7 @@ class EventBus:
         self._started_at = self._clock.now()
         self._log: list[Entry] = []
         self._lock = threading.Lock()
-        self._waiting: list[_Waiter] = []
+        self._waiting: dict[_Waiter, None] = {}
         self.closed = False
         """Whether `RunFinished` was published: nothing comes after it."""
 
@@ -63,23 +63,34 @@ class EventBus:
             self._log.append(entry)
             if isinstance(event, RunFinished):
                 self.closed = True
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             waiter.wake()
         return entry
 
     def subscribe(self, *, past: bool = True, limit: int = 1000) -> Subscription:
-        """A gapless stream of entries, from the beginning or from now on, to the run's end."""
+        """A gapless stream of entries, from the beginning or from now on, to the run's end.
+
+        Args:
+            past: Whether what happened before comes first.
+            limit: How many entries a reader may be behind before they are joined, and how many
+                it holds of its own at most.
+        """
         return Subscription(self, position=0 if past else len(self._log), limit=limit)
 
-    def _wait_past(self, position: int) -> _Waiter | None:
-        """Register a reader that has read up to `position`; `None` when there is more already."""
+    async def _wait_past(self, position: int) -> None:
+        """Return when there may be more than `position` entries, or there is no more to come."""
         with self._lock:
             if len(self._log) > position or self.closed:
-                return None
+                return
             waiter = _Waiter()
-            self._waiting.append(waiter)
-            return waiter
+            self._waiting[waiter] = None
+        try:
+            await waiter.wait()
+        finally:
+            # Of a reader that gives up waiting, again and again in a silent run, nothing stays.
+            with self._lock:
+                self._waiting.pop(waiter, None)
 
 
 class _Waiter:
@@ -111,6 +122,8 @@ class _Waiter:
 class Subscription:
     """An async iterator over a run's entries. Works on any loop, in any thread."""
 
+    __slots__ = ("_bus", "_joined", "_limit", "_past_ends", "_position")
+
     def __init__(self, bus: EventBus, *, position: int, limit: int) -> None:
         if limit < 1:
             raise ValueError(f"`limit` must be at least 1, not {limit!r}.")
@@ -118,29 +131,30 @@ class Subscription:
         self._position = position
         self._limit = limit
         self._past_ends = len(bus)
-        self._ready: deque[Entry] = deque()
+        self._joined: list[Entry] = []
+        """What stands for the entries before `_position` and was not read yet; newest first."""
 
     def __aiter__(self) -> Subscription:
         return self
 
     async def __anext__(self) -> Entry:
-        while not self._ready:
-            backlog = self._bus.since(self._position)
-            if backlog:
-                # Nobody fell behind on what was past already: it is handed over as it is.
-                past, news = self._split(backlog)
-                self._position += len(backlog)
-                self._ready.extend(past)
-                self._ready.extend(news if len(news) <= self._limit else joined(news))
-            elif (waiter := self._bus._wait_past(self._position)) is not None:
-                await waiter.wait()
-            elif self._bus.closed and len(self._bus) == self._position:
+        log = self._bus._log
+        while not self._joined:
+            # Nobody fell behind on what was past already: it is handed over as it is.
+            is_past = self._position < self._past_ends
+            if not is_past and len(log) - self._position > self._limit:
+                news = (log[seq] for seq in range(self._position, len(log)))
+                fewer, taken = _join_some(news, self._limit)
+                self._position += taken
+                self._joined = fewer[::-1]
+            elif self._position < len(log):
+                self._position += 1
+                return log[self._position - 1]
+            elif self._bus.closed and self._position == len(log):
                 raise StopAsyncIteration
-        return self._ready.popleft()
-
-    def _split(self, backlog: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-        cut = max(0, self._past_ends - self._position)
-        return backlog[:cut], backlog[cut:]
+            else:
+                await self._bus._wait_past(self._position)
+        return self._joined.pop()
 
 
 def joined(entries: Sequence[Entry]) -> list[Entry]:
@@ -149,24 +163,29 @@ def joined(entries: Sequence[Entry]) -> list[Entry]:
     Deltas of one agent are joined as long as no lifecycle event of that agent stands between
     them; of the budget updates the newest is kept. All other entries stay as they are.
     """
-    slots: list[list[Entry]] = []
+    return _join_some(entries, len(entries))[0]
+
+
+def _join_some(entries: Iterable[Entry], limit: int) -> tuple[list[Entry], int]:
+    """Join the first entries, as many as become `limit`; and how many those were."""
+    slots: dict[int, list[Entry]] = {}
     open_slot: dict[str, int] = {}
+    taken = 0
     for entry in entries:
-        event = entry.event
+        event, slot = entry.event, taken
         if isinstance(event, AgentTextDelta | BudgetUpdate):
             key = event.agent_id if isinstance(event, AgentTextDelta) else _BUDGET
-            pieces: list[Entry] = []
-            if key in open_slot:
-                # The slot moves to the end, where its newest `seq` belongs.
-                index = open_slot[key]
-                pieces, slots[index] = slots[index], []
-            pieces.append(entry)
-            open_slot[key] = len(slots)
-            slots.append(pieces)
+            slot = open_slot.setdefault(key, taken)
         else:
             open_slot.pop(getattr(event, "agent_id", ""), None)
-            slots.append([entry])
-    return [_merged(pieces) for pieces in slots if pieces]
+        if slot not in slots and len(slots) == limit:
+            break
+        # An open slot moves to the end, where its newest `seq` belongs.
+        pieces = slots.pop(slot, [])
+        pieces.append(entry)
+        slots[slot] = pieces
+        taken += 1
+    return [_merged(pieces) for pieces in slots.values()], taken
 
 
 def _merged(pieces: Sequence[Entry]) -> Entry:

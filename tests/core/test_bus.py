@@ -257,7 +257,7 @@ async def test_reader_within_its_limit_gets_every_event_as_it_is() -> None:
 
 async def test_reader_beyond_its_limit_gets_text_joined_and_only_the_newest_budget() -> None:
     bus = EventBus()
-    stream = bus.subscribe(limit=3)
+    stream = bus.subscribe(limit=6)
     news: list[Event] = [
         STARTED,
         delta("a", "1"),
