@@ -66,10 +66,11 @@ class Registry:
         provider, name = split_model(model)
         made = self._made.get(provider) or _FACTORIES[provider]()
         if hasattr(made, "aclose"):
-            self._made[provider] = made
+            # The first one, should two threads have made one: nobody would close the other's.
+            made = self._made.setdefault(provider, made)
         return made, f"{provider}/{name}" if name else provider
 
     async def aclose(self) -> None:
         """Close what the providers hold open."""
-        for provider in self._made.values():
+        for provider in list(self._made.values()):
             await cast("Closable", provider).aclose()

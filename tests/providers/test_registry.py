@@ -7,7 +7,7 @@ import pytest
 from agentnb.core.errors import UnknownModel
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.demo import DemoProvider
-from agentnb.providers.registry import KNOWN_PROVIDERS, Registry, split_model
+from agentnb.providers.registry import _FACTORIES, KNOWN_PROVIDERS, Registry, split_model
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,20 @@ def test_provider_that_holds_connections_is_made_once() -> None:
     registry = Registry()
 
     assert registry.resolve("anthropic/a")[0] is registry.resolve("anthropic/b")[0]
+
+
+def test_provider_that_two_threads_ask_for_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, meanwhile = Registry(), []
+
+    def make() -> AnthropicProvider:
+        monkeypatch.setitem(_FACTORIES, "anthropic", AnthropicProvider)
+        meanwhile.append(registry.resolve("anthropic/a")[0])  # as another thread would
+        return AnthropicProvider()
+
+    monkeypatch.setitem(_FACTORIES, "anthropic", make)
+
+    assert [registry.resolve("anthropic/a")[0]] == meanwhile
+    assert [registry.resolve("anthropic/b")[0]] == meanwhile
 
 
 def test_name_is_written_with_a_slash() -> None:
