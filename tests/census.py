@@ -1,0 +1,66 @@
+"""What a process holds, counted: threads, files, what the runtime's loop has to do, our objects.
+
+For tests and benchmarks that ask whether anything stays behind. `settled` first: a run that has
+ended may still have callbacks on the loop, and what only a collection frees is no leak.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentnb.runtime import Runtime
+from tests.core.clock import everyone_waits
+from tests.support import DEADLINE_S
+
+_OPEN_FILES = Path("/proc/self/fd")
+
+
+@dataclass(frozen=True)
+class Census:
+    """What there is at one moment."""
+
+    threads: int
+    files: int | None
+    """Open file descriptors; `None` where the system does not tell."""
+    tasks: int
+    """On the runtime's loop, not done."""
+    timers: int
+    """On the runtime's loop, not called off."""
+    objects: dict[str, int] = field(default_factory=dict)
+    """Live instances of the package's classes, by class: those that the collector knows."""
+
+
+def census(runtime: Runtime) -> Census:
+    """Count now."""
+    tasks, timers = runtime.submit(_on_loop()).result(DEADLINE_S)
+    files = len(os.listdir(_OPEN_FILES)) if _OPEN_FILES.exists() else None  # noqa: PTH208
+    return Census(threading.active_count(), files, tasks, timers, live_objects())
+
+
+async def _on_loop() -> tuple[int, int]:
+    loop = asyncio.get_running_loop()
+    # Private, and the only way to see a timer that nobody took back.
+    timers = [handle for handle in loop._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
+    return len(asyncio.all_tasks()) - 1, len(timers)
+
+
+def live_objects() -> dict[str, int]:
+    """Instances of the package's classes, by class."""
+    kinds = (type(thing) for thing in gc.get_objects())
+    return dict(Counter(k.__qualname__ for k in kinds if k.__module__.startswith("agentnb.")))
+
+
+def settled(runtime: Runtime) -> None:
+    """Wait until nothing that has ended is still on its way out, and free what can be freed."""
+    for thread in threading.enumerate():
+        if thread.name.startswith(("agentnb-budget-gate", "agentnb-worker", "test-")):
+            thread.join(DEADLINE_S)
+    for _ in range(2):  # a collection may close streams, which is work for the loop
+        runtime.submit(everyone_waits()).result(DEADLINE_S)
+        gc.collect()

@@ -1,0 +1,248 @@
+"""Long and many: a process that has made a thousand runs holds what it held after the first.
+
+In fresh processes, since the measure is the whole process.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+from tests.support import run_python
+
+# Warnings tell of a slow machine (asyncio) and of somebody's login (the SDK); a leak is an error.
+_QUIET = "import logging; logging.disable(logging.WARNING)"
+
+
+def told(code: str) -> Any:
+    """What a fresh process prints, as JSON."""
+    return json.loads(run_python(f"{_QUIET}\n{textwrap.dedent(code)}"))
+
+
+def test_thousand_runs_of_every_fate_leave_nothing_behind() -> None:
+    """Threads, files, tasks, timers, objects and memory after 1,000 runs are those after 200."""
+    seen = told(
+        """
+        import gc, json, sys, tracemalloc
+        from dataclasses import asdict
+
+        from agentnb import Session
+        from agentnb.core import port
+        from agentnb.runtime import get_runtime
+        from tests.census import census, settled
+        from tests.fates import FATES, Answers
+
+        port._FIRST_DELAY_S = 0.0  # what a call waits before it is made again
+        answers = Answers()
+        runtime, made = get_runtime(), 0
+
+        def measure(runs):
+            global made
+            session = Session(provider=answers, on_budget_warning=lambda warning: "continue")
+            while made < runs:
+                for fate in FATES:
+                    fate(session, answers)
+                    made += 1
+            del session
+            settled(runtime)
+            return {
+                "runs": made,
+                "census": asdict(census(runtime)),
+                "blocks": sys.getallocatedblocks(),
+                "traced": tracemalloc.get_traced_memory()[0],
+            }
+
+        measures = [measure(200)]
+        measures.append(measure(900))
+        tracemalloc.start()
+        measures.append(measure(905))
+        measures.append(measure(1000))
+        tracemalloc.stop()
+        print(json.dumps(measures))
+        """
+    )
+    early, _, traced, late = seen
+
+    assert late["runs"] >= 1000
+    assert early["census"]["tasks"] == early["census"]["timers"] == 0
+    assert not {"Run", "EventBus", "Agent", "Entry"} & set(late["census"]["objects"])
+    assert late["census"] == early["census"]
+    # A finished run that stays is more than 500 blocks and 50,000 bytes.
+    assert late["blocks"] - early["blocks"] < 20 * (late["runs"] - early["runs"])
+    assert late["traced"] - traced["traced"] < 2_000 * (late["runs"] - traced["runs"])
+
+
+def test_fifty_trees_at_once_share_one_gate_and_leave_nothing_behind() -> None:
+    """Some are cancelled in mid-stream, from threads; all end, and nothing is left of any."""
+    seen = told(
+        """
+        import json, threading
+        from collections import Counter
+        from dataclasses import asdict
+
+        from agentnb import AgentnbError, ScriptedProvider, Session
+        from agentnb.core.types import AgentStatus
+        from agentnb.providers.scripted import Reply
+        from agentnb.runtime import get_runtime
+        from tests.census import census, settled
+        from tests.support import Hold, check_record, spawn, task_of
+
+        open_calls, most, full = 0, 0, threading.Event()
+        hold = Hold()
+
+        class Counting(ScriptedProvider):
+            async def stream(self, request):
+                global open_calls, most
+                open_calls += 1
+                most = max(most, open_calls)
+                try:
+                    async for event in super().stream(request):
+                        yield event
+                finally:
+                    open_calls -= 1
+
+        async def held():
+            if open_calls == 32:
+                full.set()
+            await hold()
+
+        def answer(request):
+            task = task_of(request)
+            if len(request.messages) > 1:
+                return "All of it."
+            if task == "root":
+                return spawn("left", "right")
+            if len(task) < 12:
+                return spawn(task + " left", task + " right", mode="sequential")
+            return Reply("Words, and more words than one piece holds.", pause=held)
+
+        provider = Counting(answer)
+        runtime = get_runtime()
+
+        def fifty():
+            global hold
+            session = Session(provider=provider, max_concurrency=32)
+            hold = Hold()
+            full.clear()
+            runs = [session.spawn(f"tree {n}", budget=200_000) for n in range(50)]
+            assert full.wait(30)
+            stopped = runs[::5]
+            threads = [
+                threading.Thread(target=run.cancel, args=(None if n % 2 else "1",))
+                for n, run in enumerate(stopped)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+            hold.release()
+            ends = Counter()
+            for run in runs:
+                try:
+                    run.result()
+                except AgentnbError:
+                    pass
+                check_record(run.events)
+                ends[run.status] += 1
+            assert open_calls == 0
+            provider.requests.clear()
+            return ends
+
+        fifty()
+        settled(runtime)
+        before = asdict(census(runtime))
+        ends = fifty()
+        settled(runtime)
+        print(json.dumps([ends, most, before, asdict(census(runtime))]))
+        """
+    )
+    ends, most, before, after = seen
+
+    assert ends == {"completed": 45, "cancelled": 5}
+    assert most == 32
+    assert before["tasks"] == before["timers"] == 0
+    assert after == before
+
+
+def test_many_runs_over_http_give_their_connections_and_files_back() -> None:
+    """A hundred one after another, fifty at once with some cut off, through the real SDK."""
+    seen = told(
+        """
+        import json, os, threading
+        from dataclasses import asdict
+
+        os.environ["ANTHROPIC_API_KEY"] = "a-key"
+        from agentnb import AgentnbError, Session
+        from agentnb.core import port
+        from agentnb.runtime import get_runtime
+        from tests.census import census, settled
+        from tests.loopback import LoopbackServer, Reply
+        from tests.support import check_record, spawn
+
+        port._FIRST_DELAY_S = 0.0
+        runtime = get_runtime()
+        settled(runtime)
+        at_first = census(runtime)
+
+        def answer(body):
+            asked = body["messages"][0]["content"]
+            asked = asked if isinstance(asked, str) else asked[0]["text"]
+            if asked.startswith("tree") and len(body["messages"]) == 1:
+                return spawn("a", "is cut" if asked == "tree 7" else "is refused", "b")
+            if asked == "is refused":
+                return Reply(status=400, message="no")
+            if asked == "is cut":
+                return Reply(events=[("ping", {"type": "ping"})])
+            return Reply(text="Words, and more words.", hold=hold)
+
+        with LoopbackServer(answer) as server:
+            os.environ["ANTHROPIC_BASE_URL"] = server.url
+            def ended(run):
+                try:
+                    run.result()
+                except AgentnbError:
+                    pass
+                check_record(run.events)
+
+            def counted():
+                settled(runtime)
+                # The client has hung up; the server may hear of it a little later.
+                server._wait(lambda: len(server._open) <= 32, "at most 32 connections")
+                return asdict(census(runtime))
+
+            def fifty_at_once():
+                session = Session(model="anthropic/m", max_concurrency=32)
+                runs = [session.spawn(f"tree {n}") for n in range(50)]
+                server.wait_streaming(32)
+                for run in runs[::5]:
+                    run.cancel()
+                hold.set()
+                for run in runs:
+                    ended(run)
+
+            hold = threading.Event()
+            fifty_at_once()
+            before = counted()
+            session = Session(model="anthropic/m")
+            for n in range(100):
+                ended(session.spawn("alone"))
+            del session
+            hold = threading.Event()
+            fifty_at_once()
+            after = counted()
+            runtime.close()
+            server.wait_disconnected()
+            left = server.streaming
+        files = len(os.listdir("/proc/self/fd")) if at_first.files else None
+        print(json.dumps([before, after, left, at_first.files, files]))
+        """
+    )
+    before, after, left, files_before, files_after = seen
+
+    assert after["tasks"] == after["timers"] == 0
+    assert after["objects"] == before["objects"]
+    assert after["threads"] <= before["threads"] + 1, "the server has one more that waited"
+    assert left == 0
+    # Fewer by those of the runtime's own loop.
+    assert files_after is None or files_after <= files_before
