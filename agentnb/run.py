@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import CancelScope
 from agentnb.core.errors import NoOpenQuestion, UnknownAgent
 from agentnb.core.events import Entry, RunFinished
 from agentnb.core.request import RequestContext
@@ -51,7 +50,8 @@ T = TypeVar("T")
 
 SLICE_S = 0.1
 """A kernel delivers an interrupt to a cell only when the cell's loop wakes."""
-_STOP_PATIENCE_S = 10.0
+STOP_PATIENCE_S = 10.0
+"""A cancel waits so long for what does not stop, and then says that it still runs."""
 
 
 class Run:
@@ -99,7 +99,13 @@ class Run:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SLICE_S):
                     await done.wait()
-        return self._future.result()
+        return self._outcome()
+
+    def _outcome(self, timeout: float | None = None) -> OrchestratorResult:
+        try:
+            return self._future.result(timeout)
+        except concurrent.futures.CancelledError:  # the runtime was closed under it
+            raise RuntimeError(GONE) from None
 
     def _check_alive(self) -> None:
         if not self._future.done() and not self._runtime.is_alive:
@@ -122,7 +128,7 @@ class Run:
             )
         self._check_alive()
         try:
-            return self._future.result(timeout)
+            return self._outcome(timeout)
         except concurrent.futures.TimeoutError:
             if self._future.done():
                 raise
@@ -166,8 +172,14 @@ class Run:
         What is past when it begins comes entry by entry; of what happens then, a reader that
         falls far behind gets deltas joined. See `agentnb.core.bus`.
         """
-        async for entry in self._bus.subscribe():
-            yield entry
+        if not self.done and not self._runtime.is_alive:
+            for entry in self._bus.entries:
+                yield entry
+            self._check_alive()
+            return
+        with _kept_awake(asyncio.get_running_loop()):
+            async for entry in self._bus.subscribe():
+                yield entry
 
     def _read(self, question: Callable[[TreeFold], T]) -> T:
         """Ask the fold, brought up to now, while nobody else changes it."""
@@ -223,7 +235,8 @@ class Run:
     def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt:
         """Stop one agent with all below it, or the whole run, and wait until it has stopped.
 
-        On the runtime's own thread it gives the order and does not wait.
+        What does not stop within 10 s is named in the receipt's `still_running`. On the
+        runtime's own thread the order is given and not waited for.
 
         Args:
             agent: A path (`1.2`), an agent's id, or nothing for everything.
@@ -231,32 +244,40 @@ class Run:
 
         Raises:
             UnknownAgent: The run has no such agent.
+            RuntimeError: The run's loop is gone.
         """
         agent_id = None if agent is None or self._is_root(agent) else self._id_of(agent)
-        reason = reason or "cancelled by hand"
-        started = time.monotonic()
-        cancellation = self._request.cancellation
         if self.done:
             return CancelReceipt((), 0)
-        if self._runtime.is_current_thread:
-            hit = cancellation.cancel(agent_id, reason)
-            still = tuple(scope.agent_id for scope in hit if not scope.ended.is_set())
-        else:
-            hit, still = self._runtime.submit(self._stop(agent_id, reason)).result()
-            if agent_id is None and not still:
-                concurrent.futures.wait([self._future], timeout=_STOP_PATIENCE_S)
-        ids = sorted((scope.agent_id for scope in hit), key=lambda i: path_key(path_of(i)))
-        return CancelReceipt(tuple(ids), round((time.monotonic() - started) * 1000), still)
+        self._check_alive()
+        started = time.monotonic()
+        cancellation = self._request.cancellation
+        order = cancellation.cancel(agent_id, reason or "cancelled by hand")
+        if not self._runtime.is_current_thread:
+            self._wait_until_stopped(agent_id)
+        agents = [scope.agent_id for scope in order]
+        still = [s.agent_id for s in cancellation.cancelled(agent_id) if not s.ended.is_set()]
+        if not cancellation.agent_ids and cancellation.root_order is order:
+            agents = still = [self._request.thread_id]  # the root comes to be, and is stopped, soon
+        duration_ms = round((time.monotonic() - started) * 1000)
+        return CancelReceipt(_in_path_order(agents), duration_ms, _in_path_order(still))
 
-    async def _stop(
-        self, agent_id: str | None, reason: str
-    ) -> tuple[list[CancelScope], tuple[str, ...]]:
-        hit = self._request.cancellation.cancel(agent_id, reason)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_PATIENCE_S):
-                for scope in hit:
-                    await scope.ended.wait()
-        return hit, tuple(scope.agent_id for scope in hit if not scope.ended.is_set())
+    def _wait_until_stopped(self, agent_id: str | None) -> None:
+        """Wait for what was ordered, by this order or by one before it."""
+
+        async def stopped() -> None:
+            for scope in self._request.cancellation.cancelled(agent_id):
+                await scope.ended.wait()
+
+        waiting = self._runtime.submit(stopped())
+        # The run of a root that was stopped is over as soon as it has told so.
+        ends: list[concurrent.futures.Future[Any]] = [waiting]
+        if agent_id is None:
+            ends.append(self._future)
+        try:
+            concurrent.futures.wait(ends, timeout=STOP_PATIENCE_S)
+        finally:
+            waiting.cancel()
 
     def _is_root(self, agent: str) -> bool:
         return agent in ("root", self._request.thread_id)
@@ -274,7 +295,10 @@ class Run:
 
         Raises:
             ValueError: `total` is not a whole number of tokens, at least 0.
+            RuntimeError: The run's loop is gone.
         """
+        if not self.done:
+            self._check_alive()
         self._request.budget.set_total(total)
         if not self._runtime.is_current_thread:
             self._runtime.call(lambda: None)  # behind the news of the new total on the loop
@@ -295,6 +319,27 @@ class Run:
         self._runtime.call(tell)
 
 
+def _in_path_order(agent_ids: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted(agent_ids, key=lambda agent_id: path_key(path_of(agent_id))))
+
+
+@contextmanager
+def _kept_awake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Have a loop wake in slices that let an interrupt through."""
+    timer: asyncio.TimerHandle | None = None
+
+    def tick() -> None:
+        nonlocal timer
+        timer = loop.call_later(SLICE_S, tick)
+
+    tick()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
 @contextmanager
 def _interrupts_cancel(task: asyncio.Task[object]) -> Iterator[None]:
     """Have an interrupt cancel a task that waits: ipykernel does so for the first one only."""
@@ -310,4 +355,5 @@ def _interrupts_cancel(task: asyncio.Task[object]) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        # `None` stands for a handler that Python did not set and cannot put back.
+        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)

@@ -13,7 +13,7 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 from agentnb.core.errors import MissingExtra
@@ -32,16 +32,25 @@ class Runtime:
         self.loop = asyncio.new_event_loop()
         self._closers: list[Callable[[], Awaitable[object]]] = []
         self._is_closing = False
+        self._closing = threading.Lock()
+        self._unanswered: set[concurrent.futures.Future[Any]] = set()
         self._thread = threading.Thread(target=self._main, name="agentnb-runtime", daemon=True)
         self._thread.start()
 
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
-        while not self._is_closing:
-            # A `SystemExit` in some callback ends `run_forever`; it must not end every run.
-            with suppress(SystemExit, KeyboardInterrupt):
-                self.loop.run_forever()
-        self.loop.close()
+        try:
+            while not self._is_closing:
+                # A `SystemExit` in some callback ends `run_forever`; it must not end every run.
+                with suppress(SystemExit, KeyboardInterrupt):
+                    self.loop.run_forever()
+        finally:
+            with self._closing:
+                self._is_closing = True
+            for future in self._unanswered.copy():  # nobody shall wait for what no longer runs
+                with suppress(concurrent.futures.InvalidStateError):
+                    future.set_exception(RuntimeError(GONE))
+            self.loop.close()
 
     @property
     def is_current_thread(self) -> bool:
@@ -51,7 +60,7 @@ class Runtime:
     @property
     def is_alive(self) -> bool:
         """Whether anything can run here: not after `close`, and not in a forked process."""
-        return self._thread.is_alive() and not self.loop.is_closed()
+        return self._thread.is_alive() and not self._is_closing
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Start `work` on the loop, from any thread.
@@ -59,10 +68,15 @@ class Runtime:
         Raises:
             RuntimeError: The loop is gone.
         """
-        if not self.is_alive:
-            work.close()
-            raise RuntimeError(GONE)
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        # In a forked process nobody can let go of a lock that was held: no lock there.
+        with self._closing if self.is_alive else nullcontext():
+            if not self.is_alive:
+                work.close()
+                raise RuntimeError(GONE)
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+            self._unanswered.add(future)
+        future.add_done_callback(self._unanswered.discard)
+        return future
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a short function on the loop and wait for its result, from any thread."""
@@ -81,15 +95,20 @@ class Runtime:
 
     def close(self) -> None:
         """End everything that runs, close what was left open, and end the thread."""
-        if not self._thread.is_alive() or self.is_current_thread:
+        if not self.is_alive or self.is_current_thread:
             return
-        ending = self.submit(self._wind_down())
+        with self._closing:
+            # Nothing is taken in any more: what came before stands on the loop before this.
+            if self._is_closing:
+                return
+            self._is_closing = True
+            ending = asyncio.run_coroutine_threadsafe(self._wind_down(), self.loop)
         try:
             ending.result(_EXIT_PATIENCE_S)
         except (concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
             pass  # the process ends anyway; a stuck task must not hold it up
-        self._is_closing = True
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        with suppress(RuntimeError):  # the loop may have ended by itself
+            self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_EXIT_PATIENCE_S)
 
     async def _wind_down(self) -> None:

@@ -49,6 +49,8 @@ class CancelScope:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._delivered = False
         self._cancelling = 0
+        self.order: list[CancelScope] = []
+        """Those who were stopped by the same order."""
         self.closed = False
         """Whether the agent is past the point where a cancel could still reach it."""
 
@@ -91,7 +93,7 @@ class CancelScope:
             self._delivered = True
             self._task.cancel()
 
-    def _order(self) -> None:
+    def _tell(self) -> None:
         """Have the cancel delivered, from whichever thread."""
         if self._task is None or self._loop is None:
             return  # not entered yet: `__aenter__` will see the reason
@@ -109,6 +111,8 @@ class Cancellation:
         self._scopes: dict[str, CancelScope] = {}
         self._children: dict[str, list[str]] = {}
         self._root_reason: str | None = None
+        self.root_order: list[CancelScope] = []
+        """Those who were stopped by the order that stopped the whole run."""
 
     def scope(self, agent_id: str, parent_id: str | None = None) -> CancelScope:
         """The scope of a new agent. Below a cancelled parent it is cancelled from the start."""
@@ -116,43 +120,52 @@ class Cancellation:
             made = CancelScope(self, agent_id, parent_id)
             self._scopes[agent_id] = made
             if parent_id is None:
-                made.reason = self._root_reason
+                made.reason, made.order = self._root_reason, self.root_order
             else:
                 self._children.setdefault(parent_id, []).append(agent_id)
-                made.reason = self._scopes[parent_id].reason
+                parent = self._scopes[parent_id]
+                made.reason, made.order = parent.reason, parent.order
+            if made.reason is not None:
+                made.order.append(made)
             return made
 
     def cancel(self, agent_id: str | None = None, reason: str = "cancelled") -> list[CancelScope]:
         """Stop an agent and everything below it, or the whole run.
 
         Returns at once; the scopes it returns are those that this call stopped, and each has
-        `ended` set when its agent is really gone. Empty when there was nothing left to stop.
+        `ended` set when its agent is really gone. Empty when there was nothing left to stop. Who
+        comes to be below them while they stop is stopped with them, and added.
 
         Raises:
             KeyError: There is no such agent.
         """
         with self.lock:
-            if agent_id is None:
-                if self._root_reason is None:
-                    self._root_reason = reason
-                roots = [s.agent_id for s in self._scopes.values() if s.parent_id is None]
-            else:
-                roots = [self._scopes[agent_id].agent_id]
-            hit = [
-                s for root in roots for s in self._below(root) if not s.closed and s.reason is None
-            ]
-            for scope in hit:
-                scope.reason = reason
-        for scope in hit:
-            scope._order()
-        return hit
+            order: list[CancelScope] = []
+            if agent_id is None and self._root_reason is None:
+                self._root_reason, self.root_order = reason, order
+            for scope in self._with_all_below(agent_id):
+                if not scope.closed and scope.reason is None:
+                    scope.reason, scope.order = reason, order
+                    order.append(scope)
+            stopped_now = order.copy()
+        for scope in stopped_now:
+            scope._tell()
+        return order
+
+    def cancelled(self, agent_id: str | None = None) -> list[CancelScope]:
+        """Those of an agent and everything below it, or of the whole run, that were stopped."""
+        with self.lock:
+            return [scope for scope in self._with_all_below(agent_id) if scope.reason is not None]
 
     @property
     def agent_ids(self) -> list[str]:
         return list(self._scopes)
 
-    def _below(self, agent_id: str) -> Iterator[CancelScope]:
-        stack = [agent_id]
+    def _with_all_below(self, agent_id: str | None) -> Iterator[CancelScope]:
+        if agent_id is None:
+            stack = [scope.agent_id for scope in self._scopes.values() if scope.parent_id is None]
+        else:
+            stack = [agent_id]
         while stack:
             current = stack.pop()
             yield self._scopes[current]

@@ -25,6 +25,10 @@ _WHY_STOP = {
 }
 
 
+GATE_PATIENCE_S = 2.0
+"""A gate that is not asked any more gets so long to end."""
+
+
 class BudgetQuestion:
     """Asked once at a time. Belongs to the run's loop.
 
@@ -49,7 +53,7 @@ class BudgetQuestion:
         self._timeout_s = timeout_s
         self._on_answer = on_answer
         self._answer: asyncio.Future[str] | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
         self._closed.set()
 
@@ -74,7 +78,9 @@ class BudgetQuestion:
                 wait_s=self._timeout_s,
             )
         )
-        self._asking = asyncio.create_task(self._wait_for_answer(warning, self._answer))
+        asking = asyncio.create_task(self._wait_for_answer(warning, self._answer))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
 
     def answer(self, answer: str) -> None:
         """A person's answer.
@@ -96,9 +102,10 @@ class BudgetQuestion:
 
     async def aclose(self) -> None:
         """Take an open question back."""
-        if self._asking is not None and not self._asking.done():
-            self._asking.cancel()
-            await asyncio.wait([self._asking])
+        if self._answer is not None:
+            self._answer.cancel()
+        if self._asking:
+            await asyncio.wait(self._asking)
 
     async def _wait_for_answer(self, warning: BudgetWarning, answer: asyncio.Future[str]) -> None:
         timer = self._clock.call_later(self._timeout_s, lambda: self.settle("timeout"))
@@ -106,15 +113,23 @@ class BudgetQuestion:
         asked = asyncio.create_task(self._ask_gate(gate, warning)) if gate is not None else None
         try:
             reason = await answer
+            self._bus.publish(BudgetResumed(reason=reason))
+            goes_on = reason in ("continue", "raised")
+            self._on_answer(None if goes_on else _WHY_STOP.get(reason, reason))
+            self._closed.set()
         finally:
             timer.cancel()
             if asked is not None and not asked.done():
                 asked.cancel()
-                await asyncio.wait([asked])
-        self._bus.publish(BudgetResumed(reason=reason))
-        goes_on = reason in ("continue", "raised")
-        self._on_answer(None if goes_on else _WHY_STOP.get(reason, reason))
-        self._closed.set()
+                await self._wait_for_end(asked)
+
+    async def _wait_for_end(self, asked: asyncio.Task[None]) -> None:
+        """Wait for a gate that was told to end; one that does not is left behind."""
+        enough = asyncio.Event()
+        timer = self._clock.call_later(GATE_PATIENCE_S, enough.set)
+        asked.add_done_callback(lambda _: enough.set())
+        await enough.wait()
+        timer.cancel()
 
     async def _ask_gate(self, gate: BudgetGate, warning: BudgetWarning) -> None:
         try:
