@@ -136,10 +136,17 @@ class Run:
 
     def result_or_cancel(self) -> OrchestratorResult:
         """Block as the run's owner: the first interrupt cancels it, the second gives up waiting."""
-        with suppress(KeyboardInterrupt):
+        try:
             return self.result()
-        self.cancel(reason="interrupted")
+        except KeyboardInterrupt:
+            if not self.stop_soon("interrupted"):
+                raise
         return self.result()
+
+    def stop_soon(self, reason: str) -> bool:
+        """Order the whole run to stop, without waiting; false when that was ordered before."""
+        cancellation = self._request.cancellation
+        return cancellation.cancel(None, reason) is cancellation.root_order
 
     async def wait_or_cancel(self) -> OrchestratorResult:
         """Await as the run's owner: the first interrupt cancels it, the second gives up waiting."""
@@ -150,7 +157,7 @@ class Run:
             if self._future.done() or task is None:
                 raise
             task.uncancel()
-        self._request.cancellation.cancel(None, "interrupted")
+        self.stop_soon("interrupted")
         with _interrupts_cancel(task):
             return await self._wait()
 

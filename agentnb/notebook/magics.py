@@ -108,12 +108,10 @@ class AgentMagics(Magics):
                 _give_order(line)
                 return
             order = _read_order(line, cell)
-            run = _start(order)
-            if not order.in_background:
-                # Here the cell blocks its loop: no click can arrive.
-                print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
-                with _what_was_reached(run, order):
-                    _finish(run, order, run.result_or_cancel())
+            if order.in_background:
+                _start(order)
+            else:
+                _run_and_block(order)
 
     @no_var_expand
     @line_magic
@@ -174,6 +172,25 @@ def _start(order: _Order) -> Run:
                 "`%spawn cancel` stops it."
             )
     return run
+
+
+def _run_and_block(order: _Order) -> None:
+    """Start a run and wait for it as its owner, where the cell blocks its loop."""
+    session = get_session()
+    before = session.newest_run
+    try:
+        run = _start(order)
+        # No click can arrive.
+        print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
+        with _what_was_reached(run, order):
+            _finish(run, order, run.result_or_cancel())
+    except KeyboardInterrupt:
+        started = session.newest_run
+        # The first interrupt counts as such also where nobody waits yet.
+        if started is None or started is before or not started.stop_soon("interrupted"):
+            raise
+        with _what_was_reached(started, order):
+            _finish(started, order, started.result())
 
 
 def _finish(run: Run, order: _Order, result: OrchestratorResult) -> None:
@@ -253,13 +270,13 @@ def _status(run: Run, arguments: list[str]) -> str:
 def _cancel(run: Run, arguments: list[str]) -> str:
     _take_at_most(1, arguments, "cancel")
     receipt = run.cancel(arguments[0] if arguments else None)
-    if not receipt.agents:
-        return "Nothing was left to cancel."
-    stopped = f"Cancelled: {', '.join(path_of(agent_id) for agent_id in receipt.agents)}."
+    words = "Nothing was left to cancel."
+    if receipt.agents:
+        words = f"Cancelled: {', '.join(path_of(agent_id) for agent_id in receipt.agents)}."
     if receipt.still_running:
         still = ", ".join(path_of(agent_id) for agent_id in receipt.still_running)
-        return f"{stopped} Still running: {still}."
-    return stopped
+        words += f" Still running: {still}."
+    return words
 
 
 def _budget(run: Run, arguments: list[str]) -> str:
