@@ -132,6 +132,17 @@ class Kernel:
         """Press ■."""
         self._manager.interrupt_kernel()
 
+    def restart(self) -> None:
+        """Press ↻: what the kernel knew is gone."""
+        self._manager.restart_kernel()
+        self._client.wait_for_ready(timeout=DEADLINE_S)
+
+    def shut_down(self) -> int:
+        """Ask the kernel to end, as closing the notebook does; its exit code, below 0 if killed."""
+        process = self._manager.provisioner.process  # type: ignore[union-attr]  # a local one
+        self._manager.shutdown_kernel()
+        return int(process.wait(DEADLINE_S))
+
     def _take_what_came(self) -> None:
         came = [socket for socket, _ in self._poller.poll(1000)]
         for channel in (self._client.shell_channel, self._client.iopub_channel):
