@@ -47,10 +47,14 @@ class Runtime:
         finally:
             with self._closing:
                 self._is_closing = True
-            for future in self._unanswered.copy():  # nobody shall wait for what no longer runs
-                with suppress(concurrent.futures.InvalidStateError):
-                    future.set_exception(RuntimeError(GONE))
+            self._tell_the_waiting()
             self.loop.close()
+
+    def _tell_the_waiting(self) -> None:
+        """Let nobody wait for what will not come any more."""
+        for future in self._unanswered.copy():
+            with suppress(concurrent.futures.InvalidStateError):
+                future.set_exception(RuntimeError(GONE))
 
     @property
     def is_current_thread(self) -> bool:
@@ -104,23 +108,32 @@ class Runtime:
             self._is_closing = True
             ending = asyncio.run_coroutine_threadsafe(self._wind_down(), self.loop)
         try:
-            ending.result(_EXIT_PATIENCE_S)
+            has_ended = ending.result(_EXIT_PATIENCE_S)
         except (concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
-            pass  # the process ends anyway; a stuck task must not hold it up
+            has_ended = False
+        if not has_ended:
+            # Stopped under a task that does not end, a loop would complain of it at length. The
+            # thread is a daemon: it goes with the process, which must not be held up.
+            self._tell_the_waiting()
+            return
         with suppress(RuntimeError):  # the loop may have ended by itself
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_EXIT_PATIENCE_S)
 
-    async def _wind_down(self) -> None:
+    async def _wind_down(self) -> bool:
+        """End and close everything; false when something of it does not end."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
+        stuck: set[asyncio.Task[Any]] = set()
         if others:
-            await asyncio.wait(others, timeout=_EXIT_PATIENCE_S / 2)
+            _, stuck = await asyncio.wait(others, timeout=_EXIT_PATIENCE_S / 2)
         for closer in self._closers:
             with suppress(Exception):  # the others are to be closed, too
                 await closer()
-        await self.loop.shutdown_asyncgens()
+        if not stuck:
+            await self.loop.shutdown_asyncgens()
+        return not stuck
 
 
 def allow_nested_loops() -> None:

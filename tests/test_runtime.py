@@ -82,6 +82,32 @@ def test_process_with_an_open_run_exits_promptly_and_in_silence() -> None:
     assert printed == "Run('x', running)\n"
 
 
+def test_process_with_a_run_that_does_not_stop_exits_in_silence_all_the_same() -> None:
+    printed = run_python(
+        """
+        import asyncio, threading
+        from agentnb import Reply, ScriptedProvider, Session
+
+        streams = threading.Event()
+
+        async def stubborn():
+            while True:
+                streams.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    pass
+
+        provider = ScriptedProvider([Reply("half of it", pause=stubborn)])
+        run = Session(provider=provider).spawn("x")
+        streams.wait()
+        print(run)
+        """
+    )
+
+    assert printed == "Run('x', running)\n"
+
+
 def test_process_that_exits_closes_the_open_run_and_tells_its_events() -> None:
     printed = run_python(
         """

@@ -110,6 +110,84 @@ def test_interrupt_cancels_the_run_and_shows_what_was_reached(tmp_path: Path) ->
     assert "Traceback" not in output
 
 
+STUBBORN = """
+import asyncio
+
+async def stubborn():
+    # Goes back to the door whenever it is thrown out.
+    while True:
+        try:
+            return await hold()
+        except asyncio.CancelledError:
+            pass
+
+session = agentnb.Session(provider=agentnb.ScriptedProvider({
+    "Alone": agentnb.Reply("Begun and then held, and ended.", pause=hold),
+    "Stubborn": agentnb.Reply("Begun and then held, and ended.", pause=stubborn),
+}))
+cell = get_ipython().run_cell
+"""
+
+
+def test_interrupt_of_a_cell_that_only_waits_ends_the_waiting_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    with a_door() as door:
+        name = script(
+            tmp_path,
+            SETUP.format(hold=door.hold, pause=""),
+            STUBBORN,
+            "runs = [session.spawn('Alone')]",
+            "cell('runs[0].result()')",
+            "runs.append(session.spawn('Alone'))",
+            "cell('await runs[1]')",
+            "print(runs)",
+            "runs.append(session.spawn('Alone'))",
+            "cell('async for entry in runs[2].stream(): pass')",
+            "print([run.result(60).output for run in runs])",
+        )
+        process = ipython(name, cwd=tmp_path)
+        for _ in range(3):
+            door.wait_for_knock()
+            process.send_signal(signal.SIGINT)
+        door.open()
+        output = output_of(process)
+
+    assert output.count("KeyboardInterrupt") >= 3
+    assert "[Run('Alone', running), Run('Alone', running)]" in output
+    assert str(["Begun and then held, and ended."] * 3) in output
+
+
+def test_first_interrupt_of_a_cell_that_owns_its_run_is_graceful_and_the_second_is_hard(
+    tmp_path: Path,
+) -> None:
+    with a_door() as door:
+        name = script(
+            tmp_path,
+            "%load_ext agentnb",
+            SETUP.format(hold=door.hold, pause=""),
+            STUBBORN,
+            "agentnb.configure(provider=session._provider)",
+            "cell('session.run_sync(\\'Alone\\')')",
+            "cell('%%spawn\\nStubborn')",
+            "print('went on', agentnb.get_session().newest_run)",
+        )
+        process = ipython(name, cwd=tmp_path)
+        door.wait_for_knock()
+        process.send_signal(signal.SIGINT)
+        for _ in range(2):  # thrown out once, and back again
+            door.wait_for_knock()
+            process.send_signal(signal.SIGINT)
+        output = output_of(process)
+
+    graceful, _, hard = output.partition(WAITING)
+    assert "RunCancelled: The run was cancelled (interrupted)." in graceful
+    assert "Begun and then" in graceful
+    assert "Interrupted: Nothing waits for the run any more; `%spawn status`" in hard
+    assert "Traceback" not in hard
+    assert "went on Run('Stubborn', running)" in hard
+
+
 def test_run_of_a_notebook_runs_its_spawn_cells(tmp_path: Path) -> None:
     name = lesson(tmp_path, SIMPLE, "%%spawn --quiet\nHello", "print('then')")
 
