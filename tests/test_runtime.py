@@ -188,7 +188,11 @@ def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there() -
         run = Session(provider=ScriptedProvider([Reply("a", pause=held)])).spawn("hello")
         streams.wait(30)
         if os.fork() == 0:
-            for order in (run.result, run.cancel):
+            async def watch():
+                async for entry in run.stream():
+                    print(entry.event.kind, flush=True)
+
+            for order in (run.result, run.cancel, lambda: asyncio.run(watch())):
                 try:
                     order()
                 except RuntimeError as error:
@@ -198,4 +202,5 @@ def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there() -
         """
     )
 
-    assert said.count("The loop of this run is gone") == 2
+    assert said.count("The loop of this run is gone") == 3
+    assert "agent_text_delta\n" in said, "what was there before the fork can be read"

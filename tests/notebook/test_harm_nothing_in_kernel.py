@@ -72,7 +72,10 @@ def test_interrupt_of_a_cancel_ends_the_waiting_and_the_order_stands(
     assert shown.status == "error"
     assert shown.error_name == "KeyboardInterrupt"
     assert kernel.value("run.done") is False
-    kernel.ok("let_go = True")
+    kernel.ok("import agentnb.run; patience = agentnb.run.STOP_PATIENCE_S")
+    again = kernel.ok("agentnb.run.STOP_PATIENCE_S = 0.01", "%spawn cancel")
+    assert again.stdout == "Nothing was left to cancel. Still running: root.\n"
+    kernel.ok("agentnb.run.STOP_PATIENCE_S = patience", "let_go = True")
     door.open()
     shown = kernel.run("run.result(60)")
     assert shown.error == "RunCancelled: The run was cancelled (cancelled by hand)."

@@ -124,6 +124,7 @@ async def stubborn():
 session = agentnb.Session(provider=agentnb.ScriptedProvider({
     "Alone": agentnb.Reply("Begun and then held, and ended.", pause=hold),
     "Stubborn": agentnb.Reply("Begun and then held, and ended.", pause=stubborn),
+    "Silent": agentnb.Reply("Begun and then silent.", pause=asyncio.Event().wait),
 }))
 cell = get_ipython().run_cell
 """
@@ -186,6 +187,28 @@ def test_first_interrupt_of_a_cell_that_owns_its_run_is_graceful_and_the_second_
     assert "Interrupted: Nothing waits for the run any more; `%spawn status`" in hard
     assert "Traceback" not in hard
     assert "went on Run('Stubborn', running)" in hard
+
+
+def test_interrupt_that_comes_before_the_cell_waits_stops_the_run_that_it_started(
+    tmp_path: Path,
+) -> None:
+    name = script(
+        tmp_path,
+        "%load_ext agentnb",
+        SETUP.format(hold="hold = None", pause=""),
+        STUBBORN,
+        "agentnb.configure(provider=session._provider)",
+        "def interrupted(*words): raise KeyboardInterrupt",
+        "agentnb.notebook.magics.print = interrupted",
+        "cell('%%spawn\\nSilent')",
+        "print(agentnb.get_session().newest_run)",
+    )
+
+    output = output_of(ipython(name, cwd=tmp_path))
+
+    assert "RunCancelled: The run was cancelled (interrupted)." in output.splitlines()
+    assert "Run('Silent', cancelled)" in output
+    assert "Traceback" not in output
 
 
 def test_run_of_a_notebook_runs_its_spawn_cells(tmp_path: Path) -> None:
