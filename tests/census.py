@@ -26,6 +26,7 @@ class Census:
     """What there is at one moment."""
 
     threads: int
+    """Without those of a loop's own pool, of which there are a few at most, made when needed."""
     files: int | None
     """Open file descriptors; `None` where the system does not tell."""
     tasks: int
@@ -40,7 +41,8 @@ def census(runtime: Runtime) -> Census:
     """Count now."""
     tasks, timers = runtime.submit(_on_loop()).result(DEADLINE_S)
     files = len(os.listdir(_OPEN_FILES)) if _OPEN_FILES.exists() else None  # noqa: PTH208
-    return Census(threading.active_count(), files, tasks, timers, live_objects())
+    threads = [t for t in threading.enumerate() if not t.name.startswith("asyncio_")]
+    return Census(len(threads), files, tasks, timers, live_objects())
 
 
 async def _on_loop() -> tuple[int, int]:
