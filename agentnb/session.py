@@ -43,9 +43,8 @@ def _gate_of(provider: Provider, max_concurrency: int) -> Gate:
         gates = _gates.setdefault(provider, {})
     except TypeError:  # somebody's own provider that cannot be a key: each run has its own gate
         return ConcurrencyGate(max_concurrency)
-    if max_concurrency not in gates:
-        gates[max_concurrency] = ConcurrencyGate(max_concurrency)
-    return gates[max_concurrency]
+    made = gates.get(max_concurrency) or ConcurrencyGate(max_concurrency)
+    return gates.setdefault(max_concurrency, made)  # of two threads the first one's counts
 
 
 class Session:
@@ -126,7 +125,7 @@ class Session:
         self.max_depth = max_depth
         self._provider = provider
         self._newest: Run | None = None
-        self._going_on: set[Run] = set()
+        self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         # What is wrong with the settings is said here, not at the first run.
         self._request(None, budget=None, max_depth=None, max_agents=None)
@@ -303,8 +302,10 @@ class Session:
     def _remember(self, run: Run) -> None:
         self._newest = run
         self._by_id[run.id] = run
-        self._going_on.add(run)
-        run._future.add_done_callback(lambda _: self._going_on.discard(run))
+        going_on, run_id = self._going_on, run.id
+        going_on[run_id] = run
+        # By its id: a future keeps its callbacks, so with the run in one it would hold itself.
+        run._future.add_done_callback(lambda _: going_on.pop(run_id, None))
 
     @property
     def newest_run(self) -> Run | None:

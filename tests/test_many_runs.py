@@ -246,3 +246,56 @@ def test_many_runs_over_http_give_their_connections_and_files_back() -> None:
     assert left == 0
     # Fewer by those of the runtime's own loop.
     assert files_after is None or files_after <= files_before
+
+
+def test_calls_that_the_budget_halts_leave_nothing_in_the_http_client() -> None:
+    left, statuses = told(
+        """
+        import gc, json, os
+
+        os.environ["ANTHROPIC_API_KEY"] = "a-key"
+        from agentnb import Session
+        from agentnb.runtime import get_runtime
+        from tests.census import settled
+        from tests.loopback import LoopbackServer, Reply
+
+        long = Reply(text="Words, and more words. " * 4000, chunk=400)
+        with LoopbackServer({"": long}) as server:
+            os.environ["ANTHROPIC_BASE_URL"] = server.url
+            session = Session(model="anthropic/m", max_output_tokens=100_000)
+            runs = [session.spawn("t", budget=20_000) for _ in range(20)]
+            statuses = sorted({run.result().status for run in runs})
+            settled(get_runtime())
+            left = sum(type(o).__name__ == "AsyncPoolRequest" for o in gc.get_objects())
+        print(json.dumps([left, statuses]))
+        """
+    )
+
+    assert statuses == ["exhausted"]
+    assert left == 0
+
+
+def test_finished_run_goes_away_without_the_help_of_the_cyclic_collector() -> None:
+    left = told(
+        """
+        import gc, json, weakref
+
+        from agentnb import Session
+        from agentnb.runtime import get_runtime
+        from tests.support import by_agent, spawn
+
+        Session(provider=by_agent({"root": "hello"})).run_sync("warm up")
+        gc.collect()
+        gc.disable()
+        session = Session(provider=by_agent({"root": [spawn("A", "B"), "together"]}))
+        run = session.spawn("the task")
+        run.result()
+        gone = [weakref.ref(part) for part in (run, run._request, run._bus, run._request.meter)]
+        del run, session
+        for _ in range(3):
+            get_runtime().call(lambda: None)  # what the loop still held, it has let go of
+        print(json.dumps([type(part()).__name__ for part in gone if part() is not None]))
+        """
+    )
+
+    assert left == []

@@ -129,6 +129,11 @@ async def _stream(
                     async for event in stream:
                         _take(event, agent_id, lease, port, reply)
                         if reply.stopped is not None or lease.halted is not None:
+                            # A halt has set the deadline to now: it must not cut the closing of
+                            # the stream short, which would leave its connection behind.
+                            lease.on_halt = None
+                            if not deadline.expired():
+                                deadline.reschedule(None)
                             break
             finally:
                 timer.cancel()
@@ -141,7 +146,7 @@ async def _stream(
                 f"The model's turn did not end within {port.call_timeout_s:g} s. "
                 "A larger `call_timeout_s` gives it more time."
             ) from None
-    if lease.halted is not None:
+    if reply.stopped is None and lease.halted is not None:
         reply.halted = lease.halted
     elif reply.stopped is None:
         raise StreamBroken("The model's reply ended without its end mark: it was cut on the way.")

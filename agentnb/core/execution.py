@@ -95,6 +95,7 @@ class Execution:
                 ending = await self._supervise(root, work)
             await self._journal.commit()
             result = self._result(root, ending)
+            root.part_from_children()
             error = ending.from_outside or ending.error or self._journal.error
             if isinstance(error, OrchestratorError):
                 error.partial_result = result

@@ -80,6 +80,14 @@ class Agent:
         """Milliseconds since it was spawned."""
         return round((self.request.clock.now() - self.started_at_s) * 1000)
 
+    def part_from_children(self) -> None:
+        """At the end of the run: parents and children hold each other, and the whole record."""
+        below = [self]
+        while below:
+            agent = below.pop()
+            below += agent.children
+            agent.children.clear()
+
     def next_child_id(self) -> str:
         return f"{self.agent_id}.{len(self.children) + 1}"
 

@@ -29,6 +29,10 @@ GATE_PATIENCE_S = 2.0
 """A gate that is not asked any more gets so long to end."""
 
 
+def _ignore(_: str | None) -> None:
+    return
+
+
 class BudgetQuestion:
     """Asked once at a time. Belongs to the run's loop.
 
@@ -106,6 +110,8 @@ class BudgetQuestion:
             self._answer.cancel()
         if self._asking:
             await asyncio.wait(self._asking)
+        # It is a method of whoever asks: the two would hold each other, and the run with them.
+        self._on_answer = _ignore
 
     async def _wait_for_answer(self, warning: BudgetWarning, answer: asyncio.Future[str]) -> None:
         timer = self._clock.call_later(self._timeout_s, lambda: self.settle("timeout"))
