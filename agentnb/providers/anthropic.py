@@ -140,7 +140,7 @@ class _Client:
                 max_retries=0,
                 timeout=timeout,
                 default_headers={"Accept-Encoding": "gzip"},
-                # The API redirects nobody, and the key would go wherever a redirect points.
+                # The API redirects nobody, and what was asked would go wherever a redirect points.
                 http_client=anthropic.DefaultAsyncHttpxClient(
                     timeout=timeout, limits=limits, follow_redirects=False
                 ),

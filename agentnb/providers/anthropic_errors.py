@@ -65,8 +65,8 @@ class ErrorTeller:
         where = self.words(response.headers.get("location") or "nowhere")
         return ConnectionFailed(
             f"{self.host} answered {response.status_code} and points to {where}: a redirect is "
-            "not followed, since the key would go with it. Set `ANTHROPIC_BASE_URL` to the "
-            "right address.",
+            "not followed, since the conversation would go with it. Set `ANTHROPIC_BASE_URL` to "
+            "the right address.",
             retryable=False,
             status_code=response.status_code,
         )
@@ -185,6 +185,8 @@ def _status_error(status: int, what: str, **fields: Any) -> LlmError:
         case 404:
             kind = ModelNotFound
             advice = "Check the model's name, and `ANTHROPIC_BASE_URL` if it is set"
+        case 429 if fields.get("retry_after_s"):
+            kind, advice = RateLimited, "Run fewer agents at a time"  # how long is told already
         case 429:
             kind, advice = RateLimited, "Wait a little, or run fewer agents at a time"
         case 529:

@@ -21,6 +21,7 @@ from tests.faults.fault import AGENT, NOBODY, TRANSPORT, Fault
 from tests.loopback import Reply
 
 WAIT = "Wait a little, or run fewer agents at a time."
+FEWER = "Run fewer agents at a time."
 KEY = (
     "Set `ANTHROPIC_API_KEY` to a key that is valid there, and check `ANTHROPIC_BASE_URL` if it "
     "is set; the next run uses them."
@@ -57,7 +58,7 @@ def _limited(
     return _answer(
         429,
         RateLimited,
-        f" (rate_limit_error): Too many tokens per minute. {WAIT}",
+        f" (rate_limit_error): Too many tokens per minute. {FEWER if waits_s else WAIT}",
         calls=TRANSPORT,
         name=name,
         waits_s=waits_s,
@@ -68,7 +69,7 @@ def _limited(
 
 def _limited_for_long(name: str, header: str, told: str) -> Fault:
     words = (
-        f" (rate_limit_error): Come back later. {WAIT} The provider asks to wait {told}, which "
+        f" (rate_limit_error): Come back later. {FEWER} The provider asks to wait {told}, which "
         "is longer than the 60 s that a run waits. Run it again then."
     )
     return _answer(
@@ -92,7 +93,7 @@ def _limited_until_a_date() -> Fault:
         reply=reply,
         calls=TRANSPORT,
         kind=RateLimited,
-        says=f"{{host}} answered 429 (rate_limit_error): Not yet. {WAIT}",
+        says=f"{{host}} answered 429 (rate_limit_error): Not yet. {FEWER}",
         waits_s=(10.0, IN_50_S),  # however slow the machine, more than it waits by itself
         breaks_connection=False,
     )
@@ -139,8 +140,8 @@ ANSWERS = [
     _answer(
         302,
         ConnectionFailed,
-        " and points to http://127.0.0.1:9/login: a redirect is not followed, since the key "
-        "would go with it. Set `ANTHROPIC_BASE_URL` to the right address.",
+        " and points to http://127.0.0.1:9/login: a redirect is not followed, since the "
+        "conversation would go with it. Set `ANTHROPIC_BASE_URL` to the right address.",
         calls=AGENT,
         body=b"",
         headers={"location": "http://127.0.0.1:9/login"},

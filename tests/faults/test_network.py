@@ -114,10 +114,10 @@ async def test_silence_before_an_answer_is_tried_four_times(
     )
 
 
-async def test_key_does_not_follow_a_redirect(
+async def test_conversation_does_not_follow_a_redirect(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with LoopbackServer({"": "Thank you for the key."}) as elsewhere:
+    with LoopbackServer({"": "Tell me more."}) as elsewhere:
         redirect = Reply(status=307, body=b"", headers={"location": f"{elsewhere.url}/v1/messages"})
         with LoopbackServer({"": redirect}) as server:
             monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
