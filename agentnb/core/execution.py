@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentnb.core.agent import CUT_REASONS
@@ -20,7 +21,14 @@ from agentnb.core.conversation import Conversation
 from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
 from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
 from agentnb.core.journal import CarefulJournal
-from agentnb.core.life import Agent, Ending, has_block, incomplete, terminal_event
+from agentnb.core.life import (
+    Agent,
+    Ending,
+    has_block,
+    incomplete,
+    terminal_event,
+    without_block,
+)
 from agentnb.core.meter import Meter
 from agentnb.core.protocols import AgentOutcome, Engine, Provider, Tool
 from agentnb.core.request import RequestContext
@@ -99,6 +107,9 @@ class Execution:
             error = ending.from_outside or ending.error or self._journal.error
             if isinstance(error, OrchestratorError):
                 error.partial_result = result
+        except asyncio.CancelledError as cancelled:  # from outside, when the root had ended
+            ending = Ending(AgentStatus.CANCELLED, "")
+            error = cancelled
         except Exception as bug:
             ending = Ending(AgentStatus.FAILED, "")
             error = InternalError.wrapping(bug, where="the orchestrator")
@@ -145,7 +156,8 @@ class Execution:
         """The root's last words; for a run that ended early, what there is and why it ended."""
         if ending.error is None:
             return ending.text or "(no output)"
-        return "\n\n".join([part for part in (ending.text, f"*{ending.error}*") if part])
+        parts = [part for part in (ending.text, f"*{ending.error}*") if part]
+        return without_block("\n\n".join(parts))
 
     # -- one agent ----------------------------------------------------------------------------
 
@@ -174,6 +186,7 @@ class Execution:
             ending = Ending(AgentStatus.FAILED, agent.left, error=wrapped)
         finally:
             work.close()  # it never began when the agent was cancelled before its first step
+        ending = replace(ending, text=without_block(ending.text))
         await self._tell_end(agent, ending)
         return ending
 
@@ -189,9 +202,11 @@ class Execution:
             duration_ms=agent.elapsed_ms(),
         )
         self._endings[agent.agent_id] = result
-        await self._journal.commit()
-        self._bus.publish(terminal_event(agent, ending, result))
-        agent.scope.ended.set()
+        try:
+            await self._journal.commit()
+        finally:  # also when its task is cancelled from outside meanwhile
+            self._bus.publish(terminal_event(agent, ending, result))
+            agent.scope.ended.set()
 
     async def _work(self, agent: Agent) -> Ending:
         talk = self._conversation(agent)
@@ -336,7 +351,7 @@ class Execution:
             if child.agent_id not in self._endings:  # its task was cancelled before it began
                 reason = "its task was cancelled from outside"
                 await self._tell_end(child, Ending(AgentStatus.CANCELLED, "", reason=reason))
-                agent.results[index] = self._endings[child.agent_id]
+            agent.results[index] = self._endings[child.agent_id]
         if stopped is not None:
             raise stopped
 

@@ -109,6 +109,17 @@ def has_block(reading: SpawnReading) -> bool:
     return reading.instruction is not None or reading.problem is not None
 
 
+def without_block(text: str) -> str:
+    """`text` as a last word: a start tag that stands outside every code fence is made words.
+
+    An answer that is put together may have one though no part of it was an order: in a task's
+    own name, in an error, or between two fences that were cut off.
+    """
+    return (
+        text.replace("<spawn_agents", "&lt;spawn_agents") if has_block(read_reply(text)) else text
+    )
+
+
 def cache_prefix(parent: Agent | None, mode: SpawnMode | None, total: int, system: str) -> int:
     """The prefix that siblings share, where a later one will read what this call would write."""
     if parent is None or total < 2:

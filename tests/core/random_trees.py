@@ -1,0 +1,319 @@
+"""Trees at random: what may happen, a provider that does as it is told, and parts that are watched.
+
+Every open call of `Stage` waits for orders, so whoever gives them decides in which order things
+happen in a tree, and what goes wrong in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from agentnb.core.budget import RequestBudget, Reservation
+from agentnb.core.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    InvalidRequest,
+    LlmError,
+    ModelNotFound,
+    Overloaded,
+    RateLimited,
+    ServerFailed,
+    StreamBroken,
+)
+from agentnb.core.events import (
+    AgentSpawned,
+    Entry,
+    ModelCallFinished,
+    ModelCallStarted,
+    is_terminal,
+)
+from agentnb.core.protocols import Clock
+from agentnb.core.tree import TreeFold
+from agentnb.core.types import (
+    BudgetStatus,
+    CompletionRequest,
+    Stopped,
+    StreamEvent,
+    TextDelta,
+    ToolSpec,
+    Usage,
+    assistant_message,
+)
+from agentnb.providers.gate import ConcurrencyGate
+from tests.support import spawn
+
+FAULTS: Mapping[str, Callable[[], BaseException]] = {
+    "overloaded": lambda: Overloaded("too much to do", status_code=529),
+    "server": lambda: ServerFailed("it broke", status_code=500),
+    "connection": lambda: ConnectionFailed("hung up"),
+    "rate limit": lambda: RateLimited("too many", retry_after_s=7.0, status_code=429),
+    "rate limit without a time": lambda: RateLimited("too many", status_code=429),
+    "rate limit for an hour": lambda: RateLimited("too many", retry_after_s=3600.0),
+    "broken": lambda: StreamBroken("garbled"),
+    "not retryable": lambda: LlmError("no"),
+    "key": lambda: AuthenticationFailed("no such key", status_code=401),
+    "request": lambda: InvalidRequest("not understood", status_code=400),
+    "model": lambda: ModelNotFound("no such model", status_code=404),
+    "bug": lambda: ValueError("a bug"),
+    "own cancellation": lambda: asyncio.CancelledError("of the provider's own making"),
+    "stop iteration": lambda: StopAsyncIteration(),
+    "exit": lambda: SystemExit(1),
+    "interrupt": lambda: KeyboardInterrupt(),
+    "timeout": lambda: TimeoutError("its own"),
+}
+"""By name, so that a failing example reads well. Each call makes a fresh error."""
+
+
+# -- what a model may do ------------------------------------------------------------------------
+
+WHICH = st.integers(0, 5)
+TASKS = st.lists(
+    st.sampled_from(["a", "b", "c", "d", "the task", "two\nlines & <more>", spawn("e")]),
+    min_size=1,
+    max_size=5,
+)
+MODES = st.sampled_from(["parallel", "sequential"])
+PIECES = st.sampled_from(["", "word ", "\N{SNOWMAN}", "long " * 250, "<spawn_agents mode=", "\n"])
+ODD_ENDS = st.sampled_from(
+    [
+        "",
+        "  \n",
+        "```\n" + spawn("an example") + "\n```",
+        "before <spawn_agents mode='parallel'><agent task='cut",
+        "<spawn_agents></spawn_agents>",
+        '<spawn_agents mode="parallel"><agent task="a" />',
+        spawn("a", "b") + spawn("c"),
+    ]
+)
+COUNTS = st.builds(Usage, *[st.sampled_from([0, 1, 40, 700, 20_000])] * 4) | st.just(Usage(-1, 5))
+TOTALS = st.sampled_from([0, 900, 1500, 3000, 6000, 20_000, 1_000_000])
+
+
+# -- a provider under orders --------------------------------------------------------------------
+
+
+class Call:
+    """One open call, waiting for orders: a piece of the reply, an error, or `None` for its end."""
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self.request = request
+        self.text = ""
+        self._orders: deque[StreamEvent | BaseException | None] = deque()
+        self._news = asyncio.Event()
+
+    def order(self, *orders: StreamEvent | BaseException | None) -> None:
+        for order in orders:
+            if isinstance(order, TextDelta):
+                self.text += order.text
+        self._orders.extend(orders)
+        self._news.set()
+
+    def finish(self, text: str, reason: str = "end_turn") -> None:
+        """Say `text` and come to a good end."""
+        self.order(TextDelta(text))
+        self.order(Stopped(reason, assistant_message(self.text)))
+
+    async def next(self) -> StreamEvent | BaseException | None:
+        while not self._orders:
+            self._news.clear()
+            await self._news.wait()
+        return self._orders.popleft()
+
+
+class Stage:
+    """A provider whose calls do nothing but by order.
+
+    Args:
+        closing_rounds: Rounds of the loop that a call takes to be closed.
+    """
+
+    name = "stage"
+
+    def __init__(self, closing_rounds: int = 0) -> None:
+        self.open: list[Call] = []
+        self._closing_rounds = closing_rounds
+
+    async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
+        call = Call(request)
+        self.open.append(call)
+        try:
+            while (order := await call.next()) is not None:
+                if isinstance(order, BaseException):
+                    raise order
+                yield order
+        finally:
+            try:
+                for _ in range(self._closing_rounds):
+                    await asyncio.sleep(0)
+            finally:
+                self.open.remove(call)
+
+
+class SlowJournal:
+    """Keeps what happened only when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Future[None]] = []
+
+    async def commit(self) -> None:
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(kept)
+        await kept
+
+    def keep(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for kept in waiting:
+            if not kept.done():
+                kept.set_result(None)
+
+
+class AnyTool:
+    """Does what its input says."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.spec = ToolSpec("any", "Does anything.", {"type": "object"})
+        self._clock = clock
+
+    async def call(self, input: Mapping[str, Any]) -> str:
+        match input.get("do"):
+            case "wait":
+                await self._clock.sleep(30.0)
+            case str(fault):
+                raise FAULTS[fault]()
+        return "looked"
+
+
+# -- parts that are watched -----------------------------------------------------------------------
+
+
+class WatchedBudget(RequestBudget):
+    """A pot that checks each promise that it makes."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        self.highest_total = total
+        self.too_low = 0
+        """Tokens by which closed calls took more than had been metered for them."""
+        self.beyond_held = 0
+        """Tokens that calls metered beyond what they held, before they were stopped for it."""
+
+    def set_total(self, n: int) -> None:
+        self.highest_total = max(self.highest_total, n)
+        super().set_total(n)
+
+    def reserve(self, n: int, *, leave: int = 0) -> Reservation | None:
+        held = super().reserve(n, leave=leave)
+        if held is None:
+            return None
+        self.check_promise()
+        return _WatchedReservation(self, n)
+
+    def check_promise(self) -> None:
+        promised = self.tokens_used + self.reserved
+        assert promised <= self.total, f"{promised} promised of {self.total}"
+
+
+class _WatchedReservation(Reservation):
+    def extend(self, n: int, *, leave: int = 0) -> bool:
+        fits = super().extend(n, leave=leave)
+        if fits and isinstance(self._budget, WatchedBudget):
+            self._budget.check_promise()
+        return fits
+
+    def meter(self, n: int) -> BudgetStatus:
+        if isinstance(self._budget, WatchedBudget):
+            self._budget.beyond_held += max(0, n - self.held)
+        return super().meter(n)
+
+    def settle(self, actual: int) -> BudgetStatus:
+        if isinstance(self._budget, WatchedBudget):
+            self._budget.too_low += max(0, actual - self.metered)
+        return super().settle(actual)
+
+
+class WatchedGate(ConcurrencyGate):
+    """A gate that counts who is inside."""
+
+    def __init__(self, max_concurrency: int, clock: Clock) -> None:
+        super().__init__(max_concurrency, clock=clock)
+        self.inside = 0
+
+    @asynccontextmanager
+    async def slot(
+        self, model: str, *, on_wait: Callable[[str, float | None], None]
+    ) -> AsyncIterator[None]:
+        async with super().slot(model, on_wait=on_wait):
+            self.inside += 1
+            try:
+                assert self.inside <= self.max_concurrency
+                yield
+            finally:
+                self.inside -= 1
+
+
+@dataclass
+class Watch:
+    """What must hold at any moment of a run, looked at as its record grows."""
+
+    budget: WatchedBudget
+    fold: TreeFold = field(default_factory=TreeFold)
+    seen: int = 0
+    open_calls: Counter[str] = field(default_factory=Counter)
+    children: Counter[str] = field(default_factory=Counter)
+    """Per agent, how many of its sub-agents have not ended."""
+    spawned: dict[str, AgentSpawned] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+
+    def look(self, news: Sequence[Entry]) -> None:
+        for entry in news:
+            assert entry.seq == self.seen
+            self.seen += 1
+            self.fold.apply(entry)
+            self._take(entry.event)
+        root = self.fold.root()
+        assert (root is None) == (not self.spawned)
+        if root is not None:
+            assert {node.agent_id for node in root.walk()} == set(self.spawned)
+
+    def _take(self, event: Any) -> None:
+        agent_id = getattr(event, "agent_id", None)
+        if agent_id is None:
+            return
+        assert agent_id not in self.ended, f"{event} after the agent's end"
+        match event:
+            case AgentSpawned():
+                assert agent_id not in self.spawned
+                self.spawned[agent_id] = event
+                if event.parent_id is not None:
+                    assert event.parent_id not in self.ended
+                    self.children[event.parent_id] += 1
+            case ModelCallStarted():
+                assert self.open_calls[agent_id] == 0, "two calls of one agent at once"
+                assert 1 <= event.attempt <= 4
+                assert event.request.max_tokens >= 1
+                self.open_calls[agent_id] += 1
+            case ModelCallFinished():
+                self.open_calls[agent_id] -= 1
+                assert self.open_calls[agent_id] == 0, "an end of a call that had not begun"
+        if is_terminal(event):
+            assert self.open_calls[agent_id] == 0, "an agent ended while its call was open"
+            assert self.children[agent_id] == 0, "a parent ended before a child"
+            self.ended.add(agent_id)
+            parent = self.spawned[agent_id].parent_id
+            if parent is not None:
+                self.children[parent] -= 1
+
+    def check_books(self) -> None:
+        """Check the pot between two steps."""
+        budget = self.budget
+        assert budget.tokens_used >= 0
+        assert budget.reserved >= 0
+        wrong = budget.too_low + budget.beyond_held
+        assert budget.tokens_used + budget.reserved <= budget.highest_total + wrong
