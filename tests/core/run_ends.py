@@ -1,0 +1,196 @@
+"""What a run has come to when it is over: its record, its books, its result, its readers.
+
+`check_end` holds for every run, whatever was done to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from agentnb.core.errors import InternalError, LlmError, RunCancelled
+from agentnb.core.events import (
+    AgentFailed,
+    AgentSpawned,
+    AgentTextDelta,
+    AgentWaiting,
+    BudgetExhausted,
+    BudgetUpdate,
+    Entry,
+    ModelCallFinished,
+    ModelCallStarted,
+    RunFinished,
+    RunStarted,
+    SynthesisStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from agentnb.core.life import has_block
+from agentnb.core.spawn import read_reply
+from agentnb.core.types import AgentStatus, OrchestratorResult
+from tests.core.clock import ManualClock
+from tests.core.random_trees import WatchedBudget
+from tests.support import check_record, check_result, events_of
+
+
+def check_end(
+    result: OrchestratorResult | None,
+    error: BaseException | None,
+    entries: Sequence[Entry],
+    *,
+    budget: WatchedBudget,
+    clock: ManualClock,
+) -> None:
+    """Check what holds for every run that is over.
+
+    Args:
+        result: What it returned, or the error's partial result; `None` when the run was cancelled
+            from outside, which leaves no result.
+        error: What it raised.
+        entries: Its whole record.
+        budget: Its pot.
+        clock: Its clock.
+    """
+    check_record(entries)
+    finished = entries[-1].event
+    assert isinstance(finished, RunFinished)
+    told = events_of(entries, BudgetExhausted)
+    _check_calls(entries)
+    calls = events_of(entries, ModelCallFinished)
+    assert budget.reserved == 0
+    assert budget.tokens_used == sum(call.usage.pot_tokens for call in calls)
+    reported = sum(max(0, call.estimate_error) for call in calls)
+    # What a stopped call had metered beyond what it held may be reported as well.
+    assert budget.too_low <= reported <= budget.too_low + budget.beyond_held
+    assert finished.tokens_used == budget.tokens_used
+    assert clock.pending == 0, "a timer is still set"
+    assert len(told) <= 1
+    if result is None:
+        assert finished.status is AgentStatus.CANCELLED
+        return
+    check_result(result, entries)
+    assert not has_block(read_reply(result.final_response)), result.final_response
+    assert finished.status is result.status is result.agent_tree.status
+    match result.status:
+        case AgentStatus.COMPLETED:
+            assert error is None
+            assert not told
+        case AgentStatus.EXHAUSTED:
+            assert error is None
+            # Of the root's own synthesis alone it is not told.
+            synthesised = events_of(entries, SynthesisStarted, "root")
+            assert told or synthesised
+        case AgentStatus.CANCELLED:
+            assert isinstance(error, RunCancelled)
+        case AgentStatus.FAILED:
+            assert isinstance(error, LlmError | InternalError)
+        case other:
+            raise AssertionError(f"a run ended as {other}")
+    _check_incomplete(result)
+    _check_order(result, entries)
+
+
+def _check_calls(entries: Sequence[Entry]) -> None:
+    """Every call that began ended, and nothing was tried more often than it may be."""
+    open_calls: Counter[str] = Counter()
+    open_tools: set[tuple[str, str]] = set()
+    retried: Counter[str] = Counter()
+    last_attempt: dict[str, int] = {}
+    for event in (entry.event for entry in entries):
+        match event:
+            case ModelCallStarted():
+                open_calls[event.agent_id] += 1
+                expected = last_attempt.get(event.agent_id, 0) + 1
+                assert event.attempt == expected, f"attempt {event.attempt}, not {expected}"
+                assert event.attempt <= 4
+                last_attempt[event.agent_id] = event.attempt
+            case ModelCallFinished():
+                open_calls[event.agent_id] -= 1
+                if event.stop_reason is not None and event.error is None:
+                    last_attempt[event.agent_id] = 0
+            case AgentWaiting() if event.attempt > 1:
+                assert event.attempt == last_attempt[event.agent_id] + 1
+            case AgentFailed():
+                last_attempt[event.agent_id] = 0
+                if event.will_retry:
+                    retried[event.agent_id] += 1
+                    assert event.attempt == 1
+                    assert retried[event.agent_id] == 1, "an agent was tried three times"
+                else:
+                    assert event.attempt <= 2
+            case ToolCallStarted():
+                open_tools.add((event.agent_id, event.tool_use_id))
+            case ToolCallFinished():
+                open_tools.remove((event.agent_id, event.tool_use_id))
+    assert not +open_calls, "a call has no end"
+
+
+def _check_incomplete(result: OrchestratorResult) -> None:
+    nodes = {node.agent_id: node for node in result.agent_tree.walk()}
+    root = result.agent_tree
+    undone = {
+        node.agent_id
+        for node in nodes.values()
+        if node is not root and node.status is not AgentStatus.COMPLETED
+    }
+    listed = [task.agent_id for task in result.incomplete if task.agent_id is not None]
+    if listed == [root.agent_id] or (not result.incomplete):
+        listed = []
+    assert len(set(listed)) == len(listed)
+    assert set(listed) == undone
+    for task in result.incomplete:
+        assert task.status is not AgentStatus.COMPLETED
+        if task.agent_id is not None:
+            assert task.status is nodes[task.agent_id].status
+    if root.status is not AgentStatus.COMPLETED:
+        assert result.incomplete
+
+
+def _check_order(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
+    """The root's results stand in the order of their tasks, each with its own agent's end."""
+    nodes = {node.agent_id: node for node in result.agent_tree.walk()}
+    spawned = [
+        event
+        for event in events_of(entries, AgentSpawned)
+        if event.parent_id == result.agent_tree.agent_id
+    ]
+    of_agents = [r.agent_id for r in result.sub_agent_results if r.agent_id is not None]
+    assert of_agents == [event.agent_id for event in spawned]
+    for event in spawned:
+        told = result.sub_agent_results[event.index]
+        assert event.total == len(result.sub_agent_results)
+        assert (told.agent_id, told.task) == (event.agent_id, event.task_description)
+        assert told.status is nodes[event.agent_id].status
+    for told in result.sub_agent_results:
+        assert (told.agent_id is None) == (told.status is AgentStatus.SKIPPED)
+
+
+def check_reading(read: Sequence[Entry], entries: Sequence[Entry]) -> None:
+    """A reader, however slow, got everything: joined at most, never lost and never reordered."""
+    assert [entry.seq for entry in read] == sorted({entry.seq for entry in read})
+    whole = [e for e in entries if not isinstance(e.event, AgentTextDelta | BudgetUpdate)]
+    assert [e for e in read if not isinstance(e.event, AgentTextDelta | BudgetUpdate)] == whole
+    assert _stories(read) == _stories(entries)
+    covered = {
+        seq for e in read for seq in range(e.seq if e.seq_first is None else e.seq_first, e.seq + 1)
+    }
+    assert covered == set(range(len(entries)))
+    updates = [e.event for e in entries if isinstance(e.event, BudgetUpdate)]
+    got = [e.event for e in read if isinstance(e.event, BudgetUpdate)]
+    assert got[-1:] == updates[-1:]
+    assert isinstance(read[0].event, RunStarted)
+
+
+def _stories(entries: Sequence[Entry]) -> dict[str, list[object]]:
+    """By agent what happened to it, with its text between two other events in one piece."""
+    stories: dict[str, list[object]] = {}
+    for event in (entry.event for entry in entries):
+        story = stories.setdefault(getattr(event, "agent_id", ""), [])
+        if isinstance(event, AgentTextDelta):
+            if story and isinstance(story[-1], str):
+                story[-1] += event.text
+            else:
+                story.append(event.text)
+        elif not isinstance(event, BudgetUpdate):
+            story.append(event)
+    return stories

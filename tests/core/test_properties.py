@@ -1,0 +1,445 @@
+"""Whatever is done to a run while it goes on, its record, its books and its end are in order.
+
+Hypothesis is the provider, the person and the time: it chooses what each open call says next, what
+goes wrong, who is cancelled, how large the budget is, and looks after every step at what must hold.
+`PROPERTY_EXAMPLES=5000` in the environment searches for longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from agentnb.core.context import AgentContext
+from agentnb.core.errors import OrchestratorError
+from agentnb.core.events import BudgetWarning, Entry
+from agentnb.core.types import (
+    AgentConfig,
+    Block,
+    Message,
+    OrchestratorResult,
+    Role,
+    SpawnInstruction,
+    SpawnMode,
+    Stopped,
+    TextBlock,
+    TextDelta,
+    ThinkingDelta,
+    ToolUse,
+    ToolUseBlock,
+    Usage,
+)
+from tests.core.clock import ManualClock, everyone_waits
+from tests.core.random_trees import (
+    COUNTS,
+    FAULTS,
+    MODES,
+    ODD_ENDS,
+    PIECES,
+    TASKS,
+    TOTALS,
+    WHICH,
+    AnyTool,
+    Call,
+    SlowJournal,
+    Stage,
+    Watch,
+    WatchedBudget,
+    WatchedGate,
+)
+from tests.core.run_ends import check_end, check_reading
+from tests.support import Tree, make_tree, spawn
+
+T = TypeVar("T")
+
+while_called = precondition(lambda machine: bool(machine.stage.open))
+
+
+class AnyRun(RuleBasedStateMachine):
+    """One run, from its start to its end."""
+
+    @initialize(
+        total=st.sampled_from([20_000, 1_000_000, 6000, 60_000, 3000, 900, 0]),
+        max_concurrency=st.integers(1, 4),
+        max_depth=st.sampled_from([3, 2, 3, 1, 0]),
+        max_agents=st.sampled_from([30, 30, 3, 0]),
+        max_output=st.sampled_from([30, 500, 4000]),
+        policy=st.sampled_from(["ask", "ask", "continue", "stop", "gate"]),
+        is_attended=st.booleans(),
+        keeps_slowly=st.booleans(),
+        has_tools=st.booleans(),
+        thinks=st.booleans(),
+        closing_rounds=st.sampled_from([0, 3]),
+        plan=st.none()
+        | st.none()
+        | st.builds(SpawnInstruction, st.sampled_from(SpawnMode), TASKS.map(tuple)),
+        synthesis=st.booleans(),
+        limit=st.integers(1, 6),
+        shape=st.lists(st.tuples(st.integers(1, 3), MODES), max_size=3),
+    )
+    def begin(
+        self,
+        total: int,
+        max_concurrency: int,
+        max_depth: int,
+        max_agents: int,
+        max_output: int,
+        policy: str,
+        is_attended: bool,
+        keeps_slowly: bool,
+        has_tools: bool,
+        thinks: bool,
+        closing_rounds: int,
+        plan: SpawnInstruction | None,
+        synthesis: bool,
+        limit: int,
+        shape: list[tuple[int, str]],
+    ) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.clock = ManualClock()
+        self.stage = Stage(closing_rounds)
+        self.journal = SlowJournal()
+        self.budget = WatchedBudget(total)
+        self.gate = WatchedGate(max_concurrency, self.clock)
+        self.watch = Watch(self.budget)
+        self.asked: list[asyncio.Future[str]] = []
+        self.read: list[Entry] = []
+        self.is_cancelled_from_outside = False
+        extra = {"thinking": {"type": "enabled"}} if thinks else {}
+        config = AgentConfig(model="stage/any", max_output_tokens=max_output, extra=extra)
+        self.tree: Tree = make_tree(
+            self.stage,
+            budget=self.budget,
+            context=AgentContext(config),
+            budget_gate=self._ask if policy == "gate" else None,
+            tools=[AnyTool(self.clock)] if has_tools else [],
+            journal=self.journal if keeps_slowly else None,
+            plan=plan,
+            synthesis=synthesis,
+            clock=self.clock,
+            gate=self.gate,
+            max_depth=max_depth,
+            max_agents=max_agents,
+            on_budget_warning="ask" if policy == "gate" else policy,
+            is_attended=lambda: is_attended,
+        )
+        self.reader = self.tree.bus.subscribe(limit=limit)
+        self.sleeper = self.tree.bus.subscribe(limit=limit)
+        self.run = self.loop.create_task(self._execute())
+        self.go_on()
+        self.keep_all()
+        for width, mode in shape:
+            self.delegate_everywhere(["e", "f", "g"][:width], mode)
+            self.keep_all()
+
+    def keep_all(self) -> None:
+        """Let the journal keep what it was given; a cancel does not meet it in the middle."""
+        while self.journal.waiting:
+            self.journal.keep()
+            self.go_on()
+
+    async def _execute(self) -> OrchestratorResult:
+        tree = self.tree
+        return await tree.orchestrator.execute(
+            tree.provider,
+            tree.context,
+            "the task",
+            tree.request,
+            tree.bus,
+            budget_gate=tree.budget_gate,
+            tools=tree.tools,
+            journal=tree.journal,
+            plan=tree.plan,
+            synthesis=tree.synthesis,
+        )
+
+    async def _ask(self, warning: BudgetWarning) -> str:
+        answer: asyncio.Future[str] = self.loop.create_future()
+        self.asked.append(answer)
+        return await answer
+
+    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    def go_on(self) -> None:
+        """Let everyone go on until all wait for orders, and look at what happened."""
+        before = -1
+        while before != len(self.tree.bus):
+            before = len(self.tree.bus)
+            self._in_loop(everyone_waits())
+        self.watch.look(self.tree.bus.since(self.watch.seen))
+
+    # -- what a model does ----------------------------------------------------------------------
+
+    def _call(self, which: int) -> Call:
+        return self.stage.open[which % len(self.stage.open)]
+
+    @while_called
+    @rule(which=WHICH, text=PIECES)
+    def say(self, which: int, text: str) -> None:
+        self._call(which).order(TextDelta(text))
+        self.go_on()
+
+    @while_called
+    @rule(which=WHICH, text=PIECES)
+    def think(self, which: int, text: str) -> None:
+        self._call(which).order(ThinkingDelta(text))
+        self.go_on()
+
+    @while_called
+    @rule(which=WHICH, usage=COUNTS)
+    def count(self, which: int, usage: Usage) -> None:
+        self._call(which).order(usage)
+        self.go_on()
+
+    @while_called
+    @rule(which=WHICH, tasks=TASKS, mode=MODES, before=st.sampled_from(["", "A plan."]))
+    def delegate(self, which: int, tasks: list[str], mode: str, before: str) -> None:
+        self._call(which).finish(spawn(*tasks, mode=mode, before=before))
+        self.go_on()
+
+    @while_called
+    @rule(tasks=TASKS, mode=MODES)
+    def delegate_everywhere(self, tasks: list[str], mode: str) -> None:
+        for call in self.stage.open:
+            call.finish(spawn(*(f"{task} of {len(self.tree.bus)}" for task in tasks), mode=mode))
+        self.go_on()
+
+    @while_called
+    @rule(which=WHICH, text=st.just("An answer.") | ODD_ENDS)
+    def finish(self, which: int, text: str) -> None:
+        self._call(which).finish(text)
+        self.go_on()
+
+    @while_called
+    @rule(
+        which=WHICH,
+        text=st.sampled_from(["Half an", "<spawn_agents mode=", spawn("a")]),
+        reason=st.sampled_from(["max_tokens", "refusal", "pause_turn"]),
+    )
+    def stop_early(self, which: int, text: str, reason: str) -> None:
+        self._call(which).finish(text, reason)
+        self.go_on()
+
+    @while_called
+    @rule(
+        which=WHICH,
+        orders=st.lists(st.sampled_from(["look", "wait", *FAULTS]), min_size=1, max_size=3),
+    )
+    def use_tools(self, which: int, orders: list[str]) -> None:
+        call = self._call(which)
+        blocks: list[Block] = [TextBlock(call.text)] if call.text else []
+        for number, order in enumerate(orders):
+            given = {} if order == "look" else {"do": order}
+            call.order(ToolUse(str(number), "any", given))
+            blocks.append(ToolUseBlock(str(number), "any", given))
+        call.order(Stopped("tool_use", Message(Role.ASSISTANT, tuple(blocks))))
+        self.go_on()
+
+    @while_called
+    @rule(which=WHICH, fault=st.sampled_from(list(FAULTS)))
+    def fail(self, which: int, fault: str) -> None:
+        self._call(which).order(FAULTS[fault]())
+        self.go_on()
+
+    @while_called
+    @rule(
+        fault=st.sampled_from(["overloaded", "rate limit", "connection"]), times=st.integers(1, 4)
+    )
+    def storm(self, fault: str, times: int) -> None:
+        for _ in range(times):
+            for call in self.stage.open:
+                call.order(FAULTS[fault]())
+            self.go_on()
+            self.loop.call_soon(self.clock.advance, 12.0)
+            self.go_on()
+
+    @while_called
+    @rule(which=WHICH)
+    def end_without_end_mark(self, which: int) -> None:
+        self._call(which).order(None)
+        self.go_on()
+
+    # -- what a person does ---------------------------------------------------------------------
+
+    def _from_anywhere(self, order: Callable[[], object], from_thread: bool) -> None:
+        """Give an order from this thread, inside the loop, or from a thread of its own."""
+        if from_thread:
+            thread = threading.Thread(target=order)
+            thread.start()
+            thread.join()
+        else:
+            self.loop.call_soon(order)
+        self.go_on()
+
+    @rule(which=st.integers(0, 12), from_thread=st.booleans())
+    def cancel_agent(self, which: int, from_thread: bool) -> None:
+        self.keep_all()
+        cancellation = self.tree.request.cancellation
+        ids = cancellation.agent_ids
+        agent_id = ids[-1 - which % len(ids)]
+        self._from_anywhere(lambda: cancellation.cancel(agent_id, "not needed"), from_thread)
+
+    @precondition(lambda self: len(self.tree.bus) > 12)
+    @rule(from_thread=st.booleans())
+    def cancel_run(self, from_thread: bool) -> None:
+        self.keep_all()
+        cancellation = self.tree.request.cancellation
+        self._from_anywhere(lambda: cancellation.cancel(None, "enough"), from_thread)
+
+    @precondition(lambda self: len(self.tree.bus) > 12)
+    @rule()
+    def cancel_from_outside(self) -> None:
+        self.keep_all()
+        self.run.cancel()
+        self.go_on()
+
+    @rule(total=TOTALS | st.integers(0, 10_000), from_thread=st.booleans())
+    def set_total(self, total: int, from_thread: bool) -> None:
+        self._from_anywhere(lambda: self.budget.set_total(total), from_thread)
+
+    @rule(beyond=st.sampled_from([-100, 0, 1, 300, 2000]))
+    def set_total_near_what_is_used(self, beyond: int) -> None:
+        self.budget.set_total(max(0, self.budget.tokens_used + beyond))
+        self.go_on()
+
+    @precondition(lambda self: self.is_asked)
+    @rule(answer=st.sampled_from(["continue", "stop", "perhaps"]))
+    def answer(self, answer: str) -> None:
+        self._answer(answer)
+        self.go_on()
+
+    @property
+    def is_asked(self) -> bool:
+        meter = self.tree.request.meter
+        return meter is not None and meter.is_paused
+
+    def _answer(self, answer: str) -> None:
+        meter = self.tree.request.meter
+        open_ = [asked for asked in self.asked if not asked.done()]
+        if open_:
+            open_[-1].set_result(answer)
+        elif answer != "perhaps" and self.is_asked and meter is not None:
+            meter.answer(answer)
+
+    # -- what the rest of the world does --------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.05, 0.5, 3.0, 8.0, 61.0, 601.0, 4000.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.loop.call_soon(self.clock.advance, seconds)
+        self.go_on()
+
+    @precondition(lambda self: bool(self.journal.waiting))
+    @rule()
+    def keep(self) -> None:
+        self.journal.keep()
+        self.go_on()
+
+    @rule()
+    def read_along(self) -> None:
+        self._in_loop(self._read())
+
+    async def _read(self) -> None:
+        while True:
+            coming = asyncio.ensure_future(anext(self.reader, None))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if not coming.done():
+                coming.cancel()
+                await asyncio.wait([coming])
+                return
+            entry = coming.result()
+            if entry is None:
+                return
+            self.read.append(entry)
+
+    # -- what must hold -------------------------------------------------------------------------
+
+    @invariant()
+    def books_balance(self) -> None:
+        self.watch.check_books()
+
+    @invariant()
+    def gate_lets_through_no_more_than_it_may(self) -> None:
+        assert len(self.stage.open) <= self.gate.inside <= self.gate.max_concurrency
+
+    def teardown(self) -> None:
+        if not hasattr(self, "loop"):
+            return
+        try:
+            self._let_end()
+            self._check_end()
+        finally:
+            self._clear_away()
+
+    def _let_end(self) -> None:
+        """Give every wait its way out, for as many rounds as an orderly run may need."""
+        for _ in range(400):
+            if self.run.done():
+                return
+            self.journal.keep()
+            if self.stage.open:
+                for call in list(self.stage.open):
+                    call.finish("At last.")
+            elif self.is_asked:
+                self._answer("continue")
+            elif not self.journal.waiting:
+                self.loop.call_soon(self.clock.advance, 100.0)
+            self.go_on()
+        for task in asyncio.all_tasks(self.loop):
+            task.print_stack()
+        raise AssertionError("the run never ends")
+
+    def _check_end(self) -> None:
+        error: BaseException | None = None
+        result: OrchestratorResult | None = None
+        try:
+            result = self.run.result()
+        except OrchestratorError as raised:
+            error, result = raised, raised.partial_result
+            assert result is not None
+        except asyncio.CancelledError as raised:
+            error = raised
+        self.go_on()
+        assert asyncio.all_tasks(self.loop) == set(), "the run left something running"
+        assert self.stage.open == []
+        assert self.gate.inside == 0
+        entries = self.tree.entries
+        check_end(result, error, entries, budget=self.budget, clock=self.clock)
+        self._in_loop(self._read())
+        check_reading(self.read, entries)
+        self._in_loop(self._check_late_reader(entries))
+
+    async def _check_late_reader(self, entries: list[Entry]) -> None:
+        check_reading([entry async for entry in self.sleeper], entries)
+
+    def _clear_away(self) -> None:
+        left = asyncio.all_tasks(self.loop)
+        for task in left:
+            task.cancel()
+        if left:
+            self.journal.keep()
+            self._in_loop(everyone_waits())
+        self._in_loop(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+
+def test_any_run_is_told_in_order_keeps_its_books_and_ends() -> None:
+    examples = int(os.environ.get("PROPERTY_EXAMPLES", "70"))
+    run_state_machine_as_test(
+        AnyRun, settings=settings(max_examples=examples, stateful_step_count=25)
+    )
