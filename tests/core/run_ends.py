@@ -57,6 +57,7 @@ def check_end(
     told = events_of(entries, BudgetExhausted)
     _check_calls(entries)
     calls = events_of(entries, ModelCallFinished)
+    assert budget.broken == []
     assert budget.reserved == 0
     assert budget.tokens_used == sum(call.usage.pot_tokens for call in calls)
     reported = sum(max(0, call.estimate_error) for call in calls)
@@ -163,6 +164,13 @@ def _check_order(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
         assert told.status is nodes[event.agent_id].status
     for told in result.sub_agent_results:
         assert (told.agent_id is None) == (told.status is AgentStatus.SKIPPED)
+
+
+def check_size(entries: Sequence[Entry], *, max_depth: int, max_agents: int) -> None:
+    """The tree is no deeper and no larger than it may be."""
+    spawned = events_of(entries, AgentSpawned)
+    assert len(spawned) - 1 <= max_agents
+    assert max(event.depth for event in spawned) <= max_depth
 
 
 def check_reading(read: Sequence[Entry], entries: Sequence[Entry]) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -61,10 +60,8 @@ from tests.core.random_trees import (
     WatchedBudget,
     WatchedGate,
 )
-from tests.core.run_ends import check_end, check_reading
+from tests.core.run_ends import check_end, check_reading, check_size
 from tests.support import Tree, make_tree, spawn
-
-T = TypeVar("T")
 
 while_called = precondition(lambda machine: bool(machine.stage.open))
 
@@ -172,15 +169,12 @@ class AnyRun(RuleBasedStateMachine):
         self.asked.append(answer)
         return await answer
 
-    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
-
     def go_on(self) -> None:
         """Let everyone go on until all wait for orders, and look at what happened."""
         before = -1
         while before != len(self.tree.bus):
             before = len(self.tree.bus)
-            self._in_loop(everyone_waits())
+            self.loop.run_until_complete(everyone_waits())
         self.watch.look(self.tree.bus.since(self.watch.seen))
 
     # -- what a model does ----------------------------------------------------------------------
@@ -317,6 +311,13 @@ class AnyRun(RuleBasedStateMachine):
         self.budget.set_total(max(0, self.budget.tokens_used + beyond))
         self.go_on()
 
+    @while_called
+    @rule(which=WHICH, room=st.sampled_from([0, 100, 300, 600, 2000]))
+    def say_more_than_there_is_room_for(self, which: int, room: int) -> None:
+        self.budget.set_total(self.budget.tokens_used + self.budget.reserved + room)
+        self._call(which).order(TextDelta("long " * 900))
+        self.go_on()
+
     @precondition(lambda self: self.is_asked)
     @rule(answer=st.sampled_from(["continue", "stop", "perhaps"]))
     def answer(self, answer: str) -> None:
@@ -326,7 +327,7 @@ class AnyRun(RuleBasedStateMachine):
     @property
     def is_asked(self) -> bool:
         meter = self.tree.request.meter
-        return meter is not None and meter.is_paused
+        return meter is not None and meter.is_paused and not self.run.done()
 
     def _answer(self, answer: str) -> None:
         meter = self.tree.request.meter
@@ -351,7 +352,7 @@ class AnyRun(RuleBasedStateMachine):
 
     @rule()
     def read_along(self) -> None:
-        self._in_loop(self._read())
+        self.loop.run_until_complete(self._read())
 
     async def _read(self) -> None:
         while True:
@@ -375,7 +376,8 @@ class AnyRun(RuleBasedStateMachine):
 
     @invariant()
     def gate_lets_through_no_more_than_it_may(self) -> None:
-        assert len(self.stage.open) <= self.gate.inside <= self.gate.max_concurrency
+        assert len(self.stage.open) <= self.gate.inside
+        assert self.gate.most_inside <= self.gate.max_concurrency
 
     def teardown(self) -> None:
         if not hasattr(self, "loop"):
@@ -420,9 +422,11 @@ class AnyRun(RuleBasedStateMachine):
         assert self.gate.inside == 0
         entries = self.tree.entries
         check_end(result, error, entries, budget=self.budget, clock=self.clock)
-        self._in_loop(self._read())
+        limits = self.tree.request
+        check_size(entries, max_depth=limits.max_depth, max_agents=limits.max_agents)
+        self.loop.run_until_complete(self._read())
         check_reading(self.read, entries)
-        self._in_loop(self._check_late_reader(entries))
+        self.loop.run_until_complete(self._check_late_reader(entries))
 
     async def _check_late_reader(self, entries: list[Entry]) -> None:
         check_reading([entry async for entry in self.sleeper], entries)
@@ -433,8 +437,8 @@ class AnyRun(RuleBasedStateMachine):
             task.cancel()
         if left:
             self.journal.keep()
-            self._in_loop(everyone_waits())
-        self._in_loop(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(everyone_waits())
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
 
