@@ -60,7 +60,7 @@ def _and_so_on(drawn: list[Reply]) -> list[AnyReply]:
     return [*drawn, *["An answer."] * 100]
 
 
-@settings(max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "100")))
+@settings(max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "80")))
 @given(
     replies=st.fixed_dictionaries(
         {"root": st.lists(REPLIES, min_size=1, max_size=5).map(_and_so_on)},
