@@ -296,6 +296,7 @@ class AnyRun(RuleBasedStateMachine):
     @rule()
     def cancel_from_outside(self) -> None:
         self.keep_all()
+        self.is_cancelled_from_outside = True
         self.run.cancel()
         self.go_on()
 
@@ -413,6 +414,7 @@ class AnyRun(RuleBasedStateMachine):
             assert result is not None
         except asyncio.CancelledError as raised:
             error = raised
+            assert self.is_cancelled_from_outside, "nobody had asked for it"
         self.go_on()
         assert asyncio.all_tasks(self.loop) == set(), "the run left something running"
         assert self.stage.open == []
@@ -442,7 +444,7 @@ class AnyRun(RuleBasedStateMachine):
 
 
 def test_any_run_is_told_in_order_keeps_its_books_and_ends() -> None:
-    examples = int(os.environ.get("PROPERTY_EXAMPLES", "50"))
+    examples = int(os.environ.get("PROPERTY_EXAMPLES", "120"))
     run_state_machine_as_test(
         AnyRun, settings=settings(max_examples=examples, stateful_step_count=25)
     )
