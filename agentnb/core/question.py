@@ -134,8 +134,10 @@ class BudgetQuestion:
         enough = asyncio.Event()
         timer = self._clock.call_later(GATE_PATIENCE_S, enough.set)
         asked.add_done_callback(lambda _: enough.set())
-        await enough.wait()
-        timer.cancel()
+        try:
+            await enough.wait()
+        finally:
+            timer.cancel()
 
     async def _ask_gate(self, gate: BudgetGate, warning: BudgetWarning) -> None:
         try:

@@ -186,8 +186,10 @@ def _run_and_block(order: _Order) -> None:
             _finish(run, order, run.result_or_cancel())
     except KeyboardInterrupt:
         started = session.newest_run
+        if started is None or started is before or started.done:
+            raise
         # The first interrupt counts as such also where nobody waits yet.
-        if started is None or started is before or not started.stop_soon("interrupted"):
+        if not started.stop_soon("interrupted"):
             raise
         with _what_was_reached(started, order):
             _finish(started, order, started.result())

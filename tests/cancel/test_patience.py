@@ -145,6 +145,7 @@ def test_second_cancel_waits_for_what_the_first_has_ordered() -> None:
     hold.wait()
     get_runtime().call(run.cancel)
     closing.wait()
+    # Whenever it is let go: a cancel that did not wait would find it running.
     threading.Timer(0.05, closing.release).start()
 
     receipt = run.cancel()
