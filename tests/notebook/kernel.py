@@ -204,6 +204,11 @@ class Door:
         """Code that defines `hold`, for `Reply(..., pause=hold)`."""
         return _HOLD.format(port=self._server.getsockname()[1])
 
+    @property
+    def port(self) -> int:
+        """For whoever knocks without `hold`."""
+        return int(self._server.getsockname()[1])
+
     def wait_for_knock(self) -> None:
         """Block until one more reply streams and waits here."""
         connection, _ = self._server.accept()

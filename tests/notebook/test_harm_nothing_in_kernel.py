@@ -42,10 +42,29 @@ def kernel(door: Door) -> Iterator[Kernel]:
         yield kernel
 
 
+# An interrupt has to get through also where nothing else wakes the kernel's loop.
+QUIET = """
+import socket, threading, time
+
+def knock_when_quiet():
+    def work():
+        in_a_row = 0
+        while in_a_row < 100:
+            time.sleep(0.01)
+            frame = sys._current_frames()[threading.main_thread().ident]
+            in_a_row = in_a_row + 1 if frame.f_code.co_name == "select" else 0
+        global knocked
+        knocked = socket.create_connection(("127.0.0.1", PORT))
+    threading.Thread(target=work, daemon=True).start()
+"""
+
+
 def test_interrupt_of_a_cell_that_watches_ends_the_watching_and_the_run_goes_on(
     kernel: Kernel, door: Door
 ) -> None:
-    cell = kernel.send("run = session.spawn('Alone')\nasync for entry in run.stream():\n    pass")
+    kernel.ok(f"PORT = {door.port}", QUIET, "run = session.spawn('Alone')")
+    door.wait_for_knock()
+    cell = kernel.send("knock_when_quiet()\nasync for entry in run.stream():\n    pass")
     door.wait_for_knock()
 
     kernel.interrupt()
