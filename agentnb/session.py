@@ -125,6 +125,8 @@ class Session:
         self.max_depth = max_depth
         self._provider = provider
         self._newest: Run | None = None
+        self._own = threading.local()
+        """`run`: what this thread started last, as long as it waits in `run_sync`."""
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         # What is wrong with the settings is said here, not at the first run.
@@ -209,7 +211,18 @@ class Session:
         """
         if get_runtime().is_current_thread:
             raise RuntimeError("On the runtime's own thread a run can only be awaited: `spawn` it.")
-        return self.spawn(task, **limits).result_or_cancel()
+        self._own.run = None
+        try:
+            return self.spawn(task, **limits).result_or_cancel()
+        except KeyboardInterrupt:
+            # It may have come between the start and the wait, where nobody holds the run yet: it
+            # is the first interrupt all the same.
+            started: Run | None = self._own.run
+            if started is None or started.done or not started.stop_soon("interrupted"):
+                raise
+            return started.result()
+        finally:
+            del self._own.run
 
     def _start(
         self,
@@ -301,6 +314,8 @@ class Session:
 
     def _remember(self, run: Run) -> None:
         self._newest = run
+        if hasattr(self._own, "run"):
+            self._own.run = run
         self._by_id[run.id] = run
         going_on, run_id = self._going_on, run.id
         going_on[run_id] = run

@@ -31,9 +31,11 @@ from agentnb.core.events import (
     RunStarted,
     is_terminal,
 )
+from agentnb.core.life import has_block
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import BudgetGate, Journal, Provider, Tool
 from agentnb.core.request import RequestContext
+from agentnb.core.spawn import read_reply
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentNode,
@@ -331,7 +333,7 @@ def check_result(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
     assert result.total_tokens_used == sum(node.tokens_used for node in nodes.values())
     assert result.final_response, "an answer is never empty"
     assert result.output == result.final_response
-    assert "<spawn_agents" not in re.sub(r"(?s)```.*?```", "", result.final_response)
+    assert not has_block(read_reply(result.final_response))
     completed = {node.agent_id for node in nodes.values() if node.status is AgentStatus.COMPLETED}
     assert {memory.agent_id for memory in result.memory_contexts} == completed
 

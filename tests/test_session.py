@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import agentnb.session
-from agentnb.core.errors import UnknownModel
+from agentnb.core.errors import RunCancelled, UnknownModel
 from agentnb.core.events import (
     AgentWaiting,
     BudgetWarning,
@@ -381,3 +381,27 @@ def test_setting_that_is_no_text_is_refused_by_its_name(setting: dict[str, Any])
 
     with pytest.raises(ValueError, match=f"`{name}`"):
         Session(provider=ScriptedProvider([]), **setting)
+
+
+# -- an interrupt before anybody waits -----------------------------------------------------------
+
+
+class InterruptedInBetween(Session):
+    """The interrupt comes when the run has started, and nobody holds it yet."""
+
+    def spawn(self, *args: Any, **limits: Any) -> Run:
+        super().spawn(*args, **limits)
+        raise KeyboardInterrupt
+
+
+def test_interrupt_between_the_start_and_the_wait_of_run_sync_stops_the_run() -> None:
+    hold = Hold()
+    session = InterruptedInBetween(
+        provider=ScriptedProvider([Reply("never finished", pause=hold), "another"])
+    )
+
+    with pytest.raises(RunCancelled, match="interrupted"):
+        session.run_sync("a task")
+
+    assert session.newest_run is not None
+    assert session.newest_run.done

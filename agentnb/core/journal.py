@@ -1,27 +1,41 @@
-"""What stands where a run keeps nothing, and before whatever keeps it."""
+"""What stands before whatever keeps a run's events."""
 
 from __future__ import annotations
+
+import asyncio
 
 from agentnb.core.errors import InternalError
 from agentnb.core.protocols import Journal
 
 
-class NoJournal:
-    """Keeps nothing."""
-
-    async def commit(self) -> None:
-        return
-
-
 class CarefulJournal:
-    """A journal whose failure ends no agent without its terminal event: the run tells of it."""
+    """A journal that loses no end: its failure ends no agent, and a cancel does not cut it short.
 
-    def __init__(self, journal: Journal) -> None:
+    Args:
+        journal: What keeps the events; `None` where nothing is kept.
+    """
+
+    def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
         self.error: InternalError | None = None
+        """The first failure; the run tells of it at its end."""
 
     async def commit(self) -> None:
+        """Keep what was published. A cancel that comes meanwhile is passed on once it is kept."""
+        if self._journal is None:
+            return
+        keeping = asyncio.create_task(self._keep(self._journal))
+        stopped: asyncio.CancelledError | None = None
+        while not keeping.done():
+            try:
+                await asyncio.wait([keeping])
+            except asyncio.CancelledError as cancelled:
+                stopped = cancelled
+        if stopped is not None:
+            raise stopped
+
+    async def _keep(self, journal: Journal) -> None:
         try:
-            await self._journal.commit()
+            await journal.commit()
         except Exception as error:
             self.error = self.error or InternalError.wrapping(error, where="the journal")

@@ -102,8 +102,10 @@ class Meter:
     ) -> None:
         self._is_closed = True  # for what is on its way to `_on_new_total` already
         self.budget.on_new_total = None
-        await self._question.aclose()
-        self._update(force=True)
+        try:
+            await self._question.aclose()
+        finally:  # also when it is cancelled meanwhile: no update may come after the run's end
+            self._update(force=True)
 
     # -- leases ---------------------------------------------------------------------------
 

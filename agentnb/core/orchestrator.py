@@ -14,7 +14,7 @@ from agentnb.core.birth import AgentFactory
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.execution import Execution
-from agentnb.core.journal import CarefulJournal, NoJournal
+from agentnb.core.journal import CarefulJournal
 from agentnb.core.meter import Meter
 from agentnb.core.protocols import BudgetGate, Engine, Journal, Provider, Tool
 from agentnb.core.request import RequestContext
@@ -96,7 +96,7 @@ class AgentOrchestrator:
         )
         request.meter = meter
         bus.run_id = bus.run_id or request.run_id
-        careful = CarefulJournal(journal or NoJournal())
+        careful = CarefulJournal(journal)
         max_depth = min(self.max_depth, request.max_depth)
         agents = AgentFactory(
             provider,

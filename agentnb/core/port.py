@@ -82,8 +82,10 @@ class AgentPort:
         self._bus.publish(event)
 
     async def publish_kept(self, event: Event) -> None:
-        await self._journal.commit()
-        self.publish(event)
+        try:
+            await self._journal.commit()
+        finally:  # a cancel that came meanwhile is no reason to lose it
+            self.publish(event)
 
     def hold_back(self, model: str, seconds: float) -> None:
         self._gate.hold_back(model, seconds)

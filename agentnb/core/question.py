@@ -110,6 +110,7 @@ class BudgetQuestion:
             self._answer.cancel()
         if self._asking:
             await asyncio.wait(self._asking)
+        self._closed.set()
         # It is a method of whoever asks: the two would hold each other, and the run with them.
         self._on_answer = _ignore
 

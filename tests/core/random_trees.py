@@ -203,6 +203,8 @@ class WatchedBudget(RequestBudget):
         """Tokens by which closed calls took more than had been metered for them."""
         self.beyond_held = 0
         """Tokens that calls metered beyond what they held, before they were stopped for it."""
+        self.held_for_input = 0
+        """Tokens that were held since an input was larger than its estimate."""
         self.broken: list[str] = []
         """Promises of more than there was: a run would take what is raised here for a bug."""
 
@@ -229,6 +231,14 @@ class _WatchedReservation(Reservation):
         if fits and isinstance(self._budget, WatchedBudget):
             self._budget.look_at_promise()
         return fits
+
+    def extend_by_what_fits(self, n: int) -> None:
+        before = self.held
+        super().extend_by_what_fits(n)
+        if isinstance(self._budget, WatchedBudget):
+            self._budget.held_for_input += self.held - before
+            if self.held > before:
+                self._budget.look_at_promise()
 
     def meter(self, n: int) -> BudgetStatus:
         if isinstance(self._budget, WatchedBudget):

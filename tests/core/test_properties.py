@@ -144,7 +144,7 @@ class AnyRun(RuleBasedStateMachine):
             self.keep_all()
 
     def keep_all(self) -> None:
-        """Let the journal keep what it was given; a cancel does not meet it in the middle."""
+        """Let the journal keep what it was given."""
         while self.journal.waiting:
             self.journal.keep()
             self.go_on()
@@ -276,7 +276,6 @@ class AnyRun(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 12), from_thread=st.booleans())
     def cancel_agent(self, which: int, from_thread: bool) -> None:
-        self.keep_all()
         cancellation = self.tree.request.cancellation
         ids = cancellation.agent_ids
         agent_id = ids[-1 - which % len(ids)]
@@ -288,14 +287,12 @@ class AnyRun(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tree.bus) > 12)
     @rule(from_thread=st.booleans())
     def cancel_run(self, from_thread: bool) -> None:
-        self.keep_all()
         cancellation = self.tree.request.cancellation
         self._from_anywhere(lambda: cancellation.cancel(None, "enough"), from_thread)
 
     @precondition(lambda self: len(self.tree.bus) > 12)
     @rule()
     def cancel_from_outside(self) -> None:
-        self.keep_all()
         self.is_cancelled_from_outside = True
         self.run.cancel()
         self.go_on()

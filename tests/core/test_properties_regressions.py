@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from agentnb.core.events import AgentCompleted, RunFinished
@@ -56,7 +54,9 @@ async def test_run_cancelled_from_outside_while_its_end_is_being_kept_is_told_to
     assert journal.waiting
 
     running.cancel()
-    await asyncio.wait([running])
+    while not running.done():
+        await everyone_waits()
+        journal.keep()
 
     assert running.cancelled()
     assert len(tree.of(AgentCompleted)) == 1
