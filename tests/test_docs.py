@@ -50,6 +50,18 @@ def test_files_that_a_document_names_exist(document: str) -> None:
     assert [n for n in named if not ((folder / n).exists() or (ROOT / n).exists())] == []
 
 
+def test_every_guarantee_names_a_test_that_is_there() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    promises = [line for line in page.splitlines() if line.startswith("| ")]
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
+
+    assert len(named) > 30
+    assert len([line for line in promises if "test" in line]) == len(promises)
+    for file, name in named:
+        code = (ROOT / file).read_text(encoding="utf-8")
+        assert f"def {name}(" in code if name else "def test_" in code, f"{file}::{name}"
+
+
 def test_python_of_the_readme_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
     text = (ROOT / "README.md").read_text(encoding="utf-8")

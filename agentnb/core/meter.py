@@ -75,8 +75,9 @@ class Meter:
             bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
         )
         self._queue: list[tuple[int, asyncio.Future[None]]] = []
-        self._open: set[Lease] = set()
-        self._waits: set[_Wait] = set()
+        # In order, so that the same run ends its calls in the same order.
+        self._open: dict[Lease, None] = {}
+        self._waits: dict[_Wait, None] = {}
         self._updated_at_s = float("-inf")
         self._update_timer: TimerHandle | None = None
         self._warned_of = budget.crossings
@@ -163,7 +164,7 @@ class Meter:
         held = self.budget.reserve(input_tokens + output, leave=leave) if enough else None
         if held is not None:
             lease = Lease(self, held, request, input_tokens, output, max_tokens, for_root_synthesis)
-            self._open.add(lease)
+            self._open[lease] = None
             return lease
         if self._open:
             return None
@@ -203,7 +204,7 @@ class Meter:
         if not self.budget.remaining and not self._open:
             raise self._empty(f"all of {self.budget.total:,} tokens are used", for_root_synthesis)
         waiting = _Wait(for_root_synthesis)
-        self._waits.add(waiting)
+        self._waits[waiting] = None
         try:
             async with asyncio.timeout(None) as waiting.limit:
                 yield
@@ -212,7 +213,7 @@ class Meter:
                 raise  # somebody else's
             raise self._empty(waiting.halted, for_root_synthesis) from None
         finally:
-            self._waits.discard(waiting)
+            self._waits.pop(waiting, None)
 
     async def wait_while_paused(self) -> None:
         await self._question.wait_until_closed()
@@ -230,7 +231,7 @@ class Meter:
 
     def closed(self, lease: Lease, status: BudgetStatus) -> None:
         """See `agentnb.core.lease.Books`."""
-        self._open.discard(lease)
+        self._open.pop(lease, None)
         self.moved(status)
         self._let_in()
 
