@@ -29,7 +29,15 @@ from agentnb.core.events import (
     SpawnIgnored,
     ToolCallStarted,
 )
-from agentnb.core.types import AgentNode, AgentStatus, RunUsage, Usage, path_key, path_of
+from agentnb.core.types import (
+    AgentNode,
+    AgentStatus,
+    RunUsage,
+    Usage,
+    one_line,
+    path_key,
+    path_of,
+)
 
 
 @dataclass(slots=True)
@@ -83,7 +91,8 @@ class TreeFold:
             case AgentWaiting():
                 agent.status, agent.waiting_for = AgentStatus.WAITING, event.reason
             case ProviderFailover():
-                agent.notes.append(f"went on with {event.to_provider}: {event.error}")
+                error = one_line(event.error, limit=100)
+                agent.notes.append(f"went on with {event.to_provider}: {error}")
             case ModelCallFinished():
                 agent.tokens_used += event.usage.total_tokens
                 self._usage[event.model] = self._usage.get(event.model, Usage()) + event.usage

@@ -7,6 +7,7 @@ colours. Each agent has exactly one line, whatever its task holds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 from agentnb.core.types import AgentNode, AgentStatus
 from agentnb.views.text import visible
@@ -26,7 +27,9 @@ GLYPHS: Mapping[AgentStatus, str] = {
 """One shape for each status, so that it is never told by colour alone."""
 
 TASK_WIDTH = 72
-NOTE_WIDTH = 160
+NOTE_WIDTH = 88
+"""A longer note goes on in the next line: errors end with what to do."""
+_NOTE_LENGTH = 400
 _PATH_WIDTH = 40
 
 _DRAWN_LEVELS = 12
@@ -52,11 +55,16 @@ def outline(root: AgentNode, *, notes: Mapping[str, Sequence[str]] | None = None
         node, lead, indent = open_nodes.pop()
         lines.append(lead + _line(node))
         rail = indent + ("│  " if node.children else "   ")
-        lines.extend(rail + visible(note, NOTE_WIDTH) for note in notes.get(node.path, ()))
+        lines.extend(rail + line for note in notes.get(node.path, ()) for line in _wrapped(note))
         below = [_placed(child, indent, last=False) for child in node.children[:-1]]
         below += [_placed(child, indent, last=True) for child in node.children[-1:]]
         open_nodes.extend(reversed(below))
     return "\n".join(lines)
+
+
+def _wrapped(note: str) -> list[str]:
+    text = visible(note, _NOTE_LENGTH)
+    return wrap(text, NOTE_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _placed(node: AgentNode, indent: str, *, last: bool) -> tuple[AgentNode, str, str]:

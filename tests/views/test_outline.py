@@ -65,6 +65,25 @@ def test_tree_shows_path_status_and_task_of_each_agent_with_its_notes_below() ->
     )
 
 
+def test_long_note_goes_on_below_itself_inside_its_own_branch() -> None:
+    error = "error: the server answered 400: " + "reasonable " * 7 + "words."
+    root = node("root", node("1", task="A", status=AgentStatus.FAILED), node("2", task="B"))
+
+    assert outline(root, notes={"1": [error]}).splitlines()[1:] == [
+        "├─ 1 ✗ failed · A",
+        "│     error: the server answered 400: " + " ".join(["reasonable"] * 5),
+        "│       reasonable reasonable words.",
+        "└─ 2 ✓ completed · B",
+    ]
+
+
+def test_note_without_end_is_shortened() -> None:
+    text = outline(node("root"), notes={"root": ["x" * 10_000]})
+
+    assert len(text) < 600
+    assert text.endswith("…")
+
+
 def test_outline_holds_no_ids_times_tokens_or_models() -> None:
     text = outline(node("root", node("1", agent_id="nb_20261101_k3x9aa.1")))
 
