@@ -256,20 +256,21 @@ class WatchedGate(ConcurrencyGate):
 
     def __init__(self, max_concurrency: int, clock: Clock) -> None:
         super().__init__(max_concurrency, clock=clock)
-        self.inside = 0
+        self.inside: Counter[str] = Counter()
         self.most_inside = 0
+        """Calls to one model that were open at once, at most."""
 
     @asynccontextmanager
     async def slot(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
     ) -> AsyncIterator[None]:
         async with super().slot(model, on_wait=on_wait):
-            self.inside += 1
-            self.most_inside = max(self.inside, self.most_inside)
+            self.inside[model] += 1
+            self.most_inside = max(self.inside[model], self.most_inside)
             try:
                 yield
             finally:
-                self.inside -= 1
+                self.inside[model] -= 1
 
 
 @dataclass

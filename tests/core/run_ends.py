@@ -19,6 +19,7 @@ from agentnb.core.events import (
     Entry,
     ModelCallFinished,
     ModelCallStarted,
+    ProviderFailover,
     RunFinished,
     RunStarted,
     SynthesisStarted,
@@ -98,6 +99,7 @@ def _check_calls(entries: Sequence[Entry]) -> None:
     open_tools: set[tuple[str, str]] = set()
     retried: Counter[str] = Counter()
     last_attempt: dict[str, int] = {}
+    moved_to: dict[str, str] = {}
     for event in (entry.event for entry in entries):
         match event:
             case ModelCallStarted():
@@ -105,11 +107,16 @@ def _check_calls(entries: Sequence[Entry]) -> None:
                 expected = last_attempt.get(event.agent_id, 0) + 1
                 assert event.attempt == expected, f"attempt {event.attempt}, not {expected}"
                 assert event.attempt <= 4
+                assert event.model == moved_to.get(event.agent_id, event.model)
                 last_attempt[event.agent_id] = event.attempt
             case ModelCallFinished():
                 open_calls[event.agent_id] -= 1
                 if event.stop_reason is not None and event.error is None:
                     last_attempt[event.agent_id] = 0
+            case ProviderFailover():
+                assert event.agent_id not in moved_to, "it went back, or beyond the last model"
+                moved_to[event.agent_id] = event.to_provider
+                last_attempt[event.agent_id] = 0
             case AgentWaiting() if event.attempt > 1:
                 assert event.attempt == last_attempt[event.agent_id] + 1
             case AgentFailed():

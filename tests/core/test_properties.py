@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Entry
+from agentnb.core.protocols import Link
 from agentnb.core.types import (
     AgentConfig,
     Block,
@@ -42,6 +43,7 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
+from agentnb.providers.fallback import FallbackProvider
 from tests.core.clock import ManualClock, everyone_waits
 from tests.core.random_trees import (
     COUNTS,
@@ -80,6 +82,7 @@ class AnyRun(RuleBasedStateMachine):
         keeps_slowly=st.booleans(),
         has_tools=st.booleans(),
         thinks=st.booleans(),
+        is_chain=st.booleans(),
         closing_rounds=st.sampled_from([0, 3]),
         plan=st.none()
         | st.none()
@@ -100,6 +103,7 @@ class AnyRun(RuleBasedStateMachine):
         keeps_slowly: bool,
         has_tools: bool,
         thinks: bool,
+        is_chain: bool,
         closing_rounds: int,
         plan: SpawnInstruction | None,
         synthesis: bool,
@@ -118,8 +122,9 @@ class AnyRun(RuleBasedStateMachine):
         self.is_cancelled_from_outside = False
         extra = {"thinking": {"type": "enabled"}} if thinks else {}
         config = AgentConfig(model="stage/any", max_output_tokens=max_output, extra=extra)
+        chain = FallbackProvider([Link(self.stage, "stage/any"), Link(self.stage, "stage/other")])
         self.tree: Tree = make_tree(
-            self.stage,
+            chain if is_chain else self.stage,
             budget=self.budget,
             context=AgentContext(config),
             budget_gate=self._ask if policy == "gate" else None,
@@ -373,7 +378,7 @@ class AnyRun(RuleBasedStateMachine):
 
     @invariant()
     def gate_lets_through_no_more_than_it_may(self) -> None:
-        assert len(self.stage.open) <= self.gate.inside
+        assert len(self.stage.open) <= self.gate.inside.total()
         assert self.gate.most_inside <= self.gate.max_concurrency
 
     def teardown(self) -> None:
@@ -415,7 +420,7 @@ class AnyRun(RuleBasedStateMachine):
         self.go_on()
         assert asyncio.all_tasks(self.loop) == set(), "the run left something running"
         assert self.stage.open == []
-        assert self.gate.inside == 0
+        assert self.gate.inside.total() == 0
         entries = self.tree.entries
         check_end(result, error, entries, budget=self.budget, clock=self.clock)
         limits = self.tree.request
