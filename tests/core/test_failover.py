@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,7 @@ from agentnb.core.events import (
     ProviderFailover,
 )
 from agentnb.core.protocols import Link
-from agentnb.core.types import AgentStatus, CompletionRequest, Usage
+from agentnb.core.types import AgentStatus, CompletionRequest, ToolSpec, ToolUse, Usage
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from tests.core.clock import ManualClock
@@ -134,6 +135,44 @@ async def test_agent_that_moved_on_stays_there_and_its_siblings_begin_at_the_fir
         "scripted/b",
     ]
     assert tree.of(AgentCompleted, "1")[0].text == "from a"
+
+
+class LookingTool:
+    spec = ToolSpec("look", "Looks.", {"type": "object"})
+
+    async def call(self, input: Mapping[str, Any]) -> str:
+        return "seen"
+
+
+async def test_next_turn_after_a_tool_is_asked_of_the_model_that_ordered_it() -> None:
+    first = always(ModelNotFound("no such model", status_code=404))
+    look = Reply("I look.", tool_uses=(ToolUse("t1", "look", {}),))
+    second = ScriptedProvider([look, "I saw it."])
+
+    tree = await run_chain(first, second, tools=[LookingTool()])
+
+    assert tree.result.final_response == "I saw it."
+    assert (len(first.requests), len(second.requests)) == (1, 2)
+
+
+class CountingProvider(ScriptedProvider):
+    """Knows beforehand how large a request is."""
+
+    def count_tokens(self, request: CompletionRequest) -> int:
+        return 7_777
+
+
+async def test_each_models_provider_says_how_large_a_request_is() -> None:
+    hold = Hold()
+    second = CountingProvider([Reply("hello there, you", pause=hold)])
+    tree = make_tree(chain_of(always(ModelNotFound("gone", status_code=404)), second))
+    run = tree.start()
+    await hold.until_reached()
+
+    budget = tree.request.budget
+    assert budget.tokens_used + budget.reserved == 7_777 + 256
+    hold.release()
+    await run
 
 
 # -- staying ------------------------------------------------------------------------------------

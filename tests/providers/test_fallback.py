@@ -16,7 +16,7 @@ from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from agentnb.run import Run
 from tests import loopback
 from tests.loopback import LoopbackServer
-from tests.support import DEADLINE_S, events_of
+from tests.support import DEADLINE_S, Hold, events_of
 
 HELLO = CompletionRequest("m", "", (user_message("Say hello"),))
 
@@ -51,6 +51,25 @@ def test_run_takes_a_chain_of_its_own() -> None:
     run = session.spawn("Say hello", model=["scripted/a", "scripted/b"])
 
     assert run.result(DEADLINE_S).output == "hello"
+
+
+async def test_chain_shares_the_gate_of_a_model_with_those_who_use_it_alone() -> None:
+    hold = Hold()
+    provider = ScriptedProvider([Reply("a", pause=hold), "b"])
+    alone = Session(model="scripted/a", provider=provider, max_concurrency=1).spawn("one")
+    await hold.until_reached()
+    models = ["scripted/a", "scripted/b"]
+    chain = Session(model=models, provider=provider, max_concurrency=1).spawn("two")
+
+    async for entry in chain.stream():
+        if isinstance(entry.event, AgentWaiting):
+            assert entry.event.reason == "one of 1 slots for calls to scripted/a"
+            break
+    assert len(provider.requests) == 1
+
+    hold.release()
+    await alone
+    await chain
 
 
 def test_chain_of_one_model_is_that_model() -> None:
