@@ -15,7 +15,8 @@ import sys
 import textwrap
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -48,6 +49,7 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
+from agentnb.runtime import get_runtime
 
 DEADLINE_S = 30.0
 """Against hangs only: far more than anything here takes on a busy machine."""
@@ -282,6 +284,18 @@ def events_of(entries: Sequence[Entry], kind: type[E], path: str | None = None) 
         if isinstance(entry.event, kind)
         and (path is None or path_of(getattr(entry.event, "agent_id", "")) == path)
     ]
+
+
+@contextmanager
+def nothing_left_on_the_runtime() -> Iterator[None]:
+    """On the runtime's own loop: no task is there afterwards that was not before."""
+
+    async def tasks() -> set[asyncio.Task[Any]]:
+        return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+    before = get_runtime().submit(tasks()).result(DEADLINE_S)
+    yield
+    assert get_runtime().submit(tasks()).result(DEADLINE_S) - before == set()
 
 
 # -- what holds for every run ---------------------------------------------------------------------

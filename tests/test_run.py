@@ -45,6 +45,7 @@ from tests.support import (
     check_record,
     check_result,
     events_of,
+    nothing_left_on_the_runtime,
     requests_of,
     run_python,
     spawn,
@@ -53,14 +54,8 @@ from tests.support import (
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_running() -> Iterator[None]:
-    """On the runtime's loop, after each of these tests."""
-
-    async def tasks() -> set[asyncio.Task[Any]]:
-        return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
-
-    before = get_runtime().submit(tasks()).result(DEADLINE_S)
-    yield
-    assert get_runtime().submit(tasks()).result(DEADLINE_S) - before == set()
+    with nothing_left_on_the_runtime():
+        yield
 
 
 def held(text: str = "half of it") -> tuple[Session, Hold]:

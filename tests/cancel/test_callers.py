@@ -7,7 +7,6 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -31,6 +30,7 @@ from tests.support import (
     check_record,
     check_result,
     events_of,
+    nothing_left_on_the_runtime,
     spawn,
     task_of,
 )
@@ -38,12 +38,8 @@ from tests.support import (
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_running() -> Iterator[None]:
-    async def tasks() -> set[asyncio.Task[Any]]:
-        return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
-
-    before = get_runtime().submit(tasks()).result(DEADLINE_S)
-    yield
-    assert get_runtime().submit(tasks()).result(DEADLINE_S) - before == set()
+    with nothing_left_on_the_runtime():
+        yield
 
 
 # -- who calls ------------------------------------------------------------------------------------
