@@ -75,6 +75,9 @@ class Run:
         self._folded = 0
         self._fold_lock = threading.Lock()
         self._future = runtime.submit(execution)
+        self._waiting = waiting = set[Callable[[], None]]()
+        # By the set: a future keeps its callbacks, so of those who gave up waiting none is one.
+        self._future.add_done_callback(lambda _: [wake() for wake in waiting.copy()])
 
     def __repr__(self) -> str:
         return f"Run({one_line(self.task, limit=60)!r}, {self.status})"
@@ -89,16 +92,19 @@ class Run:
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
 
-        def wake(_: object) -> None:
+        def wake() -> None:
             with suppress(RuntimeError):  # the waiting loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(done.set)
 
-        self._future.add_done_callback(wake)
-        while not self._future.done():
-            self._check_alive()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SLICE_S):
-                    await done.wait()
+        self._waiting.add(wake)
+        try:
+            while not self._future.done():
+                self._check_alive()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SLICE_S):
+                        await done.wait()
+        finally:
+            self._waiting.discard(wake)
         return self._outcome()
 
     def _outcome(self, timeout: float | None = None) -> OrchestratorResult:
@@ -179,14 +185,19 @@ class Run:
         What is past when it begins comes entry by entry; of what happens then, a reader that
         falls far behind gets deltas joined. See `agentnb.core.bus`.
         """
-        if not self.done and not self._runtime.is_alive:
-            for entry in self._bus.entries:
-                yield entry
-            self._check_alive()
-            return
         with _kept_awake(asyncio.get_running_loop()):
-            async for entry in self._bus.subscribe():
-                yield entry
+            entries = self._bus.subscribe()
+            while True:
+                try:
+                    async with asyncio.timeout(SLICE_S):
+                        entry = await anext(entries)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    if not self._bus.closed and (self.done or not self._runtime.is_alive):
+                        raise RuntimeError(GONE) from None
+                else:
+                    yield entry
 
     def _read(self, question: Callable[[TreeFold], T]) -> T:
         """Ask the fold, brought up to now, while nobody else changes it."""

@@ -17,7 +17,7 @@ from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext, texts
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Gate, Link, Provider
+from agentnb.core.protocols import BudgetGate, Gate, Link, Provider, links_of
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult, SpawnInstruction, SpawnMode
 from agentnb.providers.fallback import FallbackProvider
@@ -276,8 +276,9 @@ class Session:
         if not isinstance(model, str):
             chain = FallbackProvider([Link(*self._resolve(name)) for name in model])
             return chain, chain.links[0].model
-        if own is not None and re.split("[/:]", model)[0] == own.name:
-            return own, model
+        for link in () if own is None else links_of(own, model):
+            if re.split("[/:]", model)[0] == link.provider.name:
+                return link.provider, model
         return _registry.resolve(model)
 
     def _request(

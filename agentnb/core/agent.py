@@ -119,17 +119,20 @@ async def _run_tool(
     port.publish(
         ToolCallStarted(agent_id=agent_id, tool_use_id=order.id, name=order.name, input=order.input)
     )
-    text, is_error = await _tool_text(order.name, order.input, tools)
-    await port.publish_kept(
-        ToolCallFinished(
-            agent_id=agent_id,
-            tool_use_id=order.id,
-            name=order.name,
-            result_summary=one_line(text),
-            is_error=is_error,
-            duration_ms=round((port.clock.now() - started_at_s) * 1000),
+    text, is_error = "cancelled", True
+    try:
+        text, is_error = await _tool_text(order.name, order.input, tools)
+    finally:
+        await port.publish_kept(
+            ToolCallFinished(
+                agent_id=agent_id,
+                tool_use_id=order.id,
+                name=order.name,
+                result_summary=one_line(text),
+                is_error=is_error,
+                duration_ms=round((port.clock.now() - started_at_s) * 1000),
+            )
         )
-    )
     return ToolResultBlock(order.id, text, is_error)
 
 

@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, cast
 
-from agentnb.core.cancel import BUGS
+from agentnb.core.cancel import BUGS, is_being_cancelled
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken
 from agentnb.core.events import AgentTextDelta, ModelCallFinished, ModelCallStarted
 from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort
@@ -74,31 +74,33 @@ async def make_call(
         LlmError: The call failed; nothing here tries again.
         PotEmpty: The budget has no room for it, so it was not made.
     """
-    async with port.lease(work, request) as lease:
-        reply.max_tokens_from_budget = lease.max_tokens_from_budget
-        started_at_s = port.clock.now()
-        port.publish(
-            ModelCallStarted(
-                agent_id=work.agent_id,
-                request=lease.request,
-                model=work.model,
-                attempt=attempt,
-                is_synthesis=work.is_synthesis,
+    finished: ModelCallFinished | None = None
+    try:
+        async with port.lease(work, request) as lease:
+            reply.max_tokens_from_budget = lease.max_tokens_from_budget
+            started_at_s = port.clock.now()
+            port.publish(
+                ModelCallStarted(
+                    agent_id=work.agent_id,
+                    request=lease.request,
+                    model=work.model,
+                    attempt=attempt,
+                    is_synthesis=work.is_synthesis,
+                )
             )
-        )
-        error: str | None = "cancelled"
-        try:
-            await _stream(work.agent_id, provider, lease, port, reply)
-            error = None
-        except asyncio.CancelledError:
-            raise
-        except BUGS as failure:
-            error = one_line(str(failure)) or type(failure).__name__
-            raise
-        finally:
-            usage, estimate_error = lease.settle(reply.usage, is_complete=reply.stopped is not None)
-            await port.publish_kept(
-                ModelCallFinished(
+            error: str | None = "cancelled"
+            try:
+                await _stream(work.agent_id, provider, lease, port, reply)
+                error = None
+            except BUGS as failure:
+                if not (isinstance(failure, asyncio.CancelledError) and is_being_cancelled()):
+                    error = one_line(str(failure)) or type(failure).__name__
+                raise
+            finally:
+                usage, estimate_error = lease.settle(
+                    reply.usage, is_complete=reply.stopped is not None
+                )
+                finished = ModelCallFinished(
                     agent_id=work.agent_id,
                     model=work.model,
                     usage=usage,
@@ -107,7 +109,9 @@ async def make_call(
                     error=error,
                     estimate_error=estimate_error,
                 )
-            )
+    finally:
+        if finished is not None:  # its slot is free for others while the journal keeps it
+            await port.publish_kept(finished)
 
 
 async def _stream(
@@ -141,7 +145,8 @@ async def _stream(
     except TimeoutError:
         if not deadline.expired():
             raise  # the provider's own
-        if lease.halted is None:
+        # What ended in time and was slow to be closed has ended in time.
+        if lease.halted is None and reply.stopped is None:
             raise CallTimedOut(
                 f"The model's turn did not end within {port.call_timeout_s:g} s. "
                 "A larger `call_timeout_s` gives it more time."

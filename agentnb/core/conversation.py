@@ -17,7 +17,7 @@ from agentnb.core.lease import OUTPUT_SLICE
 from agentnb.core.life import Agent, Ending, has_block
 from agentnb.core.meter import Meter
 from agentnb.core.port import input_tokens_of
-from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, Provider, Tool
+from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, Provider, Tool, links_of
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.synthesis import (
     answer_without_model,
@@ -211,4 +211,5 @@ class Conversation:
         """Input tokens of the next call, were `message` the newest."""
         request = self._request()
         longer = replace(request, messages=(*request.messages, user_message(message)))
-        return input_tokens_of(longer, self._provider)
+        links = links_of(self._provider, self._agent.model)
+        return input_tokens_of(longer, links[min(self._agent.link, len(links) - 1)].provider)

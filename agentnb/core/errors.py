@@ -158,7 +158,9 @@ class InternalError(OrchestratorError):
     @classmethod
     def wrapping(cls, error: BaseException, *, where: str) -> InternalError:
         detail = one_line(str(error)) or "no message"
-        return cls(f"Unexpected {type(error).__name__} in {where}: {detail}")
+        wrapped = cls(f"Unexpected {type(error).__name__} in {where}: {detail}")
+        wrapped.__cause__ = error
+        return wrapped
 
 
 class UnknownAgent(AgentnbError, LookupError):

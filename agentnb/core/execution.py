@@ -15,7 +15,7 @@ from typing import Any
 from agentnb.core.agent import CUT_REASONS
 from agentnb.core.birth import AgentFactory
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import AgentStopped
+from agentnb.core.cancel import BUGS, AgentStopped
 from agentnb.core.context import AgentContext
 from agentnb.core.conversation import Conversation
 from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
@@ -45,6 +45,7 @@ from agentnb.core.types import (
 )
 
 _NOT_STARTED = "not started"
+_FROM_OUTSIDE = "its task was cancelled from outside"
 
 
 class Execution:
@@ -108,19 +109,18 @@ class Execution:
             if isinstance(error, OrchestratorError):
                 error.partial_result = result
         except asyncio.CancelledError as cancelled:  # from outside, when the root had ended
-            ending = Ending(AgentStatus.CANCELLED, "")
+            ending = Ending(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE)
             error = cancelled
-        except Exception as bug:
+        except BUGS as bug:
             ending = Ending(AgentStatus.FAILED, "")
             error = InternalError.wrapping(bug, where="the orchestrator")
-            error.__cause__ = bug
         # Whatever happened: those who follow the record wait for its end.
         self._bus.publish(
             RunFinished(
                 status=ending.status,
                 tokens_used=self._request.budget.tokens_used,
                 duration_ms=round((self._request.clock.now() - started_at_s) * 1000),
-                error=str(error) if error else None,
+                error=str(error) or ending.reason if error else None,
             )
         )
         if error is not None:
@@ -174,15 +174,13 @@ class Execution:
                 reason=stop.reason,
             )
         except asyncio.CancelledError as cancelled:
-            reason = "its task was cancelled from outside"
             ending = Ending(
-                AgentStatus.CANCELLED, agent.left, reason=reason, from_outside=cancelled
+                AgentStatus.CANCELLED, agent.left, reason=_FROM_OUTSIDE, from_outside=cancelled
             )
         except OrchestratorError as error:
             ending = Ending(AgentStatus.FAILED, agent.left, error=error)
-        except Exception as bug:
+        except BUGS as bug:
             wrapped = InternalError.wrapping(bug, where="the orchestrator")
-            wrapped.__cause__ = bug
             ending = Ending(AgentStatus.FAILED, agent.left, error=wrapped)
         finally:
             work.close()  # it never began when the agent was cancelled before its first step
@@ -349,8 +347,7 @@ class Execution:
                     task.result()
         for index, child in children:
             if child.agent_id not in self._endings:  # its task was cancelled before it began
-                reason = "its task was cancelled from outside"
-                await self._tell_end(child, Ending(AgentStatus.CANCELLED, "", reason=reason))
+                await self._tell_end(child, Ending(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE))
             agent.results[index] = self._endings[child.agent_id]
         if stopped is not None:
             raise stopped

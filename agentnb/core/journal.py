@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from agentnb.core.cancel import BUGS, is_being_cancelled
 from agentnb.core.errors import InternalError
 from agentnb.core.protocols import Journal
 
@@ -37,5 +38,7 @@ class CarefulJournal:
     async def _keep(self, journal: Journal) -> None:
         try:
             await journal.commit()
-        except Exception as error:
+        except BUGS as error:
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+                raise
             self.error = self.error or InternalError.wrapping(error, where="the journal")

@@ -6,13 +6,16 @@ for the answer or for room holds no slot that another call could use.
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 
 from agentnb.core.budget import estimate_input_tokens
 from agentnb.core.bus import EventBus
+from agentnb.core.cancel import BUGS, is_being_cancelled
+from agentnb.core.errors import InternalError
 from agentnb.core.events import (
     AgentTextDelta,
     AgentWaiting,
@@ -88,7 +91,8 @@ class AgentPort:
             self.publish(event)
 
     def hold_back(self, model: str, seconds: float) -> None:
-        self._gate.hold_back(model, seconds)
+        with _gate_bugs():
+            self._gate.hold_back(model, seconds)
 
     def retry_delay_s(self, attempt: int) -> float:
         longest = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (attempt - 1))
@@ -108,9 +112,10 @@ class AgentPort:
                 await self._meter.wait_while_paused()
             async with AsyncExitStack() as slot:
                 async with self._meter.wait(for_root_synthesis=for_root_synthesis):
-                    await slot.enter_async_context(
-                        self._gate.slot(work.model, on_wait=self._say_waiting)
-                    )
+                    with _gate_bugs():
+                        await slot.enter_async_context(
+                            self._gate.slot(work.model, on_wait=self._say_waiting)
+                        )
                 lease = self._meter.lease(
                     replace(request, cache_prefix=self._cache_prefix()),
                     input_tokens=input_tokens,
@@ -126,6 +131,16 @@ class AgentPort:
 
     def _say_waiting(self, reason: str, seconds: float | None) -> None:
         self._bus.publish(AgentWaiting(agent_id=self._agent_id, reason=reason, wait_s=seconds))
+
+
+@contextmanager
+def _gate_bugs() -> Iterator[None]:
+    try:
+        yield
+    except BUGS as bug:
+        if isinstance(bug, asyncio.CancelledError) and is_being_cancelled():
+            raise
+        raise InternalError.wrapping(bug, where="the gate") from bug
 
 
 def _is_root_synthesis(work: AgentWork) -> bool:

@@ -33,6 +33,11 @@ def _ignore(_: str | None) -> None:
     return
 
 
+def _settle(question: asyncio.Future[str], answer: str) -> None:
+    if not question.done():
+        question.set_result(answer)
+
+
 class BudgetQuestion:
     """Asked once at a time. Belongs to the run's loop.
 
@@ -101,8 +106,8 @@ class BudgetQuestion:
 
     def settle(self, answer: str) -> None:
         """Close the question with an answer, if it is open."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
+        if self._answer is not None:
+            _settle(self._answer, answer)
 
     async def aclose(self) -> None:
         """Take an open question back."""
@@ -117,7 +122,9 @@ class BudgetQuestion:
     async def _wait_for_answer(self, warning: BudgetWarning, answer: asyncio.Future[str]) -> None:
         timer = self._clock.call_later(self._timeout_s, lambda: self.settle("timeout"))
         gate = self._gate
-        asked = asyncio.create_task(self._ask_gate(gate, warning)) if gate is not None else None
+        asked = (
+            asyncio.create_task(self._ask_gate(gate, warning, answer)) if gate is not None else None
+        )
         try:
             reason = await answer
             self._bus.publish(BudgetResumed(reason=reason))
@@ -140,7 +147,10 @@ class BudgetQuestion:
         finally:
             timer.cancel()
 
-    async def _ask_gate(self, gate: BudgetGate, warning: BudgetWarning) -> None:
+    async def _ask_gate(
+        self, gate: BudgetGate, warning: BudgetWarning, question: asyncio.Future[str]
+    ) -> None:
+        # Of a gate that outlives its own question the answer must not count for the next one.
         try:
             if inspect.iscoroutinefunction(gate):
                 answer = await gate(warning)
@@ -152,8 +162,8 @@ class BudgetQuestion:
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             # A broken gate must not spend a person's money.
-            self.settle(f"stop: the budget gate raised {type(error).__name__}: {error}")
+            _settle(question, f"stop: the budget gate raised {type(error).__name__}: {error}")
             return
         if answer not in ("continue", "stop"):
             answer = f"stop: the budget gate answered {answer!r}, not 'continue' or 'stop'"
-        self.settle(answer)
+        _settle(question, answer)

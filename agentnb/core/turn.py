@@ -18,7 +18,7 @@ from agentnb.core.errors import InternalError, LlmError, OrchestratorError, Rate
 from agentnb.core.events import AgentWaiting, ProviderFailover
 from agentnb.core.meter import PotEmpty
 from agentnb.core.protocols import AgentWork, Provider, RunPort, links_of
-from agentnb.core.types import CompletionRequest, bare_model, one_line
+from agentnb.core.types import CompletionRequest, bare_model, one_line, text_so_far
 
 E = TypeVar("E", bound=OrchestratorError)
 
@@ -74,6 +74,8 @@ async def take_turn(
             )
         except TurnFailed as failed:
             failed.link = index
+            # Of a reply that was paused the beginning was shown, and is part of the answer.
+            failed.was_shown |= bool(text_so_far(request.messages))
             if failed.moves_on and index + 1 < len(links):
                 before.append(f"{link.model} ({one_line(str(failed.error))})")
                 _tell_failover(work.agent_id, link.model, links[index + 1].model, failed, port)
@@ -118,6 +120,8 @@ async def _reply_of(
             await _wait_to_retry(error, attempt, work, port)
         except PotEmpty:
             raise
+        except InternalError as bug:  # the gate's
+            raise TurnFailed(bug, may_retry=True) from bug
         except BUGS as bug:
             if isinstance(bug, asyncio.CancelledError) and is_being_cancelled():
                 raise
@@ -159,4 +163,5 @@ def _retold(error: E, words: str) -> E:
     """The same error in other words."""
     told = copy(error)
     told.args = (words,)
+    told.__cause__ = error.__cause__
     return told

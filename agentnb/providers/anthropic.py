@@ -65,6 +65,10 @@ class AnthropicProvider:
         self._clients: dict[tuple[asyncio.AbstractEventLoop, _Settings], _Client] = {}
         self._lock = threading.Lock()  # two loops are two threads
 
+    async def ready(self) -> None:
+        """Load the SDK: once, for most of a second."""
+        await _sdk_imported()
+
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[StreamEvent, None]:
         """Make one call.
 
@@ -104,9 +108,10 @@ class AnthropicProvider:
                 for other in list(self._clients)
                 if other[0] is key[0] and other != key and not self._clients[other].calls
             ]
-        for old in replaced:  # the variables that it was made from have changed
-            await old.sdk.close()
         try:
+            for old in replaced:  # the variables that it was made from have changed
+                with contextlib.suppress(Exception):
+                    await old.sdk.close()
             yield client
         except (MissingKey, AuthenticationFailed):
             # A login may also change files that the SDK reads once, when a client is made.

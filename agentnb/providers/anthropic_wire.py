@@ -48,8 +48,10 @@ of somebody's, and counting it would end the run at once."""
 def body_of(request: CompletionRequest) -> dict[str, Any]:
     """Write a request as the API wants it, cache breakpoints included."""
     messages = [_message_param(message) for message in request.messages]
+    if messages and messages[-1]["role"] == "assistant":  # a reply that was paused
+        _strip_end(messages[-1]["content"])
     # From the second turn on: before that nobody comes back to read what was written.
-    if any(message.role is Role.ASSISTANT for message in request.messages):
+    if any(message.role == Role.ASSISTANT for message in request.messages):
         _mark_last_block(messages[-1]["content"])
     body: dict[str, Any] = {
         "model": request.model,
@@ -102,6 +104,12 @@ def _block_param(block: Block) -> dict[str, Any] | None:
             if is_error:
                 result["is_error"] = True
             return result
+
+
+def _strip_end(content: list[dict[str, Any]]) -> None:
+    """Take the blanks from the end: the API refuses them where it is to go on."""
+    if content[-1]["type"] == "text":
+        content[-1]["text"] = content[-1]["text"].rstrip()
 
 
 def _mark_last_block(content: list[dict[str, Any]]) -> None:
@@ -249,8 +257,9 @@ class ReplyReader:
             self._counts["output_tokens"] = seen
             yield self._usage()
 
-    def _close(self, part: _Part) -> Iterator[ToolUse]:
+    def _close(self, part: _Part) -> Iterator[StreamEvent]:
         part.is_closed = True
+        yield from part.end()
         if part.kind != "tool_use":
             return
         if part.has_no_input:
@@ -272,6 +281,8 @@ class _Part:
     start: Mapping[str, Any]
     pieces: list[str] = field(default_factory=list)
     signature: str = ""
+    half: str = ""
+    """The first half of a character whose second half may come with the next piece."""
     is_closed: bool = False
     call: ToolUseBlock | None = None
     """Set once the call is known to be whole."""
@@ -310,8 +321,22 @@ class _Part:
                 self._keep(delta["partial_json"])
 
     def _keep(self, piece: str) -> str:
+        # Some servers cut text by the units of UTF-16, in the middle of an emoji.
+        piece, self.half = self.half + piece, ""
+        if "\ud800" <= piece[-1:] <= "\udbff":
+            piece, self.half = piece[:-1], piece[-1]
         self.pieces.append(_as_text(piece))
         return self.pieces[-1]
+
+    def end(self) -> Iterator[StreamEvent]:
+        """What is left of a character that stayed without its second half."""
+        if self.half:
+            self.pieces.append(_as_text(self.half))
+            if self.kind == "text":
+                yield TextDelta(self.pieces[-1])
+            elif self.kind == "thinking":
+                yield ThinkingDelta(self.pieces[-1])
+            self.half = ""
 
     def finish_call(self) -> Iterator[ToolUse]:
         """The tool call, if its input is a whole JSON object."""

@@ -42,6 +42,8 @@ class EventLines:
             BadReply: The bytes are no such stream.
         """
         content = self._plain(content)
+        if not self.begun:
+            content = content.removeprefix(b"\xef\xbb\xbf")  # the mark that a text may begin with
         if len(self.begun) < _QUOTED_BYTES:
             self.begun += content[:_QUOTED_BYTES]
         for piece in content.splitlines(keepends=True):

@@ -5,12 +5,21 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentnb.providers.anthropic_wire import event_in
+from agentnb.core.types import (
+    CompletionRequest,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    assistant_message,
+    user_message,
+)
+from agentnb.providers.anthropic_wire import ReplyReader, body_of, event_in
 from agentnb.providers.sse import BadReply, EventLines
 
 SAID = ["plain", "é 🙂 \u2028 \x85 \x0c", '{"type": "ping"}', "data: data", " a space before"]
@@ -25,6 +34,64 @@ def read(pieces: Iterable[bytes], encoding: str = "") -> list[str]:
 def written(said: Iterable[str], line_end: str) -> bytes:
     events = [f"event: x{line_end}data: {data}{line_end}{line_end}" for data in said]
     return f": a comment{line_end}{line_end}".join(["", *events]).encode()
+
+
+def test_mark_at_the_beginning_of_a_text_is_passed_over() -> None:
+    assert (
+        read([b"\xef\xbb\xbf", b"data: one\n\n"]) == read([b"\xef\xbb\xbfdata: one\n\n"]) == ["one"]
+    )
+
+
+def deltas(*pieces: str, kind: str = "text") -> list[StreamEvent]:
+    """What a reply means whose one part comes in these pieces."""
+    reader = ReplyReader(CompletionRequest("m", "", (user_message("Say hello"),)))
+    field = {"text": "text", "thinking": "thinking"}[kind]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": kind, field: ""}},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": f"{kind}_delta", field: piece},
+            }
+            for piece in pieces
+        ),
+        {"type": "content_block_stop", "index": 0},
+    ]
+    return [said for event in events for said in reader.read(event)]
+
+
+@pytest.mark.parametrize("kind", ["text", "thinking"])
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        (["a\ud83d", "\ude42b"], "a🙂b"),
+        (["\ud83d", "\ude42"], "🙂"),
+        (["a\ud83d", "b"], "a\ufffdb"),
+        (["a\ud83d"], "a\ufffd"),
+        (["\ude42a"], "\ufffda"),
+    ],
+)
+def test_emoji_that_was_cut_between_its_halves_is_put_together(
+    pieces: list[str], said: str, kind: str
+) -> None:
+    heard = deltas(*pieces, kind=kind)
+
+    assert "".join(d.text for d in heard if isinstance(d, TextDelta | ThinkingDelta)) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"), [("half a ", "half a"), (" \n", "(no output)"), ("whole", "whole")]
+)
+def test_paused_reply_goes_back_without_the_blank_at_its_end_as_the_api_refuses_one(
+    said: str, sent: str
+) -> None:
+    asked = (user_message("Say hello"), assistant_message(said))
+
+    body = body_of(CompletionRequest("m", "", asked))
+
+    assert [block["text"] for block in body["messages"][-1]["content"]] == [sent]
 
 
 @given(
