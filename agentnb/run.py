@@ -126,7 +126,8 @@ class Run:
         Raises:
             TimeoutError: The run has not ended in time.
             LlmError, RunCancelled, InternalError: How the run ended, with `partial_result`.
-            RuntimeError: Called on the runtime thread itself, which would wait for itself.
+            RuntimeError: Called on the runtime thread itself, which would wait for itself; or the
+                run's loop is gone.
         """
         if self._runtime.is_current_thread and not self._future.done():
             raise RuntimeError(
@@ -184,20 +185,23 @@ class Run:
 
         What is past when it begins comes entry by entry; of what happens then, a reader that
         falls far behind gets deltas joined. See `agentnb.core.bus`.
+
+        Raises:
+            RuntimeError: The run's loop is gone before the run has ended.
         """
-        with _kept_awake(asyncio.get_running_loop()):
-            entries = self._bus.subscribe()
-            while True:
-                try:
-                    async with asyncio.timeout(SLICE_S):
-                        entry = await anext(entries)
-                except StopAsyncIteration:
-                    return
-                except TimeoutError:
-                    if not self._bus.closed and (self.done or not self._runtime.is_alive):
-                        raise RuntimeError(GONE) from None
-                else:
-                    yield entry
+        entries = self._bus.subscribe()
+        while True:
+            try:
+                # In slices that let an interrupt through, and see that the loop of the run is gone.
+                async with asyncio.timeout(None if entries.has_news else SLICE_S):
+                    entry = await anext(entries)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if not self._bus.closed and (self.done or not self._runtime.is_alive):
+                    raise RuntimeError(GONE) from None
+            else:
+                yield entry
 
     def _read(self, question: Callable[[TreeFold], T]) -> T:
         """Ask the fold, brought up to now, while nobody else changes it."""
@@ -327,6 +331,7 @@ class Run:
         Raises:
             ValueError: It is neither.
             NoOpenQuestion: Nothing was asked.
+            RuntimeError: The run's loop is gone.
         """
 
         def tell() -> None:
@@ -339,23 +344,6 @@ class Run:
 
 def _in_path_order(agent_ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(agent_ids, key=lambda agent_id: path_key(path_of(agent_id))))
-
-
-@contextmanager
-def _kept_awake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Have a loop wake in slices that let an interrupt through."""
-    timer: asyncio.TimerHandle | None = None
-
-    def tick() -> None:
-        nonlocal timer
-        timer = loop.call_later(SLICE_S, tick)
-
-    tick()
-    try:
-        yield
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -125,8 +126,7 @@ class Session:
         self.max_depth = max_depth
         self._provider = provider
         self._newest: Run | None = None
-        self._own = threading.local()
-        """`run`: what this thread started last, as long as it waits in `run_sync`."""
+        self._owned = threading.local()
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         # What is wrong with the settings is said here, not at the first run.
@@ -211,18 +211,27 @@ class Session:
         """
         if get_runtime().is_current_thread:
             raise RuntimeError("On the runtime's own thread a run can only be awaited: `spawn` it.")
-        self._own.run = None
+        with self.owning() as owned:
+            try:
+                return self.spawn(task, **limits).result_or_cancel()
+            except KeyboardInterrupt:
+                if not owned or owned[0].done or not owned[0].stop_soon("interrupted"):
+                    raise
+                return owned[0].result()
+
+    @contextmanager
+    def owning(self) -> Iterator[list[Run]]:
+        """Whoever waits as a run's owner learns here of the run that this thread starts.
+
+        An interrupt may come between the start and the wait, where nobody holds the run yet. It is
+        the first interrupt all the same: it must stop that run, and no other thread's.
+        """
+        owned: list[Run] = []
+        self._owned.runs = owned
         try:
-            return self.spawn(task, **limits).result_or_cancel()
-        except KeyboardInterrupt:
-            # It may have come between the start and the wait, where nobody holds the run yet: it
-            # is the first interrupt all the same.
-            started: Run | None = self._own.run
-            if started is None or started.done or not started.stop_soon("interrupted"):
-                raise
-            return started.result()
+            yield owned
         finally:
-            del self._own.run
+            del self._owned.runs
 
     def _start(
         self,
@@ -315,8 +324,7 @@ class Session:
 
     def _remember(self, run: Run) -> None:
         self._newest = run
-        if hasattr(self._own, "run"):
-            self._own.run = run
+        getattr(self._owned, "runs", []).append(run)
         self._by_id[run.id] = run
         going_on, run_id = self._going_on, run.id
         going_on[run_id] = run

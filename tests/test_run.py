@@ -607,6 +607,28 @@ _INTERRUPTED = """
     """
 
 
+def test_waits_that_were_given_up_leave_nothing_with_the_run() -> None:
+    session, hold = held()
+    run = session.spawn("a task")
+    hold.wait()
+
+    async def give_up(times: int) -> None:
+        for _ in range(times):
+            waiting = asyncio.ensure_future(run)
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+    asyncio.run(give_up(1))
+    before = len(run._future._done_callbacks)  # type: ignore[attr-defined]  # private to Python
+    asyncio.run(give_up(50))
+
+    assert len(run._future._done_callbacks) == before  # type: ignore[attr-defined]
+    assert run._waiting == set()
+    hold.release()
+    run.result(DEADLINE_S)
+
+
 def test_interrupt_of_run_sync_cancels_the_run_and_raises_with_what_was_reached() -> None:
     provider = "ScriptedProvider([Reply('half of it', pause=streaming)])"
 

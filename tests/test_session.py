@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -405,3 +406,20 @@ def test_interrupt_between_the_start_and_the_wait_of_run_sync_stops_the_run() ->
 
     assert session.newest_run is not None
     assert session.newest_run.done
+
+
+def test_owner_learns_of_the_runs_of_its_own_thread_only() -> None:
+    session = Session(provider=by_agent({"root": "ok"}))
+    with session.owning() as owned:
+        other = threading.Thread(target=lambda: session.spawn("somebody else's"))
+        other.start()
+        other.join(DEADLINE_S)
+        assert owned == []
+
+        mine = session.spawn("mine")
+        assert owned == [mine]
+    later = session.spawn("later")
+
+    assert owned == [mine]
+    for run in (mine, later):
+        run.result(DEADLINE_S)

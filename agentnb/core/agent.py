@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentnb.core.call import Reply
-from agentnb.core.cancel import BUGS, is_being_cancelled
+from agentnb.core.cancel import is_own_end
 from agentnb.core.events import ToolCallFinished, ToolCallStarted
 from agentnb.core.meter import PotEmpty
 from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunPort, Tool
@@ -144,8 +144,8 @@ async def _tool_text(
         return f"There is no tool {name!r} (known: {known}).", True
     try:
         text: object = await tools[name].call(arguments)
-    except BUGS as error:  # a tool's body is not ours: what it raises is told to the model
-        if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+    except BaseException as error:  # a tool's body is not ours: what it raises is told to the model
+        if is_own_end(error):
             raise
         return f"{type(error).__name__}: {error}", True
     if not isinstance(text, str):

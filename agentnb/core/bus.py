@@ -137,6 +137,11 @@ class Subscription:
     def __aiter__(self) -> Subscription:
         return self
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the next entry is there already."""
+        return bool(self._joined) or self._position < len(self._bus)
+
     async def __anext__(self) -> Entry:
         log = self._bus._log
         while not self._joined:

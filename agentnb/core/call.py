@@ -12,12 +12,13 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, cast
 
-from agentnb.core.cancel import BUGS, is_being_cancelled
+from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken
 from agentnb.core.events import AgentTextDelta, ModelCallFinished, ModelCallStarted
 from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort
 from agentnb.core.types import (
     CompletionRequest,
+    Message,
     Stopped,
     StreamEvent,
     TextDelta,
@@ -92,8 +93,8 @@ async def make_call(
             try:
                 await _stream(work.agent_id, provider, lease, port, reply)
                 error = None
-            except BUGS as failure:
-                if not (isinstance(failure, asyncio.CancelledError) and is_being_cancelled()):
+            except BaseException as failure:
+                if not is_own_end(failure):
                     error = one_line(str(failure)) or type(failure).__name__
                 raise
             finally:
@@ -119,6 +120,8 @@ async def _stream(
 ) -> None:
     """Read one stream to its end mark, to the budget's end, or to the deadline."""
     loop = asyncio.get_running_loop()
+    if (ready := getattr(provider, "ready", None)) is not None:
+        await ready()  # what it has to load first is no part of the model's turn
     try:
         async with asyncio.timeout(None) as deadline:
 
@@ -151,6 +154,9 @@ async def _stream(
                 f"The model's turn did not end within {port.call_timeout_s:g} s. "
                 "A larger `call_timeout_s` gives it more time."
             ) from None
+    except Exception:
+        if reply.stopped is None:
+            raise  # else the reply is whole, and only the closing of its stream went wrong
     if reply.stopped is None and lease.halted is not None:
         reply.halted = lease.halted
     elif reply.stopped is None:
@@ -165,6 +171,7 @@ async def _stream(
 
 def _take(event: StreamEvent, agent_id: str, lease: CallLease, port: RunPort, reply: Reply) -> None:
     """File one piece of a reply."""
+    _check_shape(event)
     lease.reply_started()
     match event:
         case TextDelta(text):
@@ -177,18 +184,26 @@ def _take(event: StreamEvent, agent_id: str, lease: CallLease, port: RunPort, re
         case ToolUse(name=name, input=arguments):
             lease.output_grew(name + json.dumps(dict(arguments), default=str))
         case Usage():
-            reply.usage = _checked(event)
-            lease.input_counted(event)
+            if _is_count(event):  # one that is none says nothing: the estimate stands
+                reply.usage = event
+                lease.input_counted(event)
         case Stopped():
             reply.stopped = event
 
 
-def _checked(usage: Usage) -> Usage:
-    """The count, if it is one: the books take nothing else."""
+def _check_shape(event: StreamEvent) -> None:
+    """What is of the wrong type is its provider's fault, and must not reach what holds it."""
+    match event:
+        case TextDelta(text) | ThinkingDelta(text) if not isinstance(text, str):
+            raise TypeError(f"the text of a {type(event).__name__} must be a str, not {text!r}")
+        case Stopped(message=message) if not isinstance(message, Message):
+            raise TypeError(f"`Stopped.message` must be a Message, not {message!r}")
+
+
+def _is_count(usage: Usage) -> bool:
+    """Whether every field is a count: the books take nothing else."""
     counts = (getattr(usage, field.name) for field in fields(Usage))
-    if not all(isinstance(count, int) and count >= 0 for count in counts):
-        raise ValueError(f"not a count of tokens: {usage!r}")
-    return usage
+    return all(isinstance(count, int) and count >= 0 for count in counts)
 
 
 @asynccontextmanager

@@ -23,15 +23,17 @@ class AgentStopped(AgentnbError):
         self.agent_id, self.reason = agent_id, reason
 
 
-BUGS = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
-"""What foreign code may raise on the runtime's loop. Only a cancellation that was asked for, as
-`is_being_cancelled` tells, is none of its faults: the rest would take the loop with it."""
+def is_own_end(error: BaseException) -> bool:
+    """Whether `error` ends the current task, and is no fault of the foreign code it came from.
 
-
-def is_being_cancelled() -> bool:
-    """Whether the current task was told to stop, so that a `CancelledError` is its own."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    Providers, tools, gates and journals may raise anything on the runtime's loop, and all of it is
+    caught: a `SystemExit` would take the loop with it, and whatever is no `Exception` the run. Only
+    the cancellation that was asked for passes, and the closing of a coroutine.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return isinstance(error, GeneratorExit)
 
 
 class CancelScope:

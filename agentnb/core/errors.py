@@ -61,6 +61,10 @@ class LlmError(OrchestratorError):
     default_retryable = False
     permanent = False
     """Asking again cannot help, so the agent does not try a second time."""
+    # Here as well, for a subclass whose constructor does not call this one.
+    retryable = False
+    retry_after_s: float | None = None
+    status_code: int | None = None
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class LlmError(OrchestratorError):
         retry_after_s: float | None = None,
         status_code: int | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message or f"The model failed without a word ({type(self).__name__}).")
         self.retryable = self.default_retryable if retryable is None else retryable
         self.retry_after_s = retry_after_s
         self.status_code = status_code

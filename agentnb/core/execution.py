@@ -15,7 +15,7 @@ from typing import Any
 from agentnb.core.agent import CUT_REASONS
 from agentnb.core.birth import AgentFactory
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import BUGS, AgentStopped
+from agentnb.core.cancel import AgentStopped, is_own_end
 from agentnb.core.context import AgentContext
 from agentnb.core.conversation import Conversation
 from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
@@ -111,7 +111,9 @@ class Execution:
         except asyncio.CancelledError as cancelled:  # from outside, when the root had ended
             ending = Ending(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE)
             error = cancelled
-        except BUGS as bug:
+        except BaseException as bug:
+            if is_own_end(bug):
+                raise
             ending = Ending(AgentStatus.FAILED, "")
             error = InternalError.wrapping(bug, where="the orchestrator")
         # Whatever happened: those who follow the record wait for its end.
@@ -179,7 +181,9 @@ class Execution:
             )
         except OrchestratorError as error:
             ending = Ending(AgentStatus.FAILED, agent.left, error=error)
-        except BUGS as bug:
+        except BaseException as bug:
+            if is_own_end(bug):
+                raise
             wrapped = InternalError.wrapping(bug, where="the orchestrator")
             ending = Ending(AgentStatus.FAILED, agent.left, error=wrapped)
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agentnb.core.cancel import BUGS, is_being_cancelled
+from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError
 from agentnb.core.protocols import Journal
 
@@ -38,7 +38,7 @@ class CarefulJournal:
     async def _keep(self, journal: Journal) -> None:
         try:
             await journal.commit()
-        except BUGS as error:
-            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+        except BaseException as error:
+            if is_own_end(error):
                 raise
             self.error = self.error or InternalError.wrapping(error, where="the journal")

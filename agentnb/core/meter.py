@@ -3,8 +3,8 @@
 A call gets a lease: its input and a first slice of output, reserved. While the reply streams,
 the lease meters it and extends itself slice by slice; at its end the provider's own count
 settles it. A call that does not fit waits for others to settle, and only when no call is open
-is the pot found empty. A part of the total is left for the root's
-synthesis, so that a run which ran dry still ends in an answer.
+is the pot found empty. A part of the total is left for the root's synthesis, so that a run which
+ran dry still ends in an answer.
 
 All methods belong to the run's own loop. A new total arrives there from any thread, through
 `RequestBudget.set_total`.
@@ -170,7 +170,8 @@ class Meter:
             return None
         raise self._empty(
             f"the call needs about {input_tokens + min(wanted, OUTPUT_SLICE):,} tokens and "
-            f"{max(0, free - leave):,} of {self.budget.total:,} are left",
+            f"{max(0, free - leave):,} of {self.budget.total:,} are left"
+            + (f" beside the {leave:,} that are kept for the synthesis" if leave else ""),
             for_root_synthesis,
         )
 

@@ -6,7 +6,6 @@ for the answer or for room holds no slot that another call could use.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -14,7 +13,7 @@ from dataclasses import replace
 
 from agentnb.core.budget import estimate_input_tokens
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import BUGS, is_being_cancelled
+from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError
 from agentnb.core.events import (
     AgentTextDelta,
@@ -137,8 +136,8 @@ class AgentPort:
 def _gate_bugs() -> Iterator[None]:
     try:
         yield
-    except BUGS as bug:
-        if isinstance(bug, asyncio.CancelledError) and is_being_cancelled():
+    except BaseException as bug:
+        if is_own_end(bug):
             raise
         raise InternalError.wrapping(bug, where="the gate") from bug
 

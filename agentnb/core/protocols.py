@@ -31,7 +31,8 @@ class Provider(Protocol):
     their SDK's own exceptions), let `asyncio.CancelledError` pass, and end every complete
     turn with one `Stopped`. A stream that ends without it counts as cut. A provider that can
     tell the size of a request beforehand has `count_tokens(request) -> int`; otherwise four
-    bytes are taken for a token.
+    bytes are taken for a token. One that has something to load first does so in
+    `async ready() -> None`, which is awaited before the time of a turn begins to count.
     """
 
     name: str

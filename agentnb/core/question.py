@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import BUGS, is_being_cancelled
+from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import NoOpenQuestion
 from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
 from agentnb.core.protocols import BudgetGate, Clock
@@ -158,8 +158,8 @@ class BudgetQuestion:
                 answer = await in_daemon_thread(lambda: gate(warning), name="agentnb-budget-gate")
                 if inspect.isawaitable(answer):
                     answer = await cast("Awaitable[str]", answer)
-        except BUGS as error:
-            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+        except BaseException as error:
+            if is_own_end(error):
                 raise
             # A broken gate must not spend a person's money.
             _settle(question, f"stop: the budget gate raised {type(error).__name__}: {error}")

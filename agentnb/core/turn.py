@@ -7,13 +7,13 @@ while nothing was shown. Once text was shown the turn fails, and the agent's own
 
 from __future__ import annotations
 
-import asyncio
+import math
 from copy import copy
 from dataclasses import replace
 from typing import TypeVar
 
 from agentnb.core.call import Reply, make_call
-from agentnb.core.cancel import BUGS, is_being_cancelled
+from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError, LlmError, OrchestratorError, RateLimited, Refused
 from agentnb.core.events import AgentWaiting, ProviderFailover
 from agentnb.core.meter import PotEmpty
@@ -110,20 +110,23 @@ async def _reply_of(
         try:
             await make_call(work, request, provider, port, reply, attempt=attempt)
             return reply
-        except LlmError as error:
+        except LlmError as raised:
+            # A copy: a provider may raise the same object in many runs, and each run puts its own
+            # result into its error.
+            error = _retold(raised, str(raised))
             if reply.pieces or not error.retryable:
                 raise TurnFailed(
                     error, may_retry=not error.permanent, was_shown=bool(reply.pieces)
-                ) from error
+                ) from raised
             if attempt == TRANSPORT_ATTEMPTS:
-                raise TurnFailed(error, may_retry=False) from error
+                raise TurnFailed(error, may_retry=False) from raised
             await _wait_to_retry(error, attempt, work, port)
         except PotEmpty:
             raise
         except InternalError as bug:  # the gate's
             raise TurnFailed(bug, may_retry=True) from bug
-        except BUGS as bug:
-            if isinstance(bug, asyncio.CancelledError) and is_being_cancelled():
+        except BaseException as bug:
+            if is_own_end(bug):
                 raise
             wrapped = InternalError.wrapping(bug, where=f"the provider {provider.name!r}")
             raise TurnFailed(wrapped, may_retry=True, was_shown=bool(reply.pieces)) from bug
@@ -150,9 +153,10 @@ async def _wait_to_retry(error: LlmError, attempt: int, work: AgentWork, port: R
 
 
 def _too_long(error: LlmError) -> LlmError:
+    asked_s = math.ceil(error.retry_after_s or 0)
     told = _retold(
         error,
-        f"{str(error).rstrip('.')}. The provider asks to wait {error.retry_after_s:,.0f} s, "
+        f"{str(error).rstrip('.')}. The provider asks to wait {asked_s:,} s, "
         f"which is longer than the {LONGEST_WAIT_S:.0f} s that a run waits. Run it again then.",
     )
     told.retryable = False

@@ -149,7 +149,7 @@ class CompletionRequest:
     def last_user_text(self) -> str:
         """The text of the newest user message, tool results included; empty without one."""
         for message in reversed(self.messages):
-            if message.role is Role.USER:
+            if message.role == Role.USER:
                 texts = (b for b in message.content if isinstance(b, TextBlock | ToolResultBlock))
                 return "".join(block.text for block in texts)
         return ""
@@ -238,6 +238,13 @@ class AgentConfig:
     max_output_tokens: int = 8192
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Handed to every `CompletionRequest` as it is."""
+
+    def __post_init__(self) -> None:
+        limit = self.max_output_tokens
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ValueError(
+                f"`max_output_tokens` must be a whole number, at least 1, not {limit!r}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +391,7 @@ def text_so_far(messages: Sequence[Message]) -> str:
     """What a reply that was paused has said already: the text at the end of a conversation."""
     said: list[str] = []
     for message in reversed(messages):
-        if message.role is not Role.ASSISTANT:
+        if message.role != Role.ASSISTANT:
             break
         said.append(message.text)
     return "".join(reversed(said))

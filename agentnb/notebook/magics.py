@@ -176,23 +176,19 @@ def _start(order: _Order) -> Run:
 
 def _run_and_block(order: _Order) -> None:
     """Start a run and wait for it as its owner, where the cell blocks its loop."""
-    session = get_session()
-    before = session.newest_run
-    try:
-        run = _start(order)
-        # No click can arrive.
-        print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
-        with _what_was_reached(run, order):
-            _finish(run, order, run.result_or_cancel())
-    except KeyboardInterrupt:
-        started = session.newest_run
-        if started is None or started is before or started.done:
-            raise
-        # The first interrupt counts as such also where nobody waits yet.
-        if not started.stop_soon("interrupted"):
-            raise
-        with _what_was_reached(started, order):
-            _finish(started, order, started.result())
+    with get_session().owning() as owned:
+        try:
+            run = _start(order)
+            # No click can arrive.
+            print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
+            with _what_was_reached(run, order):
+                _finish(run, order, run.result_or_cancel())
+        except KeyboardInterrupt:
+            # The first interrupt counts as such also where nobody waits yet.
+            if not owned or owned[0].done or not owned[0].stop_soon("interrupted"):
+                raise
+            with _what_was_reached(owned[0], order):
+                _finish(owned[0], order, owned[0].result())
 
 
 def _finish(run: Run, order: _Order, result: OrchestratorResult) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from agentnb.core.call import closing
 from agentnb.core.errors import LlmError, Refused
 from agentnb.core.protocols import Link
-from agentnb.core.types import CompletionRequest, StreamEvent, TextDelta, bare_model
+from agentnb.core.types import CompletionRequest, Stopped, StreamEvent, TextDelta, bare_model
 
 
 class FallbackProvider:
@@ -39,14 +39,16 @@ class FallbackProvider:
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """Make one call to each model until one answers."""
         for link in self.links:
-            was_shown = False
+            was_shown = is_whole = False
             asked = replace(request, model=bare_model(link.model))
             try:
                 async with closing(link.provider.stream(asked)) as events:
                     async for event in events:
-                        was_shown = was_shown or isinstance(event, TextDelta)
+                        was_shown = was_shown or (isinstance(event, TextDelta) and bool(event.text))
+                        is_whole = is_whole or isinstance(event, Stopped)
                         yield event
-                return
+                if is_whole or was_shown or link is self.links[-1]:
+                    return
             except LlmError as error:
                 if was_shown or isinstance(error, Refused) or link is self.links[-1]:
                     raise

@@ -32,7 +32,7 @@ from agentnb.core.types import (
 )
 from agentnb.providers.scripted import AnyReply, Reply
 from agentnb.run import Run
-from agentnb.runtime import get_runtime
+from agentnb.runtime import Runtime, get_runtime
 from tests.core.clock import ManualClock
 from tests.support import Hold, Tree, by_agent, make_tree, spawn, task_of
 
@@ -207,7 +207,12 @@ def execution_of(tree: Tree) -> Coroutine[Any, Any, OrchestratorResult]:
     )
 
 
-def on_the_runtime(tree: Tree) -> Run:
+def on_the_runtime(tree: Tree, runtime: Runtime | None = None) -> Run:
     """Start a tree as a session would."""
-    execution = execution_of(tree)
-    return Run("the task", execution, request=tree.request, bus=tree.bus, runtime=get_runtime())
+    return Run(
+        "the task",
+        execution_of(tree),
+        request=tree.request,
+        bus=tree.bus,
+        runtime=runtime or get_runtime(),
+    )

@@ -238,6 +238,47 @@ def test_whoever_waits_for_what_a_closed_runtime_left_behind_is_told() -> None:
     assert not runtime.is_alive
 
 
+class NeverStops:
+    """Goes on whenever it is thrown out, for ever."""
+
+    name = "never stops"
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+
+    async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
+        yield TextDelta("A beginning.")
+        while True:
+            self.began.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+
+def test_whoever_reads_along_is_told_that_the_loop_is_gone() -> None:
+    runtime, provider = Runtime(), NeverStops()
+    run = on_the_runtime(make_tree(provider), runtime)
+    assert provider.began.wait(DEADLINE_S)
+
+    async def read() -> None:
+        async for _ in run.stream():
+            pass
+
+    told: list[str] = []
+
+    def follow() -> None:
+        try:
+            asyncio.run(read())
+        except RuntimeError as error:
+            told.append(str(error))
+
+    reading = threading.Thread(target=follow)
+    reading.start()
+    runtime.close()
+    reading.join(DEADLINE_S)
+
+    assert told == [GONE]
+
+
 def test_orders_to_a_closed_runtime_are_refused_in_one_sentence() -> None:
     runtime = Runtime()
     runtime.close()

@@ -132,6 +132,7 @@ def _check_calls(entries: Sequence[Entry]) -> None:
             case ToolCallFinished():
                 open_tools.remove((event.agent_id, event.tool_use_id))
     assert not +open_calls, "a call has no end"
+    assert not open_tools, "a tool call has no end"
 
 
 def _check_incomplete(result: OrchestratorResult) -> None:

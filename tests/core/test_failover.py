@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentnb.core.budget import estimate_input_tokens
 from agentnb.core.errors import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -175,6 +176,21 @@ async def test_each_models_provider_says_how_large_a_request_is() -> None:
     await run
 
 
+async def test_synthesis_is_cut_by_the_count_of_the_model_that_is_asked() -> None:
+    class Thrice(ScriptedProvider):
+        def count_tokens(self, request: CompletionRequest) -> int:
+            return 3 * estimate_input_tokens(request)
+
+    long = Reply("word " * 3_000, usage=Usage(10, 3_750))
+    script = by_agent({"root": [spawn("A", "B"), "brought together"], "A": long, "B": long})
+    second = Thrice(script._script)
+
+    tree = await run_chain(always(ModelNotFound("gone", status_code=404)), second, budget=20_000)
+
+    assert tree.result.final_response == "brought together"
+    assert 'truncated="true"' in second.requests[-1].last_user_text
+
+
 # -- staying ------------------------------------------------------------------------------------
 
 
@@ -196,6 +212,17 @@ async def test_thinking_is_not_shown_so_the_next_model_may_be_asked() -> None:
     tree = await run_chain(first, always("hello"))
 
     assert tree.result.final_response == "hello"
+
+
+async def test_reply_that_was_paused_is_gone_on_with_by_the_same_model_or_not_at_all() -> None:
+    paused = Reply("The first half by a,", stop_reason="pause_turn")
+    first = ScriptedProvider([paused, LlmError("lost"), " and the second."])
+    second = always("never asked")
+
+    tree = await run_chain(first, second)
+
+    assert tree.result.final_response == "The first half by a, and the second."
+    assert second.requests == []
 
 
 async def test_model_that_declines_is_not_gone_round() -> None:

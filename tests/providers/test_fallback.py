@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -70,6 +70,15 @@ async def test_chain_shares_the_gate_of_a_model_with_those_who_use_it_alone() ->
     hold.release()
     await alone
     await chain
+
+
+@pytest.mark.parametrize("model", ["scripted/z", ["scripted/z", "demo"]])
+def test_model_that_a_run_names_is_asked_of_a_sessions_chain(model: str | list[str]) -> None:
+    provider = answering({"a": "from a", "z": "from z"})
+    session = Session(provider=FallbackProvider([Link(provider, "scripted/a")]))
+
+    assert session.spawn("Say hello").result(DEADLINE_S).output == "from a"
+    assert session.spawn("Say hello", model=model).result(DEADLINE_S).output == "from z"
 
 
 def test_chain_of_one_model_is_that_model() -> None:
@@ -155,6 +164,20 @@ async def test_chain_as_a_provider_does_not_move_on_after_the_first_text() -> No
         await read(chain_of(ScriptedProvider([Reply("half", error=StreamBroken("cut"))]), second))
 
     assert second.requests == []
+
+
+async def test_chain_as_a_provider_moves_on_from_a_reply_without_a_word_and_an_end() -> None:
+    class Silent:
+        name = "silent"
+
+        async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
+            yield TextDelta("")
+
+    chain = FallbackProvider([Link(Silent(), "x/a"), Link(ScriptedProvider(["hello"]), "x/b")])
+
+    said = await read(chain)
+
+    assert "".join(event.text for event in said if isinstance(event, TextDelta)) == "hello"
 
 
 async def test_chain_as_a_provider_raises_what_the_last_model_raised() -> None:
