@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentnb.core.call import Reply, make_call
 from agentnb.core.cancel import is_own_end
@@ -135,10 +135,10 @@ async def _reply_of(
 
 async def _wait_to_retry(error: LlmError, attempt: int, work: AgentWork, port: RunPort) -> None:
     delay_s = port.retry_delay_s(attempt)
-    if error.retry_after_s is not None:
-        if error.retry_after_s > LONGEST_WAIT_S:
-            raise TurnFailed(_too_long(error), may_retry=False) from error
-        delay_s = max(delay_s, error.retry_after_s)
+    asked_s = _asked_wait_s(error)
+    if asked_s > LONGEST_WAIT_S:
+        raise TurnFailed(_too_long(error, asked_s), may_retry=False) from error
+    delay_s = max(delay_s, asked_s)
     port.publish(
         AgentWaiting(
             agent_id=work.agent_id,
@@ -152,11 +152,18 @@ async def _wait_to_retry(error: LlmError, attempt: int, work: AgentWork, port: R
     await port.wait_to_retry(work, delay_s)
 
 
-def _too_long(error: LlmError) -> LlmError:
-    asked_s = math.ceil(error.retry_after_s or 0)
+def _asked_wait_s(error: LlmError) -> float:
+    """The wait that a provider asks for; 0 when it asks for none, or for none that there is."""
+    asked_s: Any = error.retry_after_s
+    is_time = isinstance(asked_s, int | float) and not math.isnan(asked_s)
+    return float(asked_s) if is_time else 0.0
+
+
+def _too_long(error: LlmError, asked_s: float) -> LlmError:
+    wait = f"{math.ceil(asked_s):,} s" if math.isfinite(asked_s) else "for ever"
     told = _retold(
         error,
-        f"{str(error).rstrip('.')}. The provider asks to wait {asked_s:,} s, "
+        f"{str(error).rstrip('.')}. The provider asks to wait {wait}, "
         f"which is longer than the {LONGEST_WAIT_S:.0f} s that a run waits. Run it again then.",
     )
     told.retryable = False

@@ -33,7 +33,7 @@ from agentnb.core.types import (
     assistant_message,
 )
 from agentnb.providers.gate import ConcurrencyGate
-from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from tests.core.clock import ManualClock, everyone_waits
 from tests.core.random_trees import SlowJournal
 from tests.core.test_foreign_parts import EXITS
@@ -173,6 +173,23 @@ async def test_wait_that_is_too_long_is_not_rounded_down_to_one_that_is_not() ->
     tree = await run_tree(ScriptedProvider([RateLimited("slow", retry_after_s=60.2)]))
 
     assert "asks to wait 61 s, which is longer than the 60 s" in str(tree.error)
+
+
+async def test_wait_without_end_is_too_long() -> None:
+    tree = await run_tree(ScriptedProvider([RateLimited("slow", retry_after_s=float("inf"))]))
+
+    assert "asks to wait for ever, which is longer than the 60 s" in str(tree.error)
+
+
+@pytest.mark.parametrize("nonsense", [float("nan"), "12", -5])
+async def test_wait_that_is_none_is_passed_over(nonsense: Any) -> None:
+    clock = ManualClock(sleeps_end=True)
+    replies: list[AnyReply] = [RateLimited("slow", retry_after_s=nonsense), "hello"]
+
+    tree = await run_tree(ScriptedProvider(replies), clock=clock)
+
+    assert tree.result.final_response == "hello"
+    assert 0 < clock.sleeps[0] < 1
 
 
 async def test_run_that_was_cancelled_from_outside_says_so_in_its_last_event() -> None:
