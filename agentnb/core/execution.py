@@ -112,10 +112,10 @@ class Execution:
             ending = Ending(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE)
             error = cancelled
         except BaseException as bug:
-            if is_own_end(bug):
-                raise
             ending = Ending(AgentStatus.FAILED, "")
-            error = InternalError.wrapping(bug, where="the orchestrator")
+            error = bug
+            if not is_own_end(bug):
+                error = InternalError.wrapping(bug, where="the orchestrator")
         # Whatever happened: those who follow the record wait for its end.
         self._bus.publish(
             RunFinished(

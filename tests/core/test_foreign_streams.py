@@ -34,6 +34,7 @@ from agentnb.core.types import (
 )
 from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
+from tests.cancel.phases import execution_of
 from tests.core.clock import ManualClock, everyone_waits
 from tests.core.random_trees import SlowJournal
 from tests.core.test_foreign_parts import EXITS
@@ -131,6 +132,15 @@ async def test_bug_of_a_provider_is_chained_to_the_error_that_tells_of_it() -> N
 
     assert tree.error is not None
     assert tree.error.__cause__ is bug
+
+
+async def test_record_has_its_end_also_when_a_provider_closes_the_run_from_within() -> None:
+    tree = make_tree(Streaming(GeneratorExit()))
+
+    with pytest.raises(GeneratorExit):
+        await execution_of(tree)
+
+    assert isinstance(tree.events[-1], RunFinished)
 
 
 async def test_cancellation_of_a_providers_own_making_is_told_as_its_words() -> None:
