@@ -91,8 +91,9 @@ class TreeFold:
             case AgentWaiting():
                 agent.status, agent.waiting_for = AgentStatus.WAITING, event.reason
             case ProviderFailover():
-                error = one_line(event.error, limit=100)
-                agent.notes.append(f"went on with {event.to_provider}: {error}")
+                # In one line: where a model is down, each of many agents has this note.
+                note = f"went on with {event.to_provider}: {event.error}"
+                agent.notes.append(one_line(note, limit=80))
             case ModelCallFinished():
                 agent.tokens_used += event.usage.total_tokens
                 self._usage[event.model] = self._usage.get(event.model, Usage()) + event.usage

@@ -77,7 +77,7 @@ async def take_turn(
             # Of a reply that was paused the beginning was shown, and is part of the answer.
             failed.was_shown |= bool(text_so_far(request.messages))
             if failed.moves_on and index + 1 < len(links):
-                before.append(f"{link.model} ({one_line(str(failed.error))})")
+                before.append(f"{link.model} ({one_line(str(failed.error), limit=100)})")
                 _tell_failover(work.agent_id, link.model, links[index + 1].model, failed, port)
                 continue
             if before:

@@ -29,6 +29,7 @@ from agentnb.core.events import (
     ProviderFailover,
 )
 from agentnb.core.protocols import Link
+from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus, CompletionRequest, ToolSpec, ToolUse, Usage
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
@@ -247,6 +248,16 @@ async def test_bug_in_a_provider_is_no_reason_to_move_on() -> None:
 
 
 # -- the end of the chain -----------------------------------------------------------------------
+
+
+async def test_note_of_a_move_is_one_short_line() -> None:
+    long = ModelNotFound("There is no such model. " * 20, status_code=404)
+
+    tree = await run_chain(always(long), always("hello"))
+
+    (note,) = TreeFold(tree.entries).notes()["root"]
+    assert note.startswith("went on with scripted/b: There is no such model.")
+    assert len(note) == 80
 
 
 async def test_chain_of_which_nobody_answers_fails_and_names_every_model() -> None:
