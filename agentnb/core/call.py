@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken
 from agentnb.core.events import AgentTextDelta, ModelCallFinished, ModelCallStarted
-from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort
+from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort, TimerHandle
 from agentnb.core.types import (
     CompletionRequest,
     Message,
@@ -120,8 +120,7 @@ async def _stream(
 ) -> None:
     """Read one stream to its end mark, to the budget's end, or to the deadline."""
     loop = asyncio.get_running_loop()
-    if (ready := getattr(provider, "ready", None)) is not None:
-        await ready()  # what it has to load first is no part of the model's turn
+    timer: TimerHandle | None = None
     try:
         async with asyncio.timeout(None) as deadline:
 
@@ -130,8 +129,11 @@ async def _stream(
                     deadline.reschedule(loop.time())
 
             lease.on_halt = end_now
-            timer = port.clock.call_later(port.call_timeout_s, end_now)
             try:
+                if (ready := getattr(provider, "ready", None)) is not None:
+                    await ready()
+                # What it had to load first was no part of the model's turn.
+                timer = port.clock.call_later(port.call_timeout_s, end_now)
                 async with closing(provider.stream(lease.request)) as stream:
                     async for event in stream:
                         _take(event, agent_id, lease, port, reply)
@@ -143,8 +145,9 @@ async def _stream(
                                 deadline.reschedule(None)
                             break
             finally:
-                timer.cancel()
                 lease.on_halt = None
+                if timer is not None:
+                    timer.cancel()
     except TimeoutError:
         if not deadline.expired():
             raise  # the provider's own

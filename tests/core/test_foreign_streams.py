@@ -349,6 +349,20 @@ async def test_what_a_provider_loads_first_is_no_part_of_a_turns_time() -> None:
     assert tree.of(AgentFailed) == []
 
 
+async def test_budget_that_ends_while_a_provider_loads_sends_nothing() -> None:
+    hold = Hold()
+    provider = LoadsFirst(hold)
+    tree = make_tree(provider)
+    run = tree.start()
+    await hold.until_reached()
+
+    tree.request.budget.set_total(0)
+    await run
+
+    assert tree.result.status is AgentStatus.EXHAUSTED
+    assert provider.requests == []
+
+
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5])
 def test_agent_that_may_not_say_a_word_is_refused(limit: Any) -> None:
     with pytest.raises(ValueError, match="`max_output_tokens` must be a whole number"):
