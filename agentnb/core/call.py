@@ -41,6 +41,8 @@ class Reply:
     stopped: Stopped | None = None
     halted: str | None = None
     max_tokens_from_budget: bool = False
+    not_closed: str | None = None
+    """What went wrong when the stream of a whole reply was closed."""
 
     @property
     def text(self) -> str:
@@ -92,7 +94,7 @@ async def make_call(
             error: str | None = "cancelled"
             try:
                 await _stream(work.agent_id, provider, lease, port, reply)
-                error = None
+                error = reply.not_closed
             except BaseException as failure:
                 if not is_own_end(failure):
                     error = one_line(str(failure)) or type(failure).__name__
@@ -151,15 +153,17 @@ async def _stream(
     except TimeoutError:
         if not deadline.expired():
             raise  # the provider's own
-        # What ended in time and was slow to be closed has ended in time.
-        if lease.halted is None and reply.stopped is None:
+        if reply.stopped is not None:  # what is slow to be closed has ended in time
+            reply.not_closed = "the reply is whole, but its stream was not closed in time"
+        elif lease.halted is None:
             raise CallTimedOut(
                 f"The model's turn did not end within {port.call_timeout_s:g} s. "
                 "A larger `call_timeout_s` gives it more time."
             ) from None
-    except Exception:
+    except Exception as error:
         if reply.stopped is None:
-            raise  # else the reply is whole, and only the closing of its stream went wrong
+            raise
+        reply.not_closed = f"the reply is whole, but its stream could not be closed: {error}"
     if reply.stopped is None and lease.halted is not None:
         reply.halted = lease.halted
     elif reply.stopped is None:

@@ -160,6 +160,7 @@ class ModelCallFinished:
     stop_reason: str | None = None
     """`None` when the call did not come to its end."""
     error: str | None = None
+    """With a `stop_reason`: the reply is whole, and something went wrong after it."""
     estimate_error: int = 0
     """Pot tokens by which the final count differs from what was held and metered for the call."""
 

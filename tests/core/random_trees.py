@@ -199,6 +199,8 @@ class WatchedBudget(RequestBudget):
     def __init__(self, total: int) -> None:
         super().__init__(total)
         self.highest_total = total
+        self.overdrawn = 0
+        """The most by which used and reserved together ever passed the total."""
         self.too_low = 0
         """Tokens by which closed calls took more than had been metered for them."""
         self.beyond_held = 0
@@ -216,11 +218,16 @@ class WatchedBudget(RequestBudget):
         held = super().reserve(n, leave=leave)
         if held is None:
             return None
-        self.look_at_promise()
+        self.look_at_promise(leave)
         return _WatchedReservation(self, n)
 
-    def look_at_promise(self) -> None:
-        promised = self.tokens_used + self.reserved
+    def _spend(self, n: int) -> BudgetStatus:
+        status = super()._spend(n)
+        self.overdrawn = max(self.overdrawn, self._used + self._reserved - self.total)
+        return status
+
+    def look_at_promise(self, leave: int = 0) -> None:
+        promised = self.tokens_used + self.reserved + leave
         if promised > self.total:
             self.broken.append(f"{promised} promised of {self.total}")
 
@@ -229,7 +236,7 @@ class _WatchedReservation(Reservation):
     def extend(self, n: int, *, leave: int = 0) -> bool:
         fits = super().extend(n, leave=leave)
         if fits and isinstance(self._budget, WatchedBudget):
-            self._budget.look_at_promise()
+            self._budget.look_at_promise(leave)
         return fits
 
     def extend_by_what_fits(self, n: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from agentnb.core.budget import RequestBudget, Reservation, estimate_input_tokens
+from agentnb.core.budget import RequestBudget, estimate_input_tokens
 from agentnb.core.context import AgentContext
 from agentnb.core.events import (
     AgentExhausted,
@@ -23,7 +23,6 @@ from agentnb.core.meter import synthesis_reserve
 from agentnb.core.types import (
     AgentConfig,
     AgentStatus,
-    BudgetStatus,
     CompletionRequest,
     Stopped,
     StreamEvent,
@@ -31,28 +30,11 @@ from agentnb.core.types import (
 )
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from tests.core.clock import everyone_waits
+from tests.core.random_trees import WatchedBudget
 from tests.support import Hold, Tree, by_agent, make_tree, requests_of, run_tree, spawn
 
 WORDS = " ".join(f"{'long' * 15}word{n}" for n in range(40))
 """About 700 tokens by size, three slices of output, in few pieces."""
-
-
-class WatchedBudget(RequestBudget):
-    """Notes by how much used and reserved ever passed the total together."""
-
-    def __init__(self, total: int) -> None:
-        super().__init__(total)
-        self.overdrawn = 0
-
-    def reserve(self, n: int, *, leave: int = 0) -> Reservation | None:
-        held = super().reserve(n, leave=leave)
-        assert held is None or self.tokens_used + self.reserved + leave <= self.total
-        return held
-
-    def _spend(self, n: int) -> BudgetStatus:
-        status = super()._spend(n)
-        self.overdrawn = max(self.overdrawn, self._used + self._reserved - self.total)
-        return status
 
 
 Count = Callable[[Usage], Sequence[Usage]]
@@ -102,6 +84,7 @@ def fan_of(children: int, answer: str | Reply = WORDS) -> ScriptedProvider:
 def check_books(tree: Tree, budget: WatchedBudget) -> None:
     """What holds for every run's pot, whatever was counted."""
     calls = tree.of(ModelCallFinished)
+    assert budget.broken == []
     assert budget.reserved == 0
     assert budget.tokens_used == sum(call.usage.pot_tokens for call in calls)
     reported = sum(max(0, call.estimate_error) for call in calls)

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from agentnb.core.errors import Overloaded, RateLimited
+from agentnb.core.errors import Overloaded
 from agentnb.core.events import AgentExhausted, AgentWaiting, BudgetExhausted
 from agentnb.core.types import Usage
 from agentnb.providers.gate import ConcurrencyGate
@@ -30,14 +30,19 @@ def waiting_to_retry() -> tuple[Tree, Hold]:
 
 
 def waiting_out_a_limit() -> tuple[Tree, Hold]:
-    """`A` streams; its sibling was told to slow down, so `B` is held back with it."""
+    """`A` streams, and meanwhile its model was told to slow down: `B` is held back at the gate."""
     clock, hold = ManualClock(), Hold()
+    gate = ConcurrencyGate(8, clock=clock)
+
+    async def slowed_down() -> None:
+        gate.hold_back("scripted", 50)
+        await hold()
+
     replies: dict[str, Any] = {
         "root": [spawn("A", "B"), "together"],
-        "A": Reply("what A says", pause=hold),
-        "B": [RateLimited("slow down", retry_after_s=50), "never asked"],
+        "A": Reply("what A says", pause=slowed_down),
+        "B": "never asked",
     }
-    gate = ConcurrencyGate(8, clock=clock)
     return make_tree(by_agent(replies), clock=clock, gate=gate, budget=100_000), hold
 
 
@@ -53,17 +58,22 @@ def waiting_for_a_slot() -> tuple[Tree, Hold]:
     return make_tree(by_agent(replies), clock=clock, gate=gate, budget=100_000), hold
 
 
-WAITS = [waiting_to_retry, waiting_out_a_limit, waiting_for_a_slot]
+WAITS = [
+    pytest.param(waiting_to_retry, "to try again after: busy", id="to retry"),
+    pytest.param(waiting_out_a_limit, "the provider's rate limit", id="a limit"),
+    pytest.param(waiting_for_a_slot, "one of 1 slots for calls to scripted", id="a slot"),
+]
+"""A tree in which agent 2 waits, and the reason that it gives."""
 
 
-@pytest.mark.parametrize("waits", WAITS)
+@pytest.mark.parametrize(("waits", "reason"), WAITS)
 async def test_total_set_to_nothing_ends_every_wait_at_once(
-    waits: Callable[[], tuple[Tree, Hold]],
+    waits: Callable[[], tuple[Tree, Hold]], reason: str
 ) -> None:
     tree, hold = waits()
     run = tree.start()
     await hold.until_reached()
-    await tree.saw(AgentWaiting, "2")
+    assert (await tree.saw(AgentWaiting, "2")).reason == reason
 
     tree.request.budget.set_total(0)
     await run  # though nobody let the time pass
@@ -75,14 +85,14 @@ async def test_total_set_to_nothing_ends_every_wait_at_once(
     assert "what A says" in tree.result.final_response
 
 
-@pytest.mark.parametrize("waits", WAITS)
+@pytest.mark.parametrize(("waits", "reason"), WAITS)
 async def test_cancel_ends_every_wait_at_once_and_its_sibling_goes_on(
-    waits: Callable[[], tuple[Tree, Hold]],
+    waits: Callable[[], tuple[Tree, Hold]], reason: str
 ) -> None:
     tree, hold = waits()
     run = tree.start()
     await hold.until_reached()
-    await tree.saw(AgentWaiting, "2")
+    assert (await tree.saw(AgentWaiting, "2")).reason == reason
 
     tree.cancel("2")
     await everyone_waits()

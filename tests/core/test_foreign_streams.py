@@ -105,6 +105,10 @@ async def test_whole_answer_is_kept_though_its_stream_cannot_be_closed() -> None
 
     assert tree.error is None
     assert (tree.result.final_response, provider.calls) == ("The answer.", 1)
+    (call,) = tree.of(ModelCallFinished)
+    assert call.error == (
+        "the reply is whole, but its stream could not be closed: it broke while it was closed"
+    )
 
 
 async def test_whole_answer_is_kept_though_its_stream_does_not_close_in_time() -> None:
@@ -120,6 +124,8 @@ async def test_whole_answer_is_kept_though_its_stream_does_not_close_in_time() -
 
     assert tree.error is None
     assert (tree.result.final_response, provider.calls) == ("The answer.", 1)
+    (call,) = tree.of(ModelCallFinished)
+    assert call.error == "the reply is whole, but its stream was not closed in time"
 
 
 # -- what is raised -------------------------------------------------------------------------------
