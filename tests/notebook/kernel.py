@@ -253,3 +253,17 @@ def a_door() -> Iterator[Door]:
         yield door
     finally:
         door.close()
+
+
+STUBBORN = """
+async def stubborn():
+    # Goes back to the door whenever it is thrown out.
+    global let_go
+    let_go = False
+    while not let_go:
+        try:
+            return await hold()
+        except BaseException:
+            pass
+"""
+"""For a kernel that has a door's `hold`: a pause that only `let_go = True` and the door end."""

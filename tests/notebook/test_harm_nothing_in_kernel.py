@@ -6,20 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.notebook.kernel import Door, Kernel, a_door, started
+from tests.notebook.kernel import STUBBORN, Door, Kernel, a_door, started
 
 SCRIPT = """
 import agentnb, asyncio, os, sys
-
-async def stubborn():
-    # Goes back to the door whenever it is thrown out.
-    global let_go
-    let_go = False
-    while not let_go:
-        try:
-            return await hold()
-        except BaseException:
-            pass
 
 session = agentnb.configure(provider=agentnb.ScriptedProvider({
     "Alone": agentnb.Reply("Begun and then held, and ended.", pause=hold),
@@ -38,24 +28,33 @@ def door() -> Iterator[Door]:
 @pytest.fixture(scope="module")
 def kernel(door: Door) -> Iterator[Kernel]:
     with started() as kernel:
-        kernel.ok("%load_ext agentnb", door.hold, SCRIPT)
+        kernel.ok("%load_ext agentnb", door.hold, STUBBORN, SCRIPT)
         yield kernel
 
 
-# An interrupt has to get through also where nothing else wakes the kernel's loop.
+# An interrupt has to get through also where nothing else wakes the kernel's loop: the door hears a
+# knock when the loop has slept several times to a timer's end, and nothing came meanwhile.
 QUIET = """
-import socket, threading, time
+import socket
 
 def knock_when_quiet():
-    def work():
-        in_a_row = 0
-        while in_a_row < 100:
-            time.sleep(0.01)
-            frame = sys._current_frames()[threading.main_thread().ident]
-            in_a_row = in_a_row + 1 if frame.f_code.co_name == "select" else 0
-        global knocked
-        knocked = socket.create_connection(("127.0.0.1", PORT))
-    threading.Thread(target=work, daemon=True).start()
+    selector = asyncio.get_running_loop()._selector
+    select, in_a_row = selector.select, 0
+
+    def watched(timeout=None):
+        nonlocal in_a_row
+        came = select(timeout)
+        if came:
+            in_a_row = 0
+        elif timeout is None or timeout > 0:
+            in_a_row += 1
+        if in_a_row == 5:
+            global knocked
+            selector.select = select
+            knocked = socket.create_connection(("127.0.0.1", PORT))
+        return came
+
+    selector.select = watched
 """
 
 

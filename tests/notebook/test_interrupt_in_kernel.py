@@ -6,20 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.notebook.kernel import Door, Kernel, Shown, a_door, started
+from tests.notebook.kernel import STUBBORN, Door, Kernel, Shown, a_door, started
 
 SCRIPT = """
 import agentnb
-
-async def stubborn():
-    # Goes back to the door whenever it is thrown out.
-    global let_go
-    let_go = False
-    while not let_go:
-        try:
-            return await hold()
-        except BaseException:
-            pass
 
 provider = agentnb.ScriptedProvider({
     "Alone": agentnb.Reply("Begun and then held, and ended.", pause=hold),
@@ -39,7 +29,7 @@ def door() -> Iterator[Door]:
 @pytest.fixture(scope="module")
 def kernel(door: Door) -> Iterator[Kernel]:
     with started() as kernel:
-        kernel.ok("%load_ext agentnb", door.hold, SCRIPT)
+        kernel.ok("%load_ext agentnb", door.hold, STUBBORN, SCRIPT)
         yield kernel
 
 
