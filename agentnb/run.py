@@ -206,9 +206,8 @@ class Run:
     def _read(self, question: Callable[[TreeFold], T]) -> T:
         """Ask the fold, brought up to now, while nobody else changes it."""
         with self._fold_lock:
-            news = self._bus.since(self._folded)
-            for entry in news:
-                self._fold.apply(entry)
+            news = self._bus.rows_since(self._folded)
+            self._fold.feed(news)
             self._folded += len(news)
             return question(self._fold)
 
@@ -225,9 +224,9 @@ class Run:
     @property
     def status(self) -> AgentStatus:
         """The run's own status: its root's while it goes on."""
-        newest = self._bus.since(max(0, len(self._bus) - 1))
-        if newest and isinstance(newest[-1].event, RunFinished):
-            return newest[-1].event.status
+        newest = self._bus.newest
+        if isinstance(newest, RunFinished):
+            return newest.status
         root = self.tree
         if root is None:
             return AgentStatus.PENDING

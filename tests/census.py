@@ -54,8 +54,9 @@ async def _on_loop() -> tuple[int, int]:
 
 def live_objects() -> dict[str, int]:
     """Instances of the package's classes, by class."""
+    # Some types of other libraries have no module that is a text.
     kinds = (type(thing) for thing in gc.get_objects())
-    return dict(Counter(k.__qualname__ for k in kinds if k.__module__.startswith("agentnb.")))
+    return dict(Counter(k.__qualname__ for k in kinds if str(k.__module__).startswith("agentnb.")))
 
 
 def settled(runtime: Runtime) -> None:

@@ -49,7 +49,9 @@ class InProcessEngine:
         turns = 0
         while True:
             said = text_so_far(messages)
-            request = replace(work.request, messages=messages)
+            request = work.request
+            if messages is not request.messages:
+                request = replace(request, messages=messages)
             try:
                 reply, link = await take_turn(work, request, provider, port)
             except TurnFailed as failed:
@@ -65,7 +67,8 @@ class InProcessEngine:
                     messages, text=said, exhausted=str(empty), turns_used=turns, link=work.link
                 )
             turns += 1
-            work = replace(work, link=link)
+            if link != work.link:
+                work = replace(work, link=link)
             message = _sendable(reply)
             messages = (*messages, message)
             outcome = AgentOutcome(
@@ -95,8 +98,9 @@ def _sendable(reply: Reply) -> Message:
         return assistant_message(reply.text)
     message = reply.stopped.message
     if reply.stopped.reason != "tool_use":
-        kept = tuple(b for b in message.content if not isinstance(b, ToolUseBlock))
-        return replace(message, content=kept)
+        kept = [b for b in message.content if not isinstance(b, ToolUseBlock)]
+        if len(kept) < len(message.content):
+            return replace(message, content=tuple(kept))
     return message
 
 

@@ -12,7 +12,7 @@ from agentnb.core.context import AgentContext
 from agentnb.core.events import AgentSpawned
 from agentnb.core.life import Agent, cache_prefix
 from agentnb.core.meter import Meter
-from agentnb.core.port import AgentPort
+from agentnb.core.port import AgentPort, Siblings
 from agentnb.core.protocols import Journal, Provider
 from agentnb.core.request import RequestContext
 from agentnb.core.types import Message, SpawnMode, user_message
@@ -98,6 +98,7 @@ class AgentFactory:
             bus=self._bus,
             meter=self._meter,
             journal=self._journal,
+            siblings=Siblings() if parent is None else parent.below,
             cache_prefix=lambda: cache_prefix(parent, mode, total, system),
         )
         agent = Agent(

@@ -3,6 +3,10 @@
 What is reserved counts against the total until it is settled, so any number of calls in
 parallel cannot promise themselves the same tokens. Used plus reserved passes the total only
 by what a provider counted beyond an estimate.
+
+Output that streams is counted piece by piece, and booked some pieces later: far from the warning
+line nothing depends on the order. Near it, every piece is booked when it comes. Whoever asks
+always gets what was really spent.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from agentnb.core.types import (
 )
 
 BYTES_PER_TOKEN = 4
+AHEAD = 64
+"""Tokens that one call may stream before they are booked, where no line is near."""
 
 
 def estimate_tokens(text: str) -> int:
@@ -30,7 +36,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def size_in_bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def tokens_in(size: int) -> int:
@@ -73,6 +79,8 @@ class RequestBudget:
         self._used = 0
         self._reserved = 0
         self._armed = True
+        self._ahead: dict[Reservation, None] = {}
+        """Those who may have streamed more than is booked."""
         self.crossings = 0
         """How often the warning line was crossed."""
         self._lock = threading.Lock()
@@ -89,17 +97,25 @@ class RequestBudget:
     @property
     def tokens_used(self) -> int:
         """What has been spent, estimates of open calls included."""
-        return self._used
+        if not self._ahead:
+            return self._used
+        with self._lock:
+            return self._used + sum(reservation.unbooked for reservation in self._ahead)
 
     @property
     def reserved(self) -> int:
         """What open calls hold beyond what they have spent."""
-        return self._reserved
+        return self.tokens_spoken_for - self.tokens_used
+
+    @property
+    def tokens_spoken_for(self) -> int:
+        """What has been spent or is reserved."""
+        return self._used + self._reserved
 
     @property
     def remaining(self) -> int:
         """Tokens not spent yet, at least 0; part of them may be reserved."""
-        return max(0, self._total - self._used)
+        return max(0, self._total - self.tokens_used)
 
     @property
     def available(self) -> int:
@@ -109,7 +125,7 @@ class RequestBudget:
     @property
     def percentage(self) -> float:
         """How much of the total is spent; 100.0 for a total of 0."""
-        return 100.0 * self._used / self._total if self._total else 100.0
+        return 100.0 * self.tokens_used / self._total if self._total else 100.0
 
     def add_tokens(self, n: int) -> BudgetStatus:
         """Spend `n` tokens that were not reserved."""
@@ -142,6 +158,7 @@ class RequestBudget:
         """
         _checked(n, "A budget's total")
         with self._lock:
+            self._book_all()
             raised = n > self._total
             self._total = n
             if raised and self._used < self._warning_line():
@@ -149,12 +166,28 @@ class RequestBudget:
         if self.on_new_total is not None:
             self.on_new_total()
 
+    def book_all(self) -> None:
+        """Book what has streamed so far, so that the next piece of each call is booked at once."""
+        with self._lock:
+            self._book_all()
+
+    def _book_all(self) -> None:
+        for reservation in self._ahead:
+            self._used += reservation._take_unbooked()
+        self._ahead.clear()
+
+    def _is_line_near(self, ahead: int) -> bool:
+        """Whether the line could be crossed unseen by so many calls that stream ahead."""
+        return self._armed and self._used + AHEAD * ahead >= self._warning_line()
+
     def _warning_line(self) -> int:
         return math.floor(self._warn_at * self._total)
 
     def _spend(self, n: int) -> BudgetStatus:
         """Move what is used by `n` (below 0 for an estimate that was too high)."""
         self._used = max(0, self._used + n)
+        if self._ahead and self._is_line_near(len(self._ahead)):
+            self._book_all()
         crossed = self._armed and self._used >= self._warning_line()
         if crossed:
             self._armed = False
@@ -167,21 +200,65 @@ class RequestBudget:
 class Reservation:
     """Tokens held for one call. Closed by `settle` or `release`; closing again does nothing."""
 
+    __slots__ = ("_booked", "_budget", "_held", "_metered", "_open", "free_until", "streamed")
+
     def __init__(self, budget: RequestBudget, held: int) -> None:
         self._budget = budget
         self._held = held
         self._metered = 0
         self._open = True
+        self._booked = 0
+        self.streamed = 0
+        """Bytes of output that came. Whoever adds to it calls `book` when it passes the next."""
+        self.free_until = 0
+        """Bytes that may come before they are booked."""
+
+    @property
+    def unbooked(self) -> int:
+        """Tokens that came and are not booked."""
+        return tokens_in(self.streamed) - self._booked
+
+    def book(self, *, limit: int) -> BudgetStatus:
+        """Spend what has streamed, as `meter` does; what comes next may wait a little.
+
+        Args:
+            limit: Tokens of output in all, beyond which nothing may wait.
+        """
+        budget = self._budget
+        with budget._lock:
+            if not self._open:
+                return BudgetStatus.OK
+            budget._ahead.pop(self, None)
+            status = budget._spend(self._take_unbooked())
+            # Not beyond what is held: what streams ahead must not be anybody else's.
+            ahead = min(AHEAD, self._held, limit - self._booked)
+            if ahead > 0 and not budget._is_line_near(len(budget._ahead) + 1):
+                budget._ahead[self] = None
+                self.free_until = BYTES_PER_TOKEN * (self._booked + ahead)
+            return status
+
+    def _take_unbooked(self) -> int:
+        tokens = self.unbooked
+        self._booked += tokens
+        self.free_until = 0
+        self._take_from_held(tokens)
+        return tokens
+
+    def _take_from_held(self, n: int) -> None:
+        from_held = min(n, self._held)
+        self._held -= from_held
+        self._budget._reserved -= from_held
+        self._metered += n
 
     @property
     def held(self) -> int:
         """Tokens reserved and not spent yet."""
-        return self._held
+        return max(0, self._held - self.unbooked)
 
     @property
     def metered(self) -> int:
         """Tokens spent so far, by estimate."""
-        return self._metered
+        return self._metered + self.unbooked
 
     def extend(self, n: int, *, leave: int = 0) -> bool:
         """Hold `n` more tokens; false, and nothing changed, when they do not fit."""
@@ -210,10 +287,7 @@ class Reservation:
         with budget._lock:
             if not self._open:
                 return BudgetStatus.OK
-            from_held = min(n, self._held)
-            self._held -= from_held
-            budget._reserved -= from_held
-            self._metered += n
+            self._take_from_held(n)
             return budget._spend(n)
 
     def settle(self, actual: int) -> BudgetStatus:
@@ -223,6 +297,7 @@ class Reservation:
         with budget._lock:
             if not self._open:
                 return BudgetStatus.OK
+            self._book()
             self._close()
             return budget._spend(actual - self._metered)
 
@@ -230,7 +305,12 @@ class Reservation:
         """Give back what is held; what was metered stays spent."""
         with self._budget._lock:
             if self._open:
+                self._book()
                 self._close()
+
+    def _book(self) -> None:
+        if self._budget._ahead.pop(self, self) is None:
+            self._budget._used += self._take_unbooked()
 
     def _close(self) -> None:
         self._open = False

@@ -6,6 +6,9 @@ whoever reads, and a reader that never reads costs one number. A reader that fel
 more than its limit gets the backlog joined: the text of one agent in one piece, the newest
 budget update only, and every lifecycle event in its place. It takes from the record no more
 than its limit of such entries at a time: what it has not come to stays where it is.
+
+Entries are kept as light rows (`agentnb.core.events.Row`): a text delta that nobody looks at costs
+one tuple and nothing to the garbage collector. Readers get objects.
 """
 
 from __future__ import annotations
@@ -15,7 +18,16 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agentnb.core.events import AgentTextDelta, BudgetUpdate, Entry, Event, RunFinished
+from agentnb.core.events import (
+    AgentTextDelta,
+    BudgetUpdate,
+    Entry,
+    Event,
+    EventRow,
+    Row,
+    RunFinished,
+    entry_of,
+)
 from agentnb.core.protocols import Clock, MonotonicClock
 
 _WAKE_PAUSE_S = 0.015
@@ -36,9 +48,10 @@ class EventBus:
 
     def __init__(self, run_id: str = "", *, clock: Clock | None = None) -> None:
         self.run_id = run_id
-        self._clock = clock or MonotonicClock()
-        self._started_at = self._clock.now()
-        self._log: list[Entry] = []
+        self._now = (clock or MonotonicClock()).now
+        self._started_at = self._now()
+        self._log: list[Row] = []
+        self._milestones: list[EventRow] = []
         self._lock = threading.Lock()
         self._waiting: dict[_Waiter, None] = {}
         self.closed = False
@@ -47,26 +60,58 @@ class EventBus:
     @property
     def entries(self) -> list[Entry]:
         """All entries so far: dense from 0 and never joined."""
-        return self._log.copy()
+        return self.since(0)
 
     def since(self, seq: int) -> list[Entry]:
         """The entries from `seq` on."""
+        run_id = self.run_id
+        return [entry_of(run_id, place, row) for place, row in enumerate(self._log[seq:], seq)]
+
+    def rows_since(self, seq: int) -> list[Row]:
+        """The same as they are kept."""
         return self._log[seq:]
+
+    @property
+    def milestones(self) -> list[EventRow]:
+        """The rows so far that are no text: a fold of a run that has ended needs no others."""
+        return self._milestones.copy()
+
+    @property
+    def newest(self) -> Event | None:
+        """The newest event that is no text."""
+        return self._milestones[-1][1] if self._milestones else None
 
     def __len__(self) -> int:
         return len(self._log)
 
-    def publish(self, event: Event) -> Entry:
+    def __getitem__(self, seq: int) -> Entry:
+        return entry_of(self.run_id, seq, self._log[seq])
+
+    def publish(self, event: Event) -> None:
+        if isinstance(event, AgentTextDelta):
+            self.publish_text(event.agent_id, event.text)
+            return
         with self._lock:
-            at_s = self._clock.now() - self._started_at
-            entry = Entry(self.run_id, len(self._log), at_s, event)
-            self._log.append(entry)
+            row = (self._now() - self._started_at, event)
+            self._log.append(row)
+            self._milestones.append(row)
             if isinstance(event, RunFinished):
                 self.closed = True
+        if self._waiting:
+            self._wake()
+
+    def publish_text(self, agent_id: str, text: str) -> None:
+        """The same as publishing an `AgentTextDelta`, without making one."""
+        # No lock: a list takes one append at a time, and nothing here depends on the place.
+        self._log.append((self._now() - self._started_at, agent_id, text))
+        if self._waiting:
+            self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
             waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             waiter.wake()
-        return entry
 
     def subscribe(self, *, past: bool = True, limit: int = 1000) -> Subscription:
         """A gapless stream of entries, from the beginning or from now on, to the run's end.
@@ -148,13 +193,13 @@ class Subscription:
             # Nobody fell behind on what was past already: it is handed over as it is.
             is_past = self._position < self._past_ends
             if not is_past and len(log) - self._position > self._limit:
-                news = (log[seq] for seq in range(self._position, len(log)))
+                news = (self._bus[seq] for seq in range(self._position, len(log)))
                 fewer, taken = _join_some(news, self._limit)
                 self._position += taken
                 self._joined = fewer[::-1]
             elif self._position < len(log):
                 self._position += 1
-                return log[self._position - 1]
+                return self._bus[self._position - 1]
             elif self._bus.closed and self._position == len(log):
                 raise StopAsyncIteration
             else:

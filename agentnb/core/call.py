@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken
-from agentnb.core.events import AgentTextDelta, ModelCallFinished, ModelCallStarted
+from agentnb.core.events import ModelCallFinished, ModelCallStarted
 from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort, TimerHandle
 from agentnb.core.types import (
     CompletionRequest,
@@ -29,7 +29,7 @@ from agentnb.core.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 
 @dataclass(slots=True)
@@ -46,6 +46,8 @@ class Reply:
 
     @property
     def text(self) -> str:
+        if len(self.pieces) > 1:
+            self.pieces[:] = ["".join(self.pieces)]
         return "".join(self.pieces)
 
     @property
@@ -135,17 +137,14 @@ async def _stream(
                 if (ready := getattr(provider, "ready", None)) is not None:
                     await ready()
                 # What it had to load first was no part of the model's turn.
-                timer = port.clock.call_later(port.call_timeout_s, end_now)
+                timer = port.limit_time(end_now)
                 async with closing(provider.stream(lease.request)) as stream:
-                    async for event in stream:
-                        _take(event, agent_id, lease, port, reply)
-                        if reply.stopped is not None or lease.halted is not None:
-                            # A halt has set the deadline to now: it must not cut the closing of
-                            # the stream short, which would leave its connection behind.
-                            lease.on_halt = None
-                            if not deadline.expired():
-                                deadline.reschedule(None)
-                            break
+                    if await _read(stream, agent_id, lease, port, reply):
+                        # A halt has set the deadline to now: it must not cut the closing of
+                        # the stream short, which would leave its connection behind.
+                        lease.on_halt = None
+                        if not deadline.expired():
+                            deadline.reschedule(None)
             finally:
                 lease.on_halt = None
                 if timer is not None:
@@ -176,22 +175,47 @@ async def _stream(
         )
 
 
+async def _read(
+    stream: AsyncIterator[StreamEvent],
+    agent_id: str,
+    lease: CallLease,
+    port: RunPort,
+    reply: Reply,
+) -> bool:
+    """File what comes; false when the stream ended by itself, with no end mark."""
+    keep, say, meter = reply.pieces.append, port.say, lease.output_grew
+    has_begun = False
+    async for event in stream:
+        if not has_begun:
+            has_begun = True
+            lease.reply_started()
+        if type(event) is TextDelta and type(text := event.text) is str:  # nearly all of them
+            if text:
+                keep(text)
+                say(agent_id, text)
+                meter(text)
+        else:
+            _take(event, agent_id, lease, port, reply)
+        if reply.stopped is not None or lease.halted is not None:
+            return True
+    return False
+
+
 def _take(event: StreamEvent, agent_id: str, lease: CallLease, port: RunPort, reply: Reply) -> None:
-    """File one piece of a reply."""
+    """File one piece of a reply, of whatever kind."""
     _check_shape(event)
-    lease.reply_started()
     match event:
         case TextDelta(text):
             if text:
                 reply.pieces.append(text)
-                port.publish(AgentTextDelta(agent_id=agent_id, text=text))
+                port.say(agent_id, text)
                 lease.output_grew(text)
         case ThinkingDelta(text):
             lease.output_grew(text)
         case ToolUse(name=name, input=arguments):
             lease.output_grew(name + json.dumps(dict(arguments), default=str))
         case Usage():
-            if _is_count(event):  # one that is none says nothing: the estimate stands
+            if _are_counts(event):  # one that is none says nothing: the estimate stands
                 reply.usage = event
                 lease.input_counted(event)
         case Stopped():
@@ -207,17 +231,27 @@ def _check_shape(event: StreamEvent) -> None:
             raise TypeError(f"`Stopped.message` must be a Message, not {message!r}")
 
 
-def _is_count(usage: Usage) -> bool:
+def _are_counts(usage: Usage) -> bool:
     """Whether every field is a count: the books take nothing else."""
-    counts = (getattr(usage, field.name) for field in fields(Usage))
-    return all(isinstance(count, int) and count >= 0 for count in counts)
+    for count in _counts(usage):
+        if not isinstance(count, int) or count < 0:
+            return False
+    return True
 
 
-@asynccontextmanager
-async def closing(stream: AsyncIterator[StreamEvent]) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-    """Close a provider's stream that was left early, where it can be closed."""
-    if hasattr(stream, "aclose"):
-        async with aclosing(cast("AsyncGenerator[StreamEvent]", stream)):
-            yield stream
-    else:
-        yield stream
+_counts = attrgetter(*(count.name for count in fields(Usage)))
+
+
+class closing:
+    """Closes a provider's stream that was left early, where it can be closed."""
+
+    def __init__(self, stream: AsyncIterator[StreamEvent]) -> None:
+        self._stream = stream
+
+    async def __aenter__(self) -> AsyncIterator[StreamEvent]:
+        return self._stream
+
+    async def __aexit__(self, *_: object) -> None:
+        close: Callable[[], Awaitable[None]] | None = getattr(self._stream, "aclose", None)
+        if close is not None:
+            await close()

@@ -56,7 +56,9 @@ class AgentContext:
             depth: Where it stands in the tree; the root's children are at 1.
             inherit_memory: Whether it gets this agent's recalled memories as well.
         """
-        return AgentContext(
+        child = object.__new__(AgentContext)  # of parts that were checked already
+        child.__dict__.update(
+            _BLANK,
             agent_config=self.agent_config,
             soul_content=self.soul_content,
             identity_content=self.identity_content,
@@ -65,6 +67,7 @@ class AgentContext:
             task=task,
             depth=depth,
         )
+        return child
 
 
 def texts(values: Iterable[str], name: str) -> tuple[str, ...]:
@@ -89,3 +92,6 @@ def _message(item: object) -> Message:
         case {"role": "user" | "assistant" as role, "content": str(text)}:
             return Message(Role(role), (TextBlock(text),))
     raise ValueError(f"`conversation_history` must hold messages, not {item!r}.")
+
+
+_BLANK = vars(AgentContext())

@@ -365,6 +365,24 @@ class Entry:
     """Set when a slow subscriber got several events joined into one: the first one's `seq`."""
 
 
+TextRow = tuple[float, str, str]
+"""An `AgentTextDelta` and its time, as the record keeps it: `at_s`, `agent_id`, `text`. Most of a
+record is these, and most of them nobody ever looks at: the objects are made for whoever does."""
+
+EventRow = tuple[float, Event]
+"""Any other event and its time, `at_s`."""
+
+Row = TextRow | EventRow
+"""One line of a run's record, as it is kept: its place is its `seq`."""
+
+
+def entry_of(run_id: str, seq: int, row: Row) -> Entry:
+    """What a reader gets for a row."""
+    if len(row) == 3:
+        return Entry(run_id, seq, row[0], AgentTextDelta(agent_id=row[1], text=row[2]))
+    return Entry(run_id, seq, row[0], row[1])
+
+
 def is_terminal(event: Event) -> bool:
     """Whether the event ends an agent."""
     if isinstance(event, AgentFailed):

@@ -116,6 +116,7 @@ class Execution:
             error = bug
             if not is_own_end(bug):
                 error = InternalError.wrapping(bug, where="the orchestrator")
+        self._request.deadlines.close()
         # Whatever happened: those who follow the record wait for its end.
         self._bus.publish(
             RunFinished(
@@ -130,7 +131,8 @@ class Execution:
         return result
 
     def _result(self, root: Agent, ending: Ending) -> OrchestratorResult:
-        fold = TreeFold(self._bus.entries)
+        fold = TreeFold()
+        fold.feed(self._bus.milestones)
         tree = fold.root()
         assert tree is not None
         order = [node.agent_id for node in tree.walk()]
@@ -188,7 +190,8 @@ class Execution:
             ending = Ending(AgentStatus.FAILED, agent.left, error=wrapped)
         finally:
             work.close()  # it never began when the agent was cancelled before its first step
-        ending = replace(ending, text=without_block(ending.text))
+        if (text := without_block(ending.text)) != ending.text:
+            ending = replace(ending, text=text)
         await self._tell_end(agent, ending)
         return ending
 

@@ -41,13 +41,14 @@ class Lease:
         books: Books,
         reservation: Reservation,
         request: CompletionRequest,
+        *,
         input_tokens: int,
         output_tokens: int,
-        max_tokens: int,
+        max_tokens_from_budget: bool,
         for_root_synthesis: bool,
     ) -> None:
-        self.max_tokens_from_budget = max_tokens < request.max_tokens
-        self.request = replace(request, max_tokens=max_tokens)
+        self.max_tokens_from_budget = max_tokens_from_budget
+        self.request = request
         self.for_root_synthesis = for_root_synthesis
         self.halted: str | None = None
         self.on_halt: Callable[[], None] | None = None
@@ -55,8 +56,6 @@ class Lease:
         self._reservation = reservation
         self._input = input_tokens
         self._held_output = output_tokens
-        self._output = 0
-        self._output_bytes = 0
         self._known_input = input_tokens
         self._replied = False
 
@@ -75,21 +74,34 @@ class Lease:
 
     def output_grew(self, text: str) -> None:
         """Meter `text`; halts the call when the budget cannot carry the next slice."""
+        held = self._reservation
         # By the whole text: rounded up piece by piece, short pieces would count up to fourfold.
-        self._output_bytes += size_in_bytes(text)
-        tokens = tokens_in(self._output_bytes) - self._output
-        self._output += tokens
-        leave = self._books.kept_from(for_root_synthesis=self.for_root_synthesis)
-        while self._output > self._held_output:
+        held.streamed += len(text) if text.isascii() else size_in_bytes(text)
+        if held.streamed > held.free_until:
+            self._book()
+
+    def _book(self) -> None:
+        is_carried = self._hold(self._output)
+        self._books.moved(self._reservation.book(limit=self._held_output))
+        if not is_carried:
+            self.halt("the budget was used up in the middle of the answer")
+
+    def _hold(self, output: int) -> bool:
+        """Hold as many slices as so much output takes; false when the pot does not have them."""
+        while output > self._held_output:
             # The last slice is what `max_tokens` leaves of it: the pot may hold no whole one.
             rest = self.request.max_tokens - self._held_output
             more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
+            leave = self._books.kept_from(for_root_synthesis=self.for_root_synthesis)
             if not self._reservation.extend(more, leave=leave):
-                self._books.moved(self._reservation.meter(tokens))
-                self.halt("the budget was used up in the middle of the answer")
-                return
+                return False
             self._held_output += more
-        self._books.moved(self._reservation.meter(tokens))
+        return True
+
+    @property
+    def _output(self) -> int:
+        """Tokens of output so far, by their size."""
+        return tokens_in(self._reservation.streamed)
 
     def halt(self, why: str) -> None:
         """End the call now; what came is kept."""

@@ -14,7 +14,7 @@ from agentnb.core.cancel import CancelScope
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import AgentCancelled, AgentCompleted, AgentExhausted, AgentFailed, Event
-from agentnb.core.port import AgentPort
+from agentnb.core.port import AgentPort, Siblings
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.synthesis import results_as_text
@@ -45,6 +45,8 @@ class Agent:
     """Of its own sub-agents in task order; a task that has not ended yet is `skipped`."""
     synthesis: str = ""
     children: list[Agent] = field(default_factory=list)
+    below: Siblings = field(default_factory=Siblings)
+    """What its children share."""
 
     @property
     def model(self) -> str:
@@ -115,16 +117,16 @@ def without_block(text: str) -> str:
     An answer that is put together may have one though no part of it was an order: in a task's
     own name, in an error, or between two fences that were cut off.
     """
-    return (
-        text.replace("<spawn_agents", "&lt;spawn_agents") if has_block(read_reply(text)) else text
-    )
+    if "<spawn_agents" not in text or not has_block(read_reply(text)):
+        return text
+    return text.replace("<spawn_agents", "&lt;spawn_agents")
 
 
 def cache_prefix(parent: Agent | None, mode: SpawnMode | None, total: int, system: str) -> int:
     """The prefix that siblings share, where a later one will read what this call would write."""
     if parent is None or total < 2:
         return 0
-    if mode is SpawnMode.PARALLEL and not any(c.port.has_answered for c in parent.children):
+    if mode is SpawnMode.PARALLEL and not parent.below.have_answered:
         return 0
     return prompt.shared_prefix_length(system)
 
@@ -132,14 +134,20 @@ def cache_prefix(parent: Agent | None, mode: SpawnMode | None, total: int, syste
 def incomplete(agent: Agent) -> list[SubAgentResult]:
     """Every task below `agent` that was not completed, in path order."""
     found: list[SubAgentResult] = []
-    open_: list[tuple[Agent, SubAgentResult]] = [(agent, r) for r in reversed(agent.results)]
+    open_ = _tasks_of(agent)
     while open_:
-        parent, result = open_.pop()
+        result, child = open_.pop()
         if result.status is not AgentStatus.COMPLETED:
             found.append(result)
-        below = [child for child in parent.children if child.agent_id == result.agent_id]
-        open_ += [(child, r) for child in below for r in reversed(child.results)]
+        if child is not None:
+            open_ += _tasks_of(child)
     return found
+
+
+def _tasks_of(agent: Agent) -> list[tuple[SubAgentResult, Agent | None]]:
+    """The results of an agent's tasks, the last one first, each with the agent that had it."""
+    children = {child.agent_id: child for child in agent.children}
+    return [(r, children.get(r.agent_id or "")) for r in reversed(agent.results)]
 
 
 def terminal_event(agent: Agent, ending: Ending, result: SubAgentResult) -> Event:

@@ -13,8 +13,7 @@ All methods belong to the run's own loop. A new total arrives there from any thr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from types import TracebackType
 
 from agentnb.core.budget import RequestBudget
@@ -77,7 +76,7 @@ class Meter:
         self._queue: list[tuple[int, asyncio.Future[None]]] = []
         # In order, so that the same run ends its calls in the same order.
         self._open: dict[Lease, None] = {}
-        self._waits: dict[_Wait, None] = {}
+        self._waits: dict[Wait, None] = {}
         self._updated_at_s = float("-inf")
         self._update_timer: TimerHandle | None = None
         self._warned_of = budget.crossings
@@ -133,6 +132,7 @@ class Meter:
         request: CompletionRequest,
         *,
         input_tokens: int,
+        cache_prefix: int = 0,
         hidden_output: bool = False,
         for_root_synthesis: bool = False,
     ) -> Lease | None:
@@ -141,6 +141,7 @@ class Meter:
         Args:
             request: What is to be sent; the lease may lower its `max_tokens`.
             input_tokens: The size of its input.
+            cache_prefix: Of its system prompt, what is worth a cache breakpoint.
             hidden_output: The model may produce output that does not stream (as thinking can),
                 so all of `max_tokens` is reserved.
             for_root_synthesis: The call may use what was left for it.
@@ -156,14 +157,25 @@ class Meter:
         leave = self.kept_from(for_root_synthesis=for_root_synthesis)
         if self._stopped and not for_root_synthesis:
             raise self._empty(self._stopped, for_root_synthesis)
-        free = self.budget.total - self.budget.tokens_used - self.budget.reserved
+        free = self.budget.total - self.budget.tokens_spoken_for
         max_tokens = min(request.max_tokens, free - leave - input_tokens)
         wanted = request.max_tokens if hidden_output else min(OUTPUT_SLICE, request.max_tokens)
         output = min(wanted, max_tokens)
         enough = max_tokens >= min(wanted, OUTPUT_SLICE)
         held = self.budget.reserve(input_tokens + output, leave=leave) if enough else None
         if held is not None:
-            lease = Lease(self, held, request, input_tokens, output, max_tokens, for_root_synthesis)
+            is_limited = max_tokens < request.max_tokens
+            if is_limited or cache_prefix != request.cache_prefix:
+                request = request.limited(max_tokens=max_tokens, cache_prefix=cache_prefix)
+            lease = Lease(
+                self,
+                held,
+                request,
+                input_tokens=input_tokens,
+                output_tokens=output,
+                max_tokens_from_budget=is_limited,
+                for_root_synthesis=for_root_synthesis,
+            )
             self._open[lease] = None
             return lease
         if self._open:
@@ -193,28 +205,25 @@ class Meter:
                 self._queue.remove(ticket)
                 self._let_in()  # it may have stood before others that fit
 
-    @asynccontextmanager
-    async def wait(self, *, for_root_synthesis: bool) -> AsyncIterator[None]:
-        """Wait for something else than room: for a slot, or to try again.
+    def wait(self, *, for_root_synthesis: bool) -> Wait:
+        """Wait for something else than room, in an `async with`: for a slot, or to try again.
 
         Raises:
             PotEmpty: Meanwhile, or before, the run was stopped by its budget.
         """
+        self.check(for_root_synthesis=for_root_synthesis)
+        return Wait(self._waits, self._empty, for_root_synthesis)
+
+    def check(self, *, for_root_synthesis: bool) -> None:
+        """Look whether there is anything to wait for.
+
+        Raises:
+            PotEmpty: The run was stopped by its budget.
+        """
         if self._stopped and not for_root_synthesis:
             raise self._empty(self._stopped, for_root_synthesis)
-        if not self.budget.remaining and not self._open:
+        if not self._open and not self.budget.remaining:
             raise self._empty(f"all of {self.budget.total:,} tokens are used", for_root_synthesis)
-        waiting = _Wait(for_root_synthesis)
-        self._waits[waiting] = None
-        try:
-            async with asyncio.timeout(None) as waiting.limit:
-                yield
-        except TimeoutError:
-            if waiting.halted is None:
-                raise  # somebody else's
-            raise self._empty(waiting.halted, for_root_synthesis) from None
-        finally:
-            self._waits.pop(waiting, None)
 
     async def wait_while_paused(self) -> None:
         await self._question.wait_until_closed()
@@ -257,6 +266,7 @@ class Meter:
             self._update_timer.cancel()
             self._update_timer = None
         self._updated_at_s = self._clock.now()
+        self.budget.book_all()  # whatever comes next is booked at once, and leads to an update
         self._bus.publish(
             BudgetUpdate(
                 tokens_used=self.budget.tokens_used,
@@ -279,7 +289,9 @@ class Meter:
         if self._exhausted_told:
             return
         self._exhausted_told = True
-        agents = TreeFold(self._bus.entries).in_path_order()
+        fold = TreeFold()
+        fold.feed(self._bus.milestones)
+        agents = fold.in_path_order()
         done = tuple(a.agent_id for a in agents if a.status is AgentStatus.COMPLETED)
         open_ = tuple(a.agent_id for a in agents if a.status is not AgentStatus.COMPLETED)
         self._bus.publish(
@@ -319,7 +331,7 @@ class Meter:
 
     def _halt(self, why: str, *, also_synthesis: bool = False) -> None:
         """End what is open or waits: what came is kept."""
-        calls: list[Lease | _Wait] = [*self._open, *self._waits]
+        calls: list[Lease | Wait] = [*self._open, *self._waits]
         for call in calls:
             if also_synthesis or not call.for_root_synthesis:
                 call.halt(why)
@@ -356,15 +368,38 @@ class Meter:
         self._let_in()
 
 
-class _Wait:
+class Wait:
     """A call that waits for something else than room, and can be told that it waits in vain."""
 
-    def __init__(self, for_root_synthesis: bool) -> None:
+    def __init__(
+        self,
+        open_waits: dict[Wait, None],
+        empty: Callable[[str, bool], PotEmpty],
+        for_root_synthesis: bool,
+    ) -> None:
         self.for_root_synthesis = for_root_synthesis
-        self.halted: str | None = None
-        self.limit: asyncio.Timeout
+        self._halted: str | None = None
+        self._open_waits = open_waits
+        self._empty = empty
+        self._limit = asyncio.timeout(None)
+
+    async def __aenter__(self) -> None:
+        self._open_waits[self] = None
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del self._open_waits[self]
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:  # its own: somebody else's passes through
+            raise self._empty(self._halted or "", self.for_root_synthesis) from None
 
     def halt(self, why: str) -> None:
-        if self.halted is None:
-            self.halted = why
-            self.limit.reschedule(asyncio.get_running_loop().time())
+        if self._halted is None:
+            self._halted = why
+            self._limit.reschedule(asyncio.get_running_loop().time())

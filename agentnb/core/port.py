@@ -7,24 +7,19 @@ for the answer or for room holds no slot that another call could use.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
 
 from agentnb.core.budget import estimate_input_tokens
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError
-from agentnb.core.events import (
-    AgentTextDelta,
-    AgentWaiting,
-    Event,
-    ModelCallFinished,
-    ModelCallStarted,
-)
+from agentnb.core.events import AgentWaiting, Event, ModelCallFinished, ModelCallStarted
 from agentnb.core.lease import OUTPUT_SLICE, Lease
-from agentnb.core.meter import Meter
-from agentnb.core.protocols import AgentWork, Gate, Journal, Provider, links_of
+from agentnb.core.meter import Meter, PotEmpty
+from agentnb.core.protocols import AgentWork, Gate, Journal, Provider, is_chain, links_of
 from agentnb.core.request import RequestContext
 from agentnb.core.types import CompletionRequest, Usage, text_so_far
 
@@ -32,10 +27,19 @@ _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
 
 
+@dataclass(slots=True)
+class Siblings:
+    """The agents that one parent started, as far as they know of each other."""
+
+    have_answered: bool = False
+    """Whether any text ever came from one of them."""
+
+
 class AgentPort:
     """One agent's way to its run. See `agentnb.core.protocols.RunPort`.
 
     Args:
+        siblings: What it shares with the agents beside it.
         cache_prefix: Asked just before each call: how many leading characters of the system
             prompt are worth a cache breakpoint now.
     """
@@ -49,14 +53,14 @@ class AgentPort:
         bus: EventBus,
         meter: Meter,
         journal: Journal,
+        siblings: Siblings,
         cache_prefix: Callable[[], int],
     ) -> None:
         self.clock = request.clock
-        self.call_timeout_s = request.call_timeout_s
+        self.call_timeout_s = request.deadlines.timeout_s
+        self.limit_time = request.deadlines.start
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
-        self.has_answered = False
-        """Whether any text ever came."""
         self._heard: list[str] = []
         self._agent_id = agent_id
         self._provider = provider
@@ -64,6 +68,7 @@ class AgentPort:
         self._bus = bus
         self._meter = meter
         self._journal = journal
+        self._siblings = siblings
         self._cache_prefix = cache_prefix
 
     @property
@@ -72,16 +77,18 @@ class AgentPort:
         return "".join(self._heard)
 
     def publish(self, event: Event) -> None:
-        match event:
-            case AgentTextDelta(text=text):
-                self._heard.append(text)
-                self.has_answered = True
-            case ModelCallStarted(request=request):
-                # A call that goes on with a paused reply has its beginning in the conversation.
-                self._heard = [text_so_far(request.messages)]
-            case ModelCallFinished(usage=usage):
-                self.usage += usage
+        if isinstance(event, ModelCallStarted):
+            # A call that goes on with a paused reply has its beginning in the conversation.
+            self._heard = [text_so_far(event.request.messages)]
+        elif isinstance(event, ModelCallFinished):
+            self.usage += event.usage
+            self._heard = [self.text]
         self._bus.publish(event)
+
+    def say(self, agent_id: str, text: str) -> None:
+        self._heard.append(text)
+        self._siblings.have_answered = True
+        self._bus.publish_text(agent_id, text)
 
     async def publish_kept(self, event: Event) -> None:
         try:
@@ -90,8 +97,10 @@ class AgentPort:
             self.publish(event)
 
     def hold_back(self, model: str, seconds: float) -> None:
-        with _gate_bugs():
+        try:
             self._gate.hold_back(model, seconds)
+        except BaseException as bug:
+            raise _gate_bug(bug) from bug
 
     def retry_delay_s(self, attempt: int) -> float:
         longest = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (attempt - 1))
@@ -101,55 +110,93 @@ class AgentPort:
         async with self._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
             await self.clock.sleep(seconds)
 
-    @asynccontextmanager
-    async def lease(self, work: AgentWork, request: CompletionRequest) -> AsyncIterator[Lease]:
-        input_tokens = input_tokens_of(request, _provider_of(self._provider, work.model))
-        for_root_synthesis = _is_root_synthesis(work)
-        while True:
-            if self._meter.is_paused:
-                self._say_waiting("an answer to the budget's question", None)
-                await self._meter.wait_while_paused()
-            async with AsyncExitStack() as slot:
-                async with self._meter.wait(for_root_synthesis=for_root_synthesis):
-                    with _gate_bugs():
-                        await slot.enter_async_context(
-                            self._gate.slot(work.model, on_wait=self._say_waiting)
-                        )
-                lease = self._meter.lease(
-                    replace(request, cache_prefix=self._cache_prefix()),
-                    input_tokens=input_tokens,
-                    hidden_output=_may_hide_output(request),
-                    for_root_synthesis=for_root_synthesis,
-                )
-                if lease is not None:
-                    yield lease
-                    return
-            if not self._meter.is_paused:
-                self._say_waiting("room in the budget, until other calls settle", None)
-                await self._meter.wait_for_room(input_tokens + OUTPUT_SLICE)
+    def lease(
+        self, work: AgentWork, request: CompletionRequest
+    ) -> AbstractAsyncContextManager[Lease]:
+        return _Leasing(self, work, request)
 
     def _say_waiting(self, reason: str, seconds: float | None) -> None:
         self._bus.publish(AgentWaiting(agent_id=self._agent_id, reason=reason, wait_s=seconds))
 
 
-@contextmanager
-def _gate_bugs() -> Iterator[None]:
-    try:
-        yield
-    except BaseException as bug:
-        if is_own_end(bug):
-            raise
-        raise InternalError.wrapping(bug, where="the gate") from bug
+class _Leasing:
+    """A call's way to its slot and its lease, and back."""
+
+    def __init__(self, port: AgentPort, work: AgentWork, request: CompletionRequest) -> None:
+        self._port = port
+        self._work = work
+        self._request = request
+        self._slot: AbstractAsyncContextManager[None]
+
+    async def __aenter__(self) -> Lease:
+        port, request = self._port, self._request
+        meter = port._meter
+        input_tokens = input_tokens_of(request, _provider_of(port._provider, self._work))
+        for_root_synthesis = _is_root_synthesis(self._work)
+        while True:
+            if meter.is_paused:
+                port._say_waiting("an answer to the budget's question", None)
+                await meter.wait_while_paused()
+            await self._enter_gate()
+            lease: Lease | None = None
+            try:
+                lease = meter.lease(
+                    request,
+                    input_tokens=input_tokens,
+                    cache_prefix=port._cache_prefix(),
+                    hidden_output=_may_hide_output(request),
+                    for_root_synthesis=for_root_synthesis,
+                )
+            finally:
+                if lease is None:
+                    await self._slot.__aexit__(None, None, None)
+            if lease is not None:
+                return lease
+            if not meter.is_paused:
+                port._say_waiting("room in the budget, until other calls settle", None)
+                await meter.wait_for_room(input_tokens + OUTPUT_SLICE)
+
+    async def _enter_gate(self) -> None:
+        """Wait for the gate, and no longer than there is a budget."""
+        port, work = self._port, self._work
+        is_root_synthesis = _is_root_synthesis(work)
+        try:
+            self._slot = port._gate.slot(work.model, on_wait=port._say_waiting)
+            if (enter_now := getattr(self._slot, "enter_now", None)) is not None:
+                port._meter.check(for_root_synthesis=is_root_synthesis)
+                if enter_now():
+                    return
+            async with port._meter.wait(for_root_synthesis=is_root_synthesis):
+                await self._slot.__aenter__()
+        except BaseException as bug:
+            if is_own_end(bug) or isinstance(bug, PotEmpty):
+                raise
+            raise _gate_bug(bug) from bug
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._slot.__aexit__(kind, error, trace)
+
+
+def _gate_bug(bug: BaseException) -> InternalError:
+    return InternalError.wrapping(bug, where="the gate")
 
 
 def _is_root_synthesis(work: AgentWork) -> bool:
     return work.is_root and work.is_synthesis
 
 
-def _provider_of(provider: Provider, model: str) -> Provider:
-    """Who answers for a model: one of a chain, else the provider itself."""
-    own = (link.provider for link in links_of(provider, model) if link.model == model)
-    return next(own, provider)
+def _provider_of(provider: Provider, work: AgentWork) -> Provider:
+    """Who answers for a call's model: one of a chain, else the provider itself."""
+    if is_chain(provider):
+        for link in links_of(provider, work.model):
+            if link.model == work.model:
+                return link.provider
+    return provider
 
 
 def input_tokens_of(request: CompletionRequest, provider: Provider) -> int:

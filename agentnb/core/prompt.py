@@ -9,6 +9,7 @@ it, which is what a provider can cache.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from html import escape
 
 from agentnb.core.context import AgentContext
@@ -117,7 +118,7 @@ class SystemPromptBuilder:
             long_term_memory=long_term_memory,
             instructions=instructions,
         )
-        return _joined(prompt, _capabilities(depth, max_depth))
+        return _joined(prompt, _capabilities(max_depth - depth))
 
     @staticmethod
     def build_for_sub_agent(
@@ -141,14 +142,19 @@ class SystemPromptBuilder:
             max_depth: The deepest level; an agent there is not told how to delegate.
             long_term_memory: What it was handed of the parent's recalled memories.
         """
-        return _joined(
-            _section("soul", soul),
-            _section("identity", identity),
-            _section("long_term_memory", long_term_memory),
-            _section("sub_agent_instructions", SUB_AGENT_INSTRUCTIONS),
-            _capabilities(depth, max_depth),
-            _section("task", task),
-        )
+        shared = _shared_by_siblings(soul, identity, long_term_memory, max_depth - depth)
+        return _joined(shared, _section("task", task))
+
+
+@lru_cache(maxsize=64)
+def _shared_by_siblings(soul: str, identity: str, long_term_memory: str, levels: int) -> str:
+    return _joined(
+        _section("soul", soul),
+        _section("identity", identity),
+        _section("long_term_memory", long_term_memory),
+        _section("sub_agent_instructions", SUB_AGENT_INSTRUCTIONS),
+        _capabilities(levels),
+    )
 
 
 def for_root(context: AgentContext, *, max_depth: int) -> str:
@@ -225,8 +231,7 @@ def corrective_message(reason: str) -> str:
     )
 
 
-def _capabilities(depth: int, max_depth: int) -> str:
-    levels = max_depth - depth
+def _capabilities(levels: int) -> str:
     if levels < 1:
         return ""
     outlook = MAY_NOT_DELEGATE if levels == 1 else MAY_DELEGATE.format(levels=levels)

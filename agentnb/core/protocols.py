@@ -49,6 +49,11 @@ class Link:
     """`provider/model`."""
 
 
+def is_chain(provider: Provider) -> bool:
+    """Whether it stands for several models."""
+    return bool(getattr(provider, "links", None))
+
+
 def links_of(provider: Provider, model: str) -> Sequence[Link]:
     """The models to ask, one after the other: those of a chain, else the one that is named.
 
@@ -86,7 +91,8 @@ class Gate(Protocol):
 
     `slot` is held while a call is open. `hold_back` keeps new calls waiting for `seconds`,
     after the provider asked one of them to slow down. `on_wait` is told, once per wait, why
-    a call cannot go yet and for how long where that is known.
+    a call cannot go yet and for how long where that is known. What `slot` returns may have
+    `enter_now() -> bool`: it enters without waiting, or says that it cannot.
     """
 
     def slot(
@@ -117,8 +123,7 @@ class TimerHandle(Protocol):
 class MonotonicClock:
     """The real time."""
 
-    def now(self) -> float:
-        return time.monotonic()
+    now = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -221,7 +226,15 @@ class RunPort(Protocol):
     clock: Clock
     call_timeout_s: float
 
+    def limit_time(self, end_now: Callable[[], None]) -> TimerHandle:
+        """Have `end_now` called when the time of a turn is over."""
+        ...
+
     def publish(self, event: Event) -> None: ...
+
+    def say(self, agent_id: str, text: str) -> None:
+        """Publish an `AgentTextDelta`, without making one."""
+        ...
 
     async def publish_kept(self, event: Event) -> None:
         """Publish once the journal has kept what came before."""

@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from copy import copy
 from datetime import date
 from typing import Any
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.cancel import Cancellation
 from agentnb.core.cycles import CycleDetector
+from agentnb.core.deadline import Deadlines
 from agentnb.core.meter import Meter
 from agentnb.core.protocols import Clock, Gate, MonotonicClock
 
@@ -108,7 +108,7 @@ class RequestContext:
         self.workspace: dict[str, Any] = {} if workspace is None else workspace
         self.clock = clock or MonotonicClock()
         self.gate = gate or OpenGate()
-        self.call_timeout_s = call_timeout_s
+        self.deadlines = Deadlines(self.clock, call_timeout_s)
         self.on_budget_warning = on_budget_warning
         self.pause_timeout_s = pause_timeout_s
         self.is_attended = is_attended
@@ -118,8 +118,8 @@ class RequestContext:
 
     def child(self) -> RequestContext:
         """The same run, one level deeper: all but `depth` is shared."""
-        deeper = copy(self)
-        deeper.depth = self.depth + 1
+        deeper = RequestContext.__new__(type(self))
+        deeper.__dict__.update(self.__dict__, depth=self.depth + 1)
         return deeper
 
     def take_place(self) -> bool:

@@ -82,7 +82,8 @@ def read_reply(response: str) -> SpawnReading:
     "The first complete block" is the one whose end tag comes first. It counts even when it
     has no task: a later block then is an extra one and is not followed.
     """
-    if _START_TAG.search(response) is None:  # most replies; the search for fences costs more
+    # Most replies; the search for fences costs more.
+    if "<spawn_agents" not in response or _START_TAG.search(response) is None:
         return SpawnReading(None, response.strip())
     first_start, blocks = _scan(response)
     return SpawnReading(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from agentnb.core.events import (
@@ -23,9 +24,11 @@ from agentnb.core.events import (
     CycleDetected,
     DepthLimitReached,
     Entry,
+    Event,
     ModelCallFinished,
     ModelCallStarted,
     ProviderFailover,
+    Row,
     SpawnIgnored,
     ToolCallStarted,
 )
@@ -45,18 +48,35 @@ class AgentState:
     """What the events so far say of one agent."""
 
     agent_id: str
+    path: str
+    key: tuple[tuple[int, str], ...]
+    """Sorts agents as a tree is read."""
     parent_id: str | None = None
     task: str = ""
     depth: int = 0
     status: AgentStatus = AgentStatus.PENDING
     model: str = ""
     tokens_used: int = 0
-    duration_ms: int = 0
     error: str | None = None
     waiting_for: str | None = None
     notes: list[str] = field(default_factory=list)
     """What was asked for and not done, one line each."""
-    _spawned_at_s: float = 0.0
+    spawned_at_s: float = 0.0
+    seen_at_s: float = 0.0
+    """When its newest event came."""
+    ended_ms: int | None = None
+    """How long it lived, once that is known."""
+
+    @property
+    def duration_ms(self) -> int:
+        """Milliseconds from its spawn to its end, or to its newest event."""
+        if self.ended_ms is not None:
+            return self.ended_ms
+        return round((self.seen_at_s - self.spawned_at_s) * 1000)
+
+    def goes_on(self) -> None:
+        """It works, whatever it did before."""
+        self.status, self.waiting_for, self.ended_ms = AgentStatus.RUNNING, None, None
 
 
 class TreeFold:
@@ -69,25 +89,43 @@ class TreeFold:
             self.apply(entry)
 
     def apply(self, entry: Entry) -> None:
-        event = entry.event
+        self._learn(entry.at_s, entry.event)
+
+    def feed(self, rows: Iterable[Row]) -> None:
+        """Apply what the record keeps: text costs next to nothing here."""
+        for row in rows:
+            if len(row) == 3:
+                at_s, agent_id, _ = row
+                agent = self._agent(agent_id)
+                agent.seen_at_s = at_s
+                if agent.status is not AgentStatus.RUNNING:
+                    agent.goes_on()
+            else:
+                self._learn(*row)
+
+    def _agent(self, agent_id: str) -> AgentState:
+        agent = self.agents.get(agent_id)
+        if agent is None:
+            path = path_of(agent_id)
+            agent = self.agents[agent_id] = AgentState(agent_id, path, path_key(path))
+        return agent
+
+    def _learn(self, at_s: float, event: Event) -> None:
         agent_id = getattr(event, "agent_id", None)
         if agent_id is None:
             return
-        agent = self.agents.get(agent_id)
-        if agent is None:
-            agent = self.agents[agent_id] = AgentState(agent_id)
-        if not agent.status.is_terminal:
-            agent.duration_ms = round((entry.at_s - agent._spawned_at_s) * 1000)
+        agent = self._agent(agent_id)
+        agent.seen_at_s = at_s
         match event:
             case AgentSpawned():
                 agent.parent_id, agent.depth = event.parent_id, event.depth
                 agent.task, agent.model = event.task_description, event.model
-                agent._spawned_at_s = entry.at_s
-                agent.duration_ms = 0
-            case AgentTextDelta() | ModelCallStarted() | ToolCallStarted():
-                agent.status, agent.waiting_for = AgentStatus.RUNNING, None
-                if isinstance(event, ModelCallStarted):
-                    agent.model = event.model
+                agent.spawned_at_s = at_s
+            case ModelCallStarted():
+                agent.goes_on()
+                agent.model = event.model
+            case AgentTextDelta() | ToolCallStarted():
+                agent.goes_on()
             case AgentWaiting():
                 agent.status, agent.waiting_for = AgentStatus.WAITING, event.reason
             case ProviderFailover():
@@ -126,12 +164,10 @@ class TreeFold:
                 agent.status, agent.error = AgentStatus.EXHAUSTED, event.reason
             case AgentInterrupted():
                 agent.status, agent.error = AgentStatus.INTERRUPTED, event.reason or None
-                agent.waiting_for = None
-                return
             case _:
                 return
         agent.waiting_for = None
-        agent.duration_ms = event.duration_ms
+        agent.ended_ms = getattr(event, "duration_ms", agent.duration_ms)
 
     @property
     def usage(self) -> RunUsage:
@@ -139,20 +175,20 @@ class TreeFold:
 
     def in_path_order(self) -> list[AgentState]:
         """Agents as a tree is read: a parent before its children, siblings in spawn order."""
-        return sorted(self.agents.values(), key=lambda agent: path_key(path_of(agent.agent_id)))
+        return sorted(self.agents.values(), key=attrgetter("key"))
 
     def root(self) -> AgentNode | None:
         """The tree, or `None` before its root was spawned."""
         children: dict[str | None, list[AgentNode]] = {}
-        # Deepest first: every agent finds its children made.
-        for agent in sorted(self.in_path_order(), key=lambda agent: -agent.depth):
-            below = tuple(children.get(agent.agent_id, ()))
+        # From the end: every agent finds its children made, the last one first.
+        for agent in reversed(self.in_path_order()):
+            below = tuple(reversed(children.get(agent.agent_id, ())))
             # The root of a person's own fan-out makes no call before its sub-agents.
             is_waiting_for_them = bool(below) and agent.status is AgentStatus.PENDING
             node = AgentNode(
                 agent_id=agent.agent_id,
                 parent_id=agent.parent_id,
-                path=path_of(agent.agent_id),
+                path=agent.path,
                 task=agent.task,
                 depth=agent.depth,
                 status=AgentStatus.RUNNING if is_waiting_for_them else agent.status,
@@ -163,12 +199,12 @@ class TreeFold:
             )
             children.setdefault(agent.parent_id, []).append(node)
         roots = [node for node in children.get(None, ()) if node.depth == 0]
-        return roots[0] if roots else None
+        return roots[-1] if roots else None
 
     def notes(self) -> dict[str, list[str]]:
         """By path: what went wrong with an agent, and what it asked for and did not get."""
         return {
-            path_of(agent.agent_id): [
+            agent.path: [
                 *([_why(agent)] if agent.error else []),
                 *agent.notes,
             ]

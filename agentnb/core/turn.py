@@ -17,7 +17,7 @@ from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError, LlmError, OrchestratorError, RateLimited, Refused
 from agentnb.core.events import AgentWaiting, ProviderFailover
 from agentnb.core.meter import PotEmpty
-from agentnb.core.protocols import AgentWork, Provider, RunPort, links_of
+from agentnb.core.protocols import AgentWork, Provider, RunPort, is_chain, links_of
 from agentnb.core.types import CompletionRequest, bare_model, one_line, text_so_far
 
 E = TypeVar("E", bound=OrchestratorError)
@@ -61,6 +61,8 @@ async def take_turn(
         TurnFailed: There is none.
         PotEmpty: The budget has no room for the next call.
     """
+    if not is_chain(provider):
+        return await _reply_of(work, request, provider, port), 0
     links = links_of(provider, work.model)
     before: list[str] = []
     for index in range(min(work.link, len(links) - 1), len(links)):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 ROOT_PATH = "root"
@@ -109,7 +110,7 @@ class Message:
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+        return "".join([block.text for block in self.content if isinstance(block, TextBlock)])
 
 
 def user_message(text: str) -> Message:
@@ -145,6 +146,18 @@ class CompletionRequest:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the provider's own API, sent as they are."""
 
+    def limited(self, *, max_tokens: int, cache_prefix: int) -> CompletionRequest:
+        """The same request, as it may go out."""
+        return CompletionRequest(
+            self.model,
+            self.system,
+            self.messages,
+            self.tools,
+            max_tokens,
+            cache_prefix,
+            self.extra,
+        )
+
     @property
     def last_user_text(self) -> str:
         """The text of the newest user message, tool results included; empty without one."""
@@ -158,9 +171,17 @@ class CompletionRequest:
 # -- what a provider streams ------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class TextDelta:
     text: str
+
+    def __init__(self, text: str) -> None:
+        # Made more often than anything else: the `__init__` that a dataclass gets takes twice as
+        # long.
+        _set_text(self, text)
+
+
+_set_text = TextDelta.__dict__["text"].__set__
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +410,8 @@ class SpawnInstruction:
 
 def text_so_far(messages: Sequence[Message]) -> str:
     """What a reply that was paused has said already: the text at the end of a conversation."""
+    if not messages or messages[-1].role != Role.ASSISTANT:
+        return ""
     said: list[str] = []
     for message in reversed(messages):
         if message.role != Role.ASSISTANT:
@@ -397,6 +420,7 @@ def text_so_far(messages: Sequence[Message]) -> str:
     return "".join(reversed(said))
 
 
+@lru_cache(maxsize=256)
 def bare_model(model: str) -> str:
     """The provider's own name of a model: `provider/model` and `provider:model` without it."""
     return re.split("[/:]", model, maxsplit=1)[-1]
@@ -410,7 +434,8 @@ def path_of(agent_id: str) -> str:
 
 def one_line(text: str, *, limit: int = 200) -> str:
     """`text` with white space folded, cut to `limit` characters with an ellipsis."""
-    folded = " ".join(text.split())
+    # No more words than can be seen: a text may be long.
+    folded = " ".join(text.split(maxsplit=limit + 1)[: limit + 1])
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
 
 

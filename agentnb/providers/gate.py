@@ -7,8 +7,8 @@ slot, so that nobody holds a slot while waiting for time to pass.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from weakref import WeakKeyDictionary
 
 from agentnb.core.protocols import Clock, Gate, MonotonicClock
@@ -36,31 +36,16 @@ class ConcurrencyGate:
             WeakKeyDictionary()
         )
 
-    @asynccontextmanager
-    async def slot(
+    def slot(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
-    ) -> AsyncIterator[None]:
+    ) -> AbstractAsyncContextManager[None]:
         """Hold one of the model's slots; see `agentnb.core.protocols.Gate`."""
-        lane = self._lane(model)
-        while True:
-            await self._wait_out(lane, on_wait)
-            if lane.slots.locked():
-                on_wait(f"one of {self.max_concurrency} slots for calls to {model}", None)
-            async with lane.slots:
-                # Told to hold back while it queued: give the slot back and wait that out first.
-                if self._clock.now() >= lane.held_until_s:
-                    yield
-                    return
+        return _Slot(self._lane(model), model, self._clock, on_wait)
 
     def hold_back(self, model: str, seconds: float) -> None:
         """Keep new calls to the model waiting for so long."""
         lane = self._lane(model)
         lane.held_until_s = max(lane.held_until_s, self._clock.now() + seconds)
-
-    async def _wait_out(self, lane: _Lane, on_wait: Callable[[str, float | None], None]) -> None:
-        while (left_s := lane.held_until_s - self._clock.now()) > 0:
-            on_wait("the provider's rate limit", left_s)
-            await self._clock.sleep(left_s)
 
     def _lane(self, model: str) -> _Lane:
         lanes = self._lanes.setdefault(asyncio.get_running_loop(), {})
@@ -88,5 +73,48 @@ class RoutedGate:
 
 class _Lane:
     def __init__(self, slots: int) -> None:
+        self.size = slots
         self.slots = asyncio.Semaphore(slots)
         self.held_until_s = float("-inf")
+
+
+class _Slot:
+    """One call's way into a lane, and out of it."""
+
+    def __init__(
+        self,
+        lane: _Lane,
+        model: str,
+        clock: Clock,
+        on_wait: Callable[[str, float | None], None],
+    ) -> None:
+        self._lane = lane
+        self._model = model
+        self._clock = clock
+        self._on_wait = on_wait
+
+    def enter_now(self) -> bool:
+        """Enter, if there is nothing to wait for."""
+        slots = self._lane.slots
+        if slots.locked() or self._lane.held_until_s > self._clock.now():
+            return False
+        with suppress(StopIteration):  # how a coroutine ends that has nothing to wait for
+            slots.acquire().send(None)
+        return True
+
+    async def __aenter__(self) -> None:
+        lane = self._lane
+        while True:
+            while (left_s := lane.held_until_s - self._clock.now()) > 0:
+                self._on_wait("the provider's rate limit", left_s)
+                await self._clock.sleep(left_s)
+            if lane.slots.locked():
+                self._on_wait(f"one of {lane.size} slots for calls to {self._model}", None)
+            await lane.slots.acquire()
+            # Told to hold back while it queued: give the slot back and wait that out first.
+            if self._clock.now() >= lane.held_until_s:
+                return
+            lane.slots.release()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lane.slots.release()

@@ -151,17 +151,18 @@ async def test_cancel_at_each_event_of_a_life_keeps_every_promise(target: str) -
     for place in range(life[0], life[-1] + 2):
         canceller = Canceller(a_tree_of_everything(), target)
         bus = canceller.tree.bus
-        publish = bus.publish
 
-        def cancel_here(
-            event: Any, publish: Any = publish, place: int = place, canceller: Any = canceller
-        ) -> Any:
-            entry = publish(event)
-            if entry.seq == place:
-                canceller.cancel()
-            return entry
+        def cancel_after(publish: Any, bus: Any, place: int, canceller: Any) -> Any:
+            def published(*event: Any) -> None:
+                publish(*event)
+                if len(bus) == place + 1:
+                    canceller.cancel()
 
-        bus.publish = cancel_here  # type: ignore[method-assign]
+            return published
+
+        for name in ("publish", "publish_text"):
+            publish = getattr(bus, name)
+            setattr(bus, name, cancel_after(publish, bus, place, canceller))
         await canceller.tree.run()
         canceller.check()
         stopped |= canceller.stopped

@@ -247,10 +247,10 @@ class _WatchedReservation(Reservation):
             if self.held > before:
                 self._budget.look_at_promise()
 
-    def meter(self, n: int) -> BudgetStatus:
+    def _take_from_held(self, n: int) -> None:
         if isinstance(self._budget, WatchedBudget):
-            self._budget.beyond_held += max(0, n - self.held)
-        return super().meter(n)
+            self._budget.beyond_held += max(0, n - self._held)
+        super()._take_from_held(n)
 
     def settle(self, actual: int) -> BudgetStatus:
         if isinstance(self._budget, WatchedBudget):
