@@ -177,8 +177,9 @@ class RequestBudget:
         self._ahead.clear()
 
     def _is_line_near(self, ahead: int) -> bool:
-        """Whether the line could be crossed unseen by so many calls that stream ahead."""
-        return self._armed and self._used + AHEAD * ahead >= self._warning_line()
+        """Whether the next line could be passed unseen by so many calls that stream ahead."""
+        line = self._warning_line() if self._armed else self._total
+        return self._used + AHEAD * ahead >= line
 
     def _warning_line(self) -> int:
         return math.floor(self._warn_at * self._total)
@@ -287,6 +288,7 @@ class Reservation:
         with budget._lock:
             if not self._open:
                 return BudgetStatus.OK
+            self._book()
             self._take_from_held(n)
             return budget._spend(n)
 

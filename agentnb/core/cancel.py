@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 
 from agentnb.core.errors import AgentnbError
@@ -95,14 +96,22 @@ class CancelScope:
             self._delivered = True
             self._task.cancel()
 
-    def _tell(self) -> None:
-        """Have the cancel delivered, from whichever thread."""
-        if self._task is None or self._loop is None:
-            return  # not entered yet: `__aenter__` will see the reason
-        try:
-            self._loop.call_soon_threadsafe(self._deliver)
-        except RuntimeError:
-            pass  # the loop is closed, and with it the task
+
+def _tell(scopes: Iterable[CancelScope]) -> None:
+    """Have a cancel delivered, from whichever thread."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[CancelScope]] = {}
+    for scope in scopes:
+        if scope._loop is not None:  # one that is not entered yet will see the reason then
+            by_loop.setdefault(scope._loop, []).append(scope)
+    for loop, theirs in by_loop.items():
+        # One call across threads for all: each wakes the loop, which takes longer than the rest.
+        with suppress(RuntimeError):  # the loop is closed, and with it the tasks
+            loop.call_soon_threadsafe(_deliver, theirs)
+
+
+def _deliver(scopes: Iterable[CancelScope]) -> None:
+    for scope in scopes:
+        scope._deliver()
 
 
 class Cancellation:
@@ -150,8 +159,7 @@ class Cancellation:
                     scope.reason, scope.order = reason, order
                     order.append(scope)
             stopped_now = order.copy()
-        for scope in stopped_now:
-            scope._tell()
+        _tell(stopped_now)
         return order
 
     def cancelled(self, agent_id: str | None = None) -> list[CancelScope]:

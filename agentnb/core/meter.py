@@ -211,19 +211,11 @@ class Meter:
         Raises:
             PotEmpty: Meanwhile, or before, the run was stopped by its budget.
         """
-        self.check(for_root_synthesis=for_root_synthesis)
-        return Wait(self._waits, self._empty, for_root_synthesis)
-
-    def check(self, *, for_root_synthesis: bool) -> None:
-        """Look whether there is anything to wait for.
-
-        Raises:
-            PotEmpty: The run was stopped by its budget.
-        """
         if self._stopped and not for_root_synthesis:
             raise self._empty(self._stopped, for_root_synthesis)
         if not self._open and not self.budget.remaining:
             raise self._empty(f"all of {self.budget.total:,} tokens are used", for_root_synthesis)
+        return Wait(self._waits, self._empty, for_root_synthesis)
 
     async def wait_while_paused(self) -> None:
         await self._question.wait_until_closed()

@@ -159,14 +159,11 @@ class _Leasing:
     async def _enter_gate(self) -> None:
         """Wait for the gate, and no longer than there is a budget."""
         port, work = self._port, self._work
-        is_root_synthesis = _is_root_synthesis(work)
         try:
             self._slot = port._gate.slot(work.model, on_wait=port._say_waiting)
-            if (enter_now := getattr(self._slot, "enter_now", None)) is not None:
-                port._meter.check(for_root_synthesis=is_root_synthesis)
-                if enter_now():
-                    return
-            async with port._meter.wait(for_root_synthesis=is_root_synthesis):
+            if (enter_now := getattr(self._slot, "enter_now", None)) is not None and enter_now():
+                return
+            async with port._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
                 await self._slot.__aenter__()
         except BaseException as bug:
             if is_own_end(bug) or isinstance(bug, PotEmpty):

@@ -434,8 +434,10 @@ def path_of(agent_id: str) -> str:
 
 def one_line(text: str, *, limit: int = 200) -> str:
     """`text` with white space folded, cut to `limit` characters with an ellipsis."""
-    # No more words than can be seen: a text may be long.
-    folded = " ".join(text.split(maxsplit=limit + 1)[: limit + 1])
+    # The beginning of a long text is enough, but where it is mostly white space.
+    folded = " ".join(text[: 2 * limit].split())
+    if len(folded) <= limit and len(text) > 2 * limit:
+        folded = " ".join(text.split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
 
 
@@ -443,4 +445,4 @@ def path_key(path: str) -> tuple[tuple[int, str], ...]:
     """Sorts paths as a tree is read: `root`, `1`, `1.2`, `2`, `10`."""
     if path == ROOT_PATH:
         return ()
-    return tuple((int(p), "") if p.isdecimal() else (0, p) for p in path.split("."))
+    return tuple([(int(p), "") if p.isdecimal() else (0, p) for p in path.split(".")])

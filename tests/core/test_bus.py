@@ -381,3 +381,31 @@ def test_reader_at_any_pace_is_told_the_same_story(
     assert seen[-1].event == FINISHED
     for agent_id in ("a", "a.1", "a.2"):
         assert story(seen, agent_id) == story(bus.entries, agent_id)
+
+
+# -- how it is kept --------------------------------------------------------------------------------
+
+
+async def test_text_that_is_published_as_text_reads_as_the_event() -> None:
+    bus, live = EventBus("run"), EventBus("run")
+    reading = asyncio.create_task(read_all(live.subscribe()))
+    for event in (STARTED, delta("a", "x"), WARNED, delta("b", "y"), FINISHED):
+        bus.publish(event)
+        if isinstance(event, AgentTextDelta):
+            live.publish_text(event.agent_id, event.text)
+        else:
+            live.publish(event)
+
+    assert [e.event for e in live.entries] == [e.event for e in bus.entries]
+    assert [e.event for e in await reading] == [e.event for e in bus.entries]
+    assert [e.seq for e in live.entries] == [0, 1, 2, 3, 4]
+    assert live[1] == live.entries[1]
+
+
+def test_milestones_are_all_that_is_no_text_and_the_newest_is_the_last_of_them() -> None:
+    bus = EventBus("run")
+    assert bus.newest is None
+    published(bus, [STARTED, delta("a", "x"), WARNED, delta("a", "y")])
+
+    assert [event for _, event in bus.milestones] == [STARTED, WARNED]
+    assert bus.newest == WARNED

@@ -213,6 +213,21 @@ def test_any_paths_can_be_sorted(paths: list[str]) -> None:
     assert sorted(sorted(paths, key=path_key)) == sorted(paths)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("ten chars.", "ten chars."),
+        ("ten chars. ", "ten chars."),
+        ("eleven char", "eleven ch…"),
+        ("a" + " " * 500 + "b", "a b"),
+        (" " * 500 + "b" * 11, "bbbbbbbbb…"),
+        ("a " * 10**6, "a a a a a…"),
+    ],
+)
+def test_one_line_is_cut_only_where_it_is_too_long_for_its_words(text: str, line: str) -> None:
+    assert one_line(text, limit=10) == line
+
+
 @given(st.text(max_size=60), st.integers(1, 30))
 def test_one_line_is_one_and_no_longer_than_it_may_be(text: str, limit: int) -> None:
     line = one_line(text, limit=limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -201,3 +202,35 @@ def test_gate_that_lets_nothing_through_is_refused(wrong: int) -> None:
         ValueError, match=f"`max_concurrency` must be a whole number, at least 1, not {wrong}"
     ):
         ConcurrencyGate(wrong)
+
+
+# -- entering without a wait ---------------------------------------------------------------------
+
+
+async def test_free_slot_is_entered_at_once_and_given_back_like_any_other() -> None:
+    clock, waits = ManualClock(), list[str]()
+    gate = ConcurrencyGate(1, clock=clock)
+    slot: Any = gate.slot("m", on_wait=lambda why, _: waits.append(why))
+    other: Any = gate.slot("m", on_wait=lambda why, _: waits.append(why))
+
+    assert slot.enter_now()
+    assert not other.enter_now()
+    await slot.__aexit__(None, None, None)
+    assert other.enter_now()
+    gate.hold_back("m", 5)
+    await other.__aexit__(None, None, None)
+    assert not slot.enter_now(), "the provider asked to wait"
+    clock.advance(5)
+    assert slot.enter_now()
+    assert waits == []
+
+
+async def test_newcomer_does_not_enter_before_those_who_queue() -> None:
+    gate = ConcurrencyGate(1, clock=ManualClock())
+    first, second = await callers(gate, 2)
+    first.may_end.set()
+    await first.task  # its slot is on its way to the second
+
+    newcomer: Any = gate.slot("m", on_wait=lambda why, s: None)
+    assert not newcomer.enter_now()
+    await end([second])
