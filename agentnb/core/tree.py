@@ -96,25 +96,23 @@ class TreeFold:
         for row in rows:
             if len(row) == 3:
                 at_s, agent_id, _ = row
-                agent = self._agent(agent_id)
+                agent = self.agents.get(agent_id) or self._new_agent(agent_id)
                 agent.seen_at_s = at_s
                 if agent.status is not AgentStatus.RUNNING:
                     agent.goes_on()
             else:
                 self._learn(*row)
 
-    def _agent(self, agent_id: str) -> AgentState:
-        agent = self.agents.get(agent_id)
-        if agent is None:
-            path = path_of(agent_id)
-            agent = self.agents[agent_id] = AgentState(agent_id, path, path_key(path))
+    def _new_agent(self, agent_id: str) -> AgentState:
+        path = path_of(agent_id)
+        agent = self.agents[agent_id] = AgentState(agent_id, path, path_key(path))
         return agent
 
     def _learn(self, at_s: float, event: Event) -> None:
         agent_id = getattr(event, "agent_id", None)
         if agent_id is None:
             return
-        agent = self._agent(agent_id)
+        agent = self.agents.get(agent_id) or self._new_agent(agent_id)
         agent.seen_at_s = at_s
         match event:
             case AgentSpawned():
