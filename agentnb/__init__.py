@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         LlmError,
         OrchestratorError,
         RunCancelled,
+        UnreadableRun,
     )
     from agentnb.core.types import (
         AgentNode,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     )
     from agentnb.providers.demo import DemoProvider
     from agentnb.providers.scripted import Reply, ScriptedProvider
+    from agentnb.record import RunRecord, load_run
     from agentnb.run import Run
     from agentnb.runtime import allow_nested_loops
     from agentnb.session import Session, configure, get_session
@@ -50,12 +52,15 @@ _HOMES = {
     "Reply": "providers.scripted",
     "Run": "run",
     "RunCancelled": "core.errors",
+    "RunRecord": "record",
     "ScriptedProvider": "providers.scripted",
     "Session": "session",
     "SubAgentResult": "core.types",
+    "UnreadableRun": "core.errors",
     "allow_nested_loops": "runtime",
     "configure": "session",
     "get_session": "session",
+    "load_run": "record",
 }
 
 __all__ = [
@@ -72,14 +77,17 @@ __all__ = [
     "Reply",
     "Run",
     "RunCancelled",
+    "RunRecord",
     "ScriptedProvider",
     "Session",
     "SubAgentResult",
+    "UnreadableRun",
     "__version__",
     "allow_nested_loops",
     "configure",
     "get_session",
     "load_ipython_extension",
+    "load_run",
 ]
 
 

@@ -1,8 +1,8 @@
 """The handle that a person holds of one running or finished tree.
 
 A run lives on the runtime thread; a `Run` may be asked and ordered from any thread and any
-loop. Everything it tells is folded from the run's events. Waiting for it never ends it: only
-`cancel`, and the waits that own their run (`%%spawn`, `run_sync`), do.
+loop. What it tells is in `agentnb.record`. Waiting for it never ends it: only `cancel`, and the
+waits that own their run (`%%spawn`, `run_sync`), do.
 """
 
 from __future__ import annotations
@@ -12,41 +12,18 @@ import concurrent.futures
 import signal
 import threading
 import time
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.errors import NoOpenQuestion, UnknownAgent
-from agentnb.core.events import Entry, RunFinished
+from agentnb.core.events import Entry
 from agentnb.core.request import RequestContext
-from agentnb.core.tree import TreeFold
-from agentnb.core.types import (
-    AgentNode,
-    AgentStatus,
-    CancelReceipt,
-    OrchestratorResult,
-    RunUsage,
-    one_line,
-    path_key,
-    path_of,
-)
+from agentnb.core.types import CancelReceipt, OrchestratorResult, path_key, path_of
+from agentnb.record import RunRecord
 from agentnb.runtime import GONE, Runtime
-from agentnb.views.graph import as_graph, as_records
-
-if TYPE_CHECKING:
-    import networkx as nx
-
-T = TypeVar("T")
 
 SLICE_S = 0.1
 """A kernel delivers an interrupt to a cell only when the cell's loop wakes."""
@@ -54,7 +31,7 @@ STOP_PATIENCE_S = 10.0
 """A cancel waits so long for what does not stop, and then says that it still runs."""
 
 
-class Run:
+class Run(RunRecord):
     """One execution of a tree, from one task. Made by `Session.spawn`."""
 
     def __init__(
@@ -66,21 +43,13 @@ class Run:
         bus: EventBus,
         runtime: Runtime,
     ) -> None:
-        self.id = request.run_id
-        self.task = task
+        super().__init__(request.run_id, task, bus)
         self._request = request
-        self._bus = bus
         self._runtime = runtime
-        self._fold = TreeFold()
-        self._folded = 0
-        self._fold_lock = threading.Lock()
         self._future = runtime.submit(execution)
         self._waiting = waiting = set[Callable[[], None]]()
         # By the set: a future keeps its callbacks, so of those who gave up waiting none is one.
         self._future.add_done_callback(lambda _: [wake() for wake in waiting.copy()])
-
-    def __repr__(self) -> str:
-        return f"Run({one_line(self.task, limit=60)!r}, {self.status})"
 
     # -- waiting ------------------------------------------------------------------------------
 
@@ -175,11 +144,6 @@ class Run:
 
     # -- looking ------------------------------------------------------------------------------
 
-    @property
-    def events(self) -> list[Entry]:
-        """Everything that happened so far: dense from `seq` 0, never joined."""
-        return self._bus.entries
-
     async def stream(self) -> AsyncIterator[Entry]:
         """Every entry from the beginning to the end, as it happens, on the caller's loop.
 
@@ -203,53 +167,10 @@ class Run:
             else:
                 yield entry
 
-    def _read(self, question: Callable[[TreeFold], T]) -> T:
-        """Ask the fold, brought up to now, while nobody else changes it."""
-        with self._fold_lock:
-            news = self._bus.rows_since(self._folded)
-            self._fold.feed(news)
-            self._folded += len(news)
-            return question(self._fold)
-
-    @property
-    def tree(self) -> AgentNode | None:
-        """The tree as it is now; prints as an outline. `None` before the root was spawned."""
-        return self._read(TreeFold.root)
-
-    @property
-    def notes(self) -> Mapping[str, Sequence[str]]:
-        """By path: errors, and what was asked for and not done."""
-        return self._read(TreeFold.notes)
-
-    @property
-    def status(self) -> AgentStatus:
-        """The run's own status: its root's while it goes on."""
-        newest = self._bus.newest
-        if isinstance(newest, RunFinished):
-            return newest.status
-        root = self.tree
-        if root is None:
-            return AgentStatus.PENDING
-        return AgentStatus.RUNNING if root.status.is_terminal else root.status
-
-    @property
-    def graph(self) -> nx.DiGraph[str]:
-        """The tree as a networkx graph. See `agentnb.views.graph.as_graph`."""
-        return as_graph(self.tree)
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """One flat dict per agent in path order: `pandas.DataFrame(run.to_records())`."""
-        return as_records(self.tree)
-
     @property
     def budget(self) -> RequestBudget:
         """The pot that all agents of the run draw on."""
         return self._request.budget
-
-    @property
-    def usage(self) -> RunUsage:
-        """The provider's numbers of all calls that have ended."""
-        return self._read(lambda fold: fold.usage)
 
     # -- steering -----------------------------------------------------------------------------
 

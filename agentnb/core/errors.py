@@ -11,6 +11,7 @@
     ├── UnknownAgent                an order for an agent that the run does not have
     ├── UnknownModel                a model name that no provider answers to
     ├── NoOpenQuestion              an answer where the budget asked nothing
+    ├── UnreadableRun               a file that holds no run, or not one that can be read
     ├── MissingExtra                an optional dependency is not installed
     └── NotebookError               a magic's line or cell could not be understood
 
@@ -200,6 +201,21 @@ class NoOpenQuestion(AgentnbError):
             "The budget asks nothing at the moment: an answer counts only while the run is "
             "paused. To stop it use `run.cancel()`, to give it more `run.set_budget(total)`."
         )
+
+
+class UnreadableRun(AgentnbError, ValueError):
+    """A file holds no run that this version can read.
+
+    Args:
+        source: The file, as it was named.
+        what: What is wrong with it, as a clause.
+        fix: What to do, as a sentence, where that is more than to give another file.
+    """
+
+    def __init__(self, source: str, what: str, *, fix: str = "") -> None:
+        self.source = source
+        fix = fix or "Give the path of a file that `run.to_json(path)` wrote."
+        super().__init__(f"{source!r} cannot be read as a run: {what}. {fix}")
 
 
 class MissingExtra(AgentnbError, ImportError):

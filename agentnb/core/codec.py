@@ -1,0 +1,249 @@
+"""Events as plain JSON values, and back.
+
+Both ways are read off the fields of the dataclasses, so a new event, or a new field of one,
+needs nothing here. Where a field has a choice of classes, `kind` tells them apart: an event's
+own, and for the blocks of a message the snake_case of their name. What JSON can hold comes back
+equal. What it cannot hold, where anything may stand (a tool's input, a provider's extra fields),
+is written as text: so writing never fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from agentnb.core import events, types
+from agentnb.core.events import Event
+
+_Reader = Callable[[Any], Any]
+"""Makes a value of one type from plain JSON values; raises `ValueError` where it cannot be."""
+
+_DEEPEST = 100
+"""Lists and objects within each other; what is deeper is written as text."""
+_MOST_BITS = 2048
+"""Of a number in digits. Python refuses to read very long ones, and how long can be set."""
+_SPECIAL_FLOATS = ("nan", "inf", "-inf")
+_OURS = (events.__name__, types.__name__)
+
+
+# -- to plain values ------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """`value` as dicts with text keys, lists, texts, numbers, booleans and `None`. Never raises.
+
+    An event becomes `{"kind": …}` with its fields. Numbers that JSON does not have (NaN, infinity,
+    integers of more than 600 digits) become text, and so does what is nested too deep or in itself.
+    """
+    return _plain(value, set())
+
+
+def _plain(value: Any, inside: set[int]) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    # A subclass (an enum, a number of another library) stands for what it holds.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value) if int.bit_length(value) <= _MOST_BITS else hex(value)
+    if isinstance(value, float):
+        return float.__float__(value) if math.isfinite(value) else float.__repr__(value)
+    if id(value) in inside or len(inside) >= _DEEPEST:
+        return _text(value)
+    inside.add(id(value))
+    try:
+        return _plain_parts(value, inside)
+    except Exception:  # somebody's own mapping, say, that does not let itself be read
+        return _text(value)
+    finally:
+        inside.discard(id(value))
+
+
+def _plain_parts(value: Any, inside: set[int]) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, inside) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, inside) for item in value]
+    cls = type(value)
+    if cls.__module__ in _OURS and dataclasses.is_dataclass(cls):
+        tag = {"kind": _kind_of(cls)} if cls in _tagged() else {}
+        return tag | {name: _plain(getattr(value, name), inside) for name in _names_of(cls)}
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+class UnknownKind(ValueError):
+    """A value of a kind that this version does not have."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(f"the kind {kind!r} is not known")
+
+
+# -- and back -------------------------------------------------------------------------------------
+
+
+def event_of(value: Any) -> Event:
+    """The event that `plain` made `value` of.
+
+    A field that is not known is passed over, and one that is missing has its default: so events
+    can get further fields without older records, or older readers, being lost.
+
+    Raises:
+        UnknownKind: It, or a block in it, is of a kind that only another version has.
+        ValueError: It cannot be an event; the message is a clause.
+    """
+    return _one_of(Event)(value)  # type: ignore[no-any-return]
+
+
+@cache
+def _one_of(union: Any) -> _Reader:
+    """Reads a value of a union of classes, by its `kind`."""
+    readers = {_kind_of(cls): _object_reader(cls) for cls in get_args(union)}
+
+    def read(value: Any) -> Any:
+        kind = _object(value).get("kind")
+        if not isinstance(kind, str):
+            raise ValueError("it has no `kind`")
+        if kind not in readers:
+            raise UnknownKind(kind)
+        return readers[kind](value)
+
+    return read
+
+
+@cache
+def _object_reader(cls: type) -> _Reader:
+    hints = get_type_hints(cls)
+    readers = {name: _reader(hints[name]) for name in _names_of(cls)}
+    needed = {
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.default is field.default_factory is dataclasses.MISSING
+    }
+
+    def read(value: Any) -> Any:
+        missing = needed - _object(value).keys()
+        if missing:
+            raise ValueError(f"`{min(missing)}` is missing")
+        fields = {}
+        for name, item in value.items():
+            if name in readers:
+                try:
+                    fields[name] = readers[name](item)
+                except UnknownKind:
+                    raise
+                except ValueError as error:
+                    raise ValueError(f"`{name}`: {error}") from None
+        return cls(**fields)
+
+    return read
+
+
+def _reader(hint: Any) -> _Reader:
+    """The reader of one field's type."""
+    arguments = get_args(hint)
+    if isinstance(hint, UnionType):
+        if NoneType not in arguments:
+            return _one_of(hint)
+        (other,) = (argument for argument in arguments if argument is not NoneType)
+        read = _reader(other)
+        return lambda value: None if value is None else read(value)
+    if get_origin(hint) is tuple:
+        read = _reader(arguments[0])
+        return lambda value: tuple(read(item) for item in _list(value))
+    if get_origin(hint) is Mapping:
+        return _object
+    if dataclasses.is_dataclass(hint):
+        return _object_reader(hint)  # type: ignore[arg-type]
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
+    return _SCALARS[hint]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"it is {_named(value)} and not an object")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"it is {_named(value)} and not a list")
+    return value
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"it is {_named(value)} and not a text")
+    return value
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"it is {_named(value)} and not true or false")
+    return value
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch("-?0x[0-9a-f]+", value):
+        return int(value, 16)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"it is {_named(value)} and not a whole number")
+    return value
+
+
+def _float(value: Any) -> float:
+    if value in _SPECIAL_FLOATS:
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"it is {_named(value)} and not a number")
+    return value
+
+
+_SCALARS: Mapping[Any, _Reader] = {
+    Any: lambda value: value,
+    str: _str,
+    bool: _bool,
+    int: _int,
+    float: _float,
+}
+
+
+def _named(value: Any) -> str:
+    """A value of the wrong type, in a few words: it may be a long text of a model."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    names = {str: "a text", int: "a number", float: "a number", list: "a list"}
+    return names.get(type(value), "an object")
+
+
+# -- what the classes say -------------------------------------------------------------------------
+
+
+def _kind_of(cls: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+@cache
+def _names_of(cls: type) -> tuple[str, ...]:
+    """A class's fields, but for an event's own `kind`."""
+    return tuple(field.name for field in dataclasses.fields(cls) if field.name != "kind")
+
+
+@cache
+def _tagged() -> frozenset[type]:
+    """The classes that are told apart by `kind`."""
+    return frozenset((*get_args(Event), *get_args(types.Block)))

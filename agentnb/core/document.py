@@ -1,0 +1,193 @@
+"""A run as one JSON document: a head, and one event on each line.
+
+    {
+    "format": "agentnb run",
+    "version": 1,
+    "agentnb": "0.1.0",
+    "run_id": "…",
+    "task": "…",
+    "entries": [
+    {"at_s": 0.0, "kind": "run_started", …},
+    {"at_s": 0.1, "kind": "agent_text_delta", "agent_id": "…", "text": "…"}
+    ]
+    }
+
+An event's place in `entries` is its `seq`. The document is strict JSON whatever the events hold,
+equal records make equal documents, and reading one back gives equal entries.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from sys import intern
+from typing import Any
+
+from agentnb.core.codec import UnknownKind, event_of, plain
+from agentnb.core.errors import UnreadableRun
+from agentnb.core.events import Row
+
+FORMAT = "agentnb run"
+VERSION = 1
+"""Raised when a reader of an older version would misunderstand a record, and only then."""
+
+_DELTA = "agent_text_delta"
+_UPDATE = "Update agentnb: `pip install --upgrade agentnb`."
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+# Surrogates cannot be written to a file; the others act on a terminal, break lines for some
+# tools, or turn the reading order round. As escapes they are the same to whoever reads JSON.
+_ACTING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def write_document(run_id: str, task: str, rows: Iterable[Row], *, agentnb: str) -> str:
+    """The document of a run.
+
+    Args:
+        run_id: The run's id.
+        task: What the run was asked.
+        rows: All that happened so far; the place is the `seq`.
+        agentnb: The version of agentnb that writes.
+    """
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "agentnb": agentnb,
+        "run_id": run_id,
+        "task": task,
+    }
+    top = [f"{_json(name)}: {_json(value)},\n" for name, value in head.items()]
+    lines = ",\n".join(map(_line, rows))
+    return "".join(["{\n", *top, '"entries": [\n', lines, "\n]\n}\n"])
+
+
+def _line(row: Row) -> str:
+    if len(row) == 3:
+        at_s, agent_id, text = row
+        head = f'"at_s": {at_s!r}, "kind": "{_DELTA}", "agent_id": {_json(agent_id)}'
+        return f'{{{head}, "text": {_json(text)}}}'
+    at_s, event = row
+    return _json({"at_s": at_s} | plain(event))
+
+
+def _json(value: Any) -> str:
+    encoded = _encode(value)
+    return encoded if encoded.isascii() else _ACTING.sub(_escaped, encoded)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document, read."""
+
+    run_id: str
+    task: str
+    rows: list[Row]
+    """In the order of `seq`."""
+
+
+def read_document(text: str, *, source: str) -> Document:
+    """Read what `write_document` wrote, also when it was laid out anew.
+
+    Args:
+        text: The document.
+        source: Where it comes from, for the error.
+
+    Raises:
+        UnreadableRun: It is no such document, or not one that this version can read.
+    """
+    try:
+        return _read(_parsed(text))
+    except _Wrong as wrong:
+        raise UnreadableRun(source, str(wrong), fix=wrong.fix) from None
+
+
+class _Wrong(ValueError):
+    """What is wrong with a document, as a clause, and what to do."""
+
+    def __init__(self, what: str, *, fix: str = "") -> None:
+        super().__init__(what)
+        self.fix = fix
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        if FORMAT not in text[:100]:
+            raise _Wrong(f"it is not JSON ({error})") from None
+        raise _Wrong(
+            f"it is cut off or damaged in line {error.lineno} ({error.msg})",
+            fix="Copy it again as a whole, or write it again.",
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise _Wrong(f"it is not JSON ({error})") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _read(document: Any) -> Document:
+    head = document if isinstance(document, dict) else {}
+    if head.get("format") != FORMAT:
+        if "nbformat" in head:
+            raise _Wrong("it is a notebook", fix="Open it in Jupyter.")
+        raise _Wrong("it is JSON, but not a run")
+    version = head.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise _Wrong(f"its `version` is {version!r}, which was never written")
+    if version > VERSION:
+        raise _Wrong(
+            f"it has version {version} of the format, from agentnb {head.get('agentnb')}, and "
+            f"this agentnb reads up to version {VERSION}",
+            fix=_UPDATE,
+        )
+    run_id, task, lines = (head.get(name) for name in ("run_id", "task", "entries"))
+    if not (isinstance(run_id, str) and isinstance(task, str) and isinstance(lines, list)):
+        raise _Wrong("its head lacks a text `run_id`, a text `task` or a list `entries`")
+    return Document(run_id, task, _rows_of(lines))
+
+
+def _rows_of(lines: list[Any]) -> list[Row]:
+    """The lines as rows, in place, since both together might not fit; the deltas in this loop."""
+    for seq, line in enumerate(lines):
+        try:
+            if line["kind"] == _DELTA:
+                at_s, text = line["at_s"], line["text"]
+                if 0 <= at_s < math.inf and type(text) is str:
+                    lines[seq] = at_s, intern(line["agent_id"]), text
+                    continue
+        except (KeyError, TypeError):
+            pass  # what is wrong is told below
+        lines[seq] = _row_of(seq, line)
+    return lines
+
+
+def _row_of(seq: int, line: Any) -> Row:
+    try:
+        event = event_of(line)
+        at_s = line.get("at_s")
+        if not isinstance(at_s, int | float) or not 0 <= at_s < math.inf:
+            raise ValueError("`at_s` is no time in seconds")
+    except UnknownKind as error:
+        raise _Wrong(
+            f"its event {seq} is of the kind {error.kind!r}, which this agentnb does not know",
+            fix=_UPDATE,
+        ) from None
+    except ValueError as error:
+        raise _Wrong(f"its event {seq} cannot be: {error}") from None
+    return at_s, event

@@ -1,0 +1,257 @@
+"""What a run tells of itself: read from its events and from nothing else.
+
+A record of a run that goes on, has ended, or was loaded from a file answers alike, on any
+machine, without provider, network or key. Reading never changes it and is safe from any thread.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from agentnb.core.budget import RequestBudget
+from agentnb.core.bus import EventBus
+from agentnb.core.document import Document, read_document, write_document
+from agentnb.core.errors import RunCancelled, UnreadableRun
+from agentnb.core.events import (
+    AgentCancelled,
+    AgentCompleted,
+    AgentExhausted,
+    AgentFailed,
+    Entry,
+    Event,
+    RunFinished,
+    is_terminal,
+)
+from agentnb.core.life import without_block
+from agentnb.core.tree import TreeFold
+from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line
+from agentnb.views.graph import as_graph, as_records
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+T = TypeVar("T")
+
+
+class RunRecord:
+    """A run to look at. `load_run` makes one of a file; a `Run` is one that can also be steered."""
+
+    def __init__(self, run_id: str, task: str, bus: EventBus) -> None:
+        self.id = run_id
+        self.task = task
+        self._bus = bus
+        self._fold = TreeFold()
+        self._folded = 0
+        self._fold_lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({one_line(self.task, limit=60)!r}, {self.status})"
+
+    # -- what happened ------------------------------------------------------------------------
+
+    @property
+    def events(self) -> list[Entry]:
+        """Everything that happened so far: dense from `seq` 0, never joined."""
+        return self._bus.entries
+
+    async def stream(self) -> AsyncIterator[Entry]:
+        """Every entry from the beginning to the end."""
+        async for entry in self._bus.subscribe():
+            yield entry
+
+    def _read(self, question: Callable[[TreeFold], T]) -> T:
+        """Ask the fold, brought up to now, while nobody else changes it."""
+        with self._fold_lock:
+            rows = self._bus.rows_since(self._folded)
+            self._fold.feed(rows)
+            self._folded += len(rows)
+            return question(self._fold)
+
+    # -- what it comes to ---------------------------------------------------------------------
+
+    @property
+    def tree(self) -> AgentNode | None:
+        """The tree as it is now; prints as an outline. `None` before the root was spawned."""
+        return self._read(TreeFold.root)
+
+    @property
+    def notes(self) -> Mapping[str, Sequence[str]]:
+        """By path: errors, and what was asked for and not done."""
+        return self._read(TreeFold.notes)
+
+    @property
+    def status(self) -> AgentStatus:
+        """The run's own status: its root's while it goes on."""
+        end = self._end
+        if end is not None:
+            return end.status
+        root = self.tree
+        if root is None:
+            return AgentStatus.PENDING
+        return AgentStatus.RUNNING if root.status.is_terminal else root.status
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has come to its end, and the record with it."""
+        return self._end is not None
+
+    @property
+    def _end(self) -> RunFinished | None:
+        newest = self._bus.newest
+        return newest if isinstance(newest, RunFinished) else None
+
+    @property
+    def output(self) -> str:
+        """The answer, as `result().output` has it; empty while there is none.
+
+        Of a run that failed or was cancelled: what there is, and why it ended.
+        """
+        root = self.tree
+        for _, event in reversed(self._bus.milestones):
+            if root is not None and is_terminal(event):
+                # A root is the last to end; of one that goes on, a sub-agent has ended.
+                is_roots = getattr(event, "agent_id", None) == root.agent_id
+                return _last_words(event) if is_roots else ""
+        return ""
+
+    @property
+    def budget(self) -> RequestBudget:
+        """How the pot stood when the record ends. A copy: nothing draws on it."""
+        total, used = _pot(event for _, event in self._bus.milestones)
+        budget = RequestBudget(total)
+        budget.add_tokens(used)
+        return budget
+
+    @property
+    def usage(self) -> RunUsage:
+        """The provider's numbers of all calls that have ended."""
+        return self._read(lambda fold: fold.usage)
+
+    @property
+    def graph(self) -> nx.DiGraph[str]:
+        """The tree as a networkx graph. See `agentnb.views.graph.as_graph`."""
+        return as_graph(self.tree)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One flat dict per agent in path order: `pandas.DataFrame(run.to_records())`."""
+        return as_records(self.tree)
+
+    # -- on disk ------------------------------------------------------------------------------
+
+    @overload
+    def to_json(self) -> str: ...
+    @overload
+    def to_json(self, path: str | os.PathLike[str]) -> None: ...
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Everything that happened so far, as one JSON document that `load_run` reads.
+
+        It has an event on each line; see `docs/events.md`. It holds what the agents were told and
+        what they said, and no keys.
+
+        Args:
+            path: A file to write it to, in place of one that is there.
+
+        Returns:
+            The document; nothing when it was written to a file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        document = write_document(self.id, self.task, self._bus.rows_since(0), agentnb=_version())
+        if path is None:
+            return document
+        Path(path).write_text(document, encoding="utf-8")
+        return None
+
+
+def load_run(path: str | os.PathLike[str]) -> RunRecord:
+    """A run that `run.to_json(path)` wrote, to be looked at without a provider or a key.
+
+    Agents that were at work when it was written are told as they were.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UnreadableRun: The file is not there, or holds no run that this version can read.
+    """
+    source = one_line(os.fspath(path), limit=200)
+    with _no_garbage_collection():
+        document = read_document(_text_of(path, source), source=source)
+        return RunRecord(document.run_id, document.task, _bus_of(document))
+
+
+def _bus_of(document: Document) -> EventBus:
+    """A bus that has said everything."""
+    bus = EventBus(document.run_id)
+    bus._log = document.rows
+    bus._milestones = [row for row in document.rows if len(row) == 2]
+    bus.closed = True
+    return bus
+
+
+def _text_of(path: str | os.PathLike[str], source: str) -> str:
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise UnreadableRun(source, f"there is no such file in {Path.cwd()}") from error
+    except IsADirectoryError as error:
+        raise UnreadableRun(source, "it is a folder") from error
+    except UnicodeDecodeError as error:
+        why = f"it is not UTF-8 text (byte {error.object[error.start]:#04x} at {error.start:,})"
+        raise UnreadableRun(source, why) from None
+    except (OSError, ValueError) as error:
+        raise UnreadableRun(source, one_line(str(error), limit=200)) from error
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A million new values make the collector look at all of them, again and again, for nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _version() -> str:
+    try:
+        return metadata.version("agentnb")
+    except metadata.PackageNotFoundError:  # run from its source, and never installed
+        return "unknown"
+
+
+# -- pure helpers -----------------------------------------------------------------------------
+
+
+def _last_words(event: Event) -> str:
+    """What an agent's terminal event leaves to be said."""
+    match event:
+        case AgentCompleted(text=text) | AgentExhausted(text=text):
+            return text or "(no output)"
+        case AgentFailed(text=text, error=error):
+            pass
+        case AgentCancelled(text=text, reason=reason):
+            error = str(RunCancelled(reason))
+        case _:
+            return ""
+    return without_block("\n\n".join(part for part in (text, f"*{error}*") if part))
+
+
+def _pot(events: Iterator[Event]) -> tuple[int, int]:
+    """Total and used tokens, as the newest event that knows them says."""
+    total = used = 0
+    for event in events:
+        total = getattr(event, "budget_total", total)
+        if hasattr(event, "budget_total") or isinstance(event, RunFinished):
+            used = getattr(event, "tokens_used", used)
+    return total, used

@@ -1,0 +1,196 @@
+"""A run as a document: strict JSON, an event on each line, and the same entries when it is read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentnb.core.document import read_document, write_document
+from agentnb.core.errors import UnreadableRun
+from agentnb.core.events import (
+    AgentSpawned,
+    AgentTextDelta,
+    Event,
+    Row,
+    RunFinished,
+    RunStarted,
+)
+from agentnb.core.types import AgentStatus
+from tests.core.test_codec import EVENTS, TEXTS
+
+STARTED = RunStarted(task_description="t", model="p/m", budget_total=9, max_depth=3)
+SPAWNED = AgentSpawned(agent_id="a", parent_id=None, task_description="t", depth=0)
+SAID = AgentTextDelta(agent_id="a", text='She said: "Grüß Gott",\nand left.')
+ENDED = RunFinished(status=AgentStatus.COMPLETED, tokens_used=1, duration_ms=2)
+
+
+def rows_of(*events: Event) -> list[Row]:
+    return [row_of(seq / 7, event) for seq, event in enumerate(events)]
+
+
+def row_of(at_s: float, event: Event) -> Row:
+    """As a record keeps it."""
+    if isinstance(event, AgentTextDelta):
+        return at_s, event.agent_id, event.text
+    return at_s, event
+
+
+def written(*events: Event, task: str = "a task") -> str:
+    return write_document("r", task, rows_of(*events), agentnb="1.2.3")
+
+
+def read(text: str) -> tuple[str, str, list[Row]]:
+    """Id, task and rows."""
+    document = read_document(text, source="run.json")
+    return document.run_id, document.task, document.rows
+
+
+def test_document_has_a_head_and_each_event_on_a_line_of_its_own() -> None:
+    assert written(STARTED, SAID) == (
+        "{\n"
+        '"format": "agentnb run",\n'
+        '"version": 1,\n'
+        '"agentnb": "1.2.3",\n'
+        '"run_id": "r",\n'
+        '"task": "a task",\n'
+        '"entries": [\n'
+        '{"at_s": 0.0, "kind": "run_started", "task_description": "t", "model": "p/m", '
+        '"budget_total": 9, "max_depth": 3},\n'
+        '{"at_s": 0.14285714285714285, "kind": "agent_text_delta", "agent_id": "a", '
+        '"text": "She said: \\"Grüß Gott\\",\\nand left."}\n'
+        "]\n"
+        "}\n"
+    )
+
+
+@settings(deadline=None)
+@given(
+    TEXTS,
+    st.lists(st.tuples(st.floats(0, allow_infinity=False), EVENTS), max_size=6),
+    st.sampled_from([None, 2]),
+)
+def test_rows_come_back_equal_however_the_document_was_laid_out_since(
+    task: str, happened: Sequence[tuple[float, Event]], indent: int | None
+) -> None:
+    rows = [row_of(at_s, event) for at_s, event in happened]
+    document = write_document("r", task, rows, agentnb="")
+
+    laid_out = json.dumps(json.loads(document, parse_constant=pytest.fail), indent=indent)
+
+    assert read(document) == read(laid_out) == ("r", task, rows)
+    assert len(document.split("\n")) == 10 + max(1, len(rows))
+
+
+def test_run_that_has_not_begun_is_a_document_too() -> None:
+    assert read(written()) == ("r", "a task", [])
+
+
+def test_equal_records_make_equal_documents() -> None:
+    assert written(STARTED, SAID, ENDED) == written(STARTED, SAID, ENDED)
+
+
+@pytest.mark.parametrize("acting", ["\ud800", "\x9b31m", "\u202e", "\u2028", "\u0085", "\x1b[2J"])
+def test_text_that_acts_on_whoever_looks_at_the_file_is_escaped_and_comes_back(acting: str) -> None:
+    said = AgentTextDelta(agent_id="ü", text=acting + "ü")
+    spawned = AgentSpawned(agent_id="ü", parent_id=None, task_description=acting + "ü", depth=0)
+
+    document = written(spawned, said, task=acting)
+
+    assert acting[0] not in document
+    assert document.count("ü") == 4
+    assert document.encode().decode() == document
+    assert read(document) == ("r", acting, rows_of(spawned, said))
+
+
+def test_deltas_are_read_as_light_rows_that_share_their_agents_id() -> None:
+    said = [AgentTextDelta(agent_id="".join(["nb_", "1"]), text=text) for text in ("one", "two")]
+
+    rows = read(written(STARTED, *said))[2]
+
+    assert rows[1:] == [(1 / 7, "nb_1", "one"), (2 / 7, "nb_1", "two")]
+    assert rows[1][1] is rows[2][1]
+
+
+def test_what_only_looks_like_a_delta_inside_an_event_is_left_as_it_is() -> None:
+    trap = {"kind": "agent_text_delta", "at_s": 0, "agent_id": "a", "text": "t"}
+    document = json.loads(written(STARTED))
+    document["entries"].append(
+        {"at_s": 1, "kind": "tool_call_started", "agent_id": "a", "tool_use_id": "i", "name": "n"}
+        | {"input": trap}
+    )
+
+    assert getattr(read(json.dumps(document))[2][1][1], "input", None) == trap
+
+
+# -- what is no run ------------------------------------------------------------------------------
+
+
+def changed(**head: Any) -> str:
+    return json.dumps(json.loads(written(STARTED, SAID)) | head)
+
+
+def with_line(line: Any) -> str:
+    return changed(entries=[*json.loads(written(STARTED, SAID))["entries"], line])
+
+
+DELTA = {"at_s": 1.0, "kind": "agent_text_delta", "agent_id": "a", "text": "t"}
+WHOLE = written(STARTED, SPAWNED, SAID, ENDED)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "it is not JSON (Expecting value: line 1 column 1 (char 0)). Give the path"),
+        ("just words", "it is not JSON (Expecting value: line 1 column 1 (char 0)). Give the"),
+        ("[" * 100_000, "it is not JSON ("),
+        ("[1" + "0" * 5000 + "]", "it is not JSON ("),
+        ("[]", "it is JSON, but not a run. Give the path of a file that `run.to_json(path)`"),
+        ('"agentnb run"', "it is JSON, but not a run. "),
+        ("{}", "it is JSON, but not a run. "),
+        ('{"cells": [], "nbformat": 4}', "it is a notebook. Open it in Jupyter."),
+        (changed(version=2), "it has version 2 of the format, from agentnb 1.2.3, and this agentnb "
+         "reads up to version 1. Update agentnb: `pip install --upgrade agentnb`."),
+        (changed(version="1"), "its `version` is '1', which was never written. "),
+        (changed(version=True), "its `version` is True, which was never written. "),
+        (changed(run_id=None), "its head lacks a text `run_id`, a text `task` or a list `entries`"),
+        (changed(entries={}), "its head lacks a text `run_id`, a text `task` or a list `entries`"),
+        (with_line({"at_s": 1, "kind": "agent_dreamed"}), "its event 2 is of the kind "
+         "'agent_dreamed', which this agentnb does not know. Update agentnb: `pip"),
+        (with_line(5), "its event 2 cannot be: it is a number and not an object. "),
+        (with_line({"at_s": 1}), "its event 2 cannot be: it has no `kind`. "),
+        (with_line(DELTA | {"text": None}), "its event 2 cannot be: `text`: it is null and not a"),
+        (with_line(DELTA | {"agent_id": 3}), "its event 2 cannot be: `agent_id`: it is a number "),
+        (with_line(DELTA | {"at_s": "1"}), "its event 2 cannot be: `at_s` is no time in seconds. "),
+        (with_line(DELTA | {"at_s": -1}), "its event 2 cannot be: `at_s` is no time in seconds. "),
+        (with_line(DELTA | {"at_s": math.nan}), "it is not JSON (NaN is no number). "),
+        (with_line(DELTA).replace("1.0", "1e999"), "its event 2 cannot be: `at_s` is no time in "),
+        (with_line({"kind": "synthesis_started", "agent_id": "a", "total": 1}),
+         "its event 2 cannot be: `at_s` is no time in seconds. "),
+    ],
+)  # fmt: skip
+def test_document_that_is_no_run_is_refused_with_what_it_is_and_what_to_do(
+    text: str, complaint: str
+) -> None:
+    with pytest.raises(UnreadableRun) as refused:
+        read_document(text, source="some.json")
+
+    assert str(refused.value).startswith(f"'some.json' cannot be read as a run: {complaint}")
+    assert refused.value.source == "some.json"
+
+
+@pytest.mark.parametrize("length", [1, 100, len(WHOLE) // 2, len(WHOLE) - 30, len(WHOLE) - 3])
+def test_document_that_was_cut_says_where(length: int) -> None:
+    lines = WHOLE[:length].count("\n") + 1
+
+    with pytest.raises(UnreadableRun, match=r"some\.json") as refused:
+        read_document(WHOLE[:length], source="some.json")
+
+    if length > 50:
+        assert f"it is cut off or damaged in line {lines} (" in str(refused.value)
+        assert str(refused.value).endswith("Copy it again as a whole, or write it again.")

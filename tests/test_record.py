@@ -1,0 +1,300 @@
+"""A run that was written to a file tells what it told, without provider, key or network."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentnb
+from agentnb.core.budget import RequestBudget
+from agentnb.core.errors import AuthenticationFailed, OrchestratorError, UnreadableRun
+from agentnb.core.events import AgentCompleted
+from agentnb.core.types import AgentStatus, Usage
+from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.record import RunRecord, load_run
+from agentnb.run import Run
+from agentnb.session import Session
+from tests.support import (
+    DEADLINE_S,
+    Hold,
+    by_agent,
+    nothing_left_on_the_runtime,
+    run_python,
+    spawn,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running() -> Iterator[None]:
+    with nothing_left_on_the_runtime():
+        yield
+
+
+def a_run(**settings: Any) -> Run:
+    """Everything at once: two levels, a failure, a skipped task, a whole answer."""
+    provider = by_agent(
+        {
+            "root": [spawn("A", "B", "root", before="I split it."), "Grüße, together"],
+            "A": [spawn("A1"), "A is done"],
+            "B": [Reply("half", error=AuthenticationFailed("no", status_code=401))],
+        }
+    )
+    run = Session(provider=provider, **settings).spawn("root")
+    run.result(DEADLINE_S)
+    return run
+
+
+def reloaded(run: RunRecord, folder: Path) -> RunRecord:
+    run.to_json(folder / "run.json")
+    return load_run(folder / "run.json")
+
+
+def told(run: RunRecord) -> dict[str, Any]:
+    """All that a record tells."""
+    return {
+        "id": run.id,
+        "task": run.task,
+        "events": run.events,
+        "tree": run.tree,
+        "outline": str(run.tree),
+        "notes": run.notes,
+        "status": run.status,
+        "done": run.done,
+        "output": run.output,
+        "usage": run.usage,
+        "graph": ([*run.graph.nodes(data=True)], [*run.graph.edges]),
+        "records": run.to_records(),
+        "json": run.to_json(),
+    }
+
+
+def test_loaded_run_tells_what_the_run_told(tmp_path: Path) -> None:
+    run = a_run()
+
+    record = reloaded(run, tmp_path)
+
+    assert told(record) == told(run)
+    assert len(record.events) > 20
+    assert record.status is AgentStatus.COMPLETED
+    assert record.output == "Grüße, together"
+    assert [r["status"] for r in record.to_records()] == [
+        "completed", "completed", "completed", "failed",
+    ]  # fmt: skip
+    assert any("skipped" in note or "not started" in note for note in record.notes["root"])
+    assert repr(record) == "RunRecord('root', completed)"
+
+
+def test_loaded_run_has_a_pot_that_stands_as_the_runs_stood(tmp_path: Path) -> None:
+    run = a_run(budget=123_456)
+    assert run.result().total_tokens_used > 0
+
+    budget = reloaded(run, tmp_path).budget
+
+    assert isinstance(budget, RequestBudget)
+    assert (budget.total, budget.tokens_used) == (123_456, run.budget.tokens_used)
+
+
+def test_total_that_was_changed_is_the_total_of_the_loaded_run(tmp_path: Path) -> None:
+    run, hold = held()
+    run.set_budget(77_777)
+    hold.release()
+    run.result(DEADLINE_S)
+
+    assert reloaded(run, tmp_path).budget.total == 77_777
+
+
+def test_loaded_run_streams_from_the_beginning_to_the_end(tmp_path: Path) -> None:
+    run = a_run()
+    record = reloaded(run, tmp_path)
+
+    async def streamed() -> list[Any]:
+        return [entry async for entry in record.stream()]
+
+    assert asyncio.run(streamed()) == run.events
+
+
+def held() -> tuple[Run, Hold]:
+    """A run of two agents, one of them in mid-stream."""
+    hold = Hold()
+    provider = by_agent(
+        {"root": [spawn("A"), "ok"], "A": Reply("half of it, the rest", pause=hold)}
+    )
+    run = Session(provider=provider).spawn("root")
+    hold.wait()
+    return run, hold
+
+
+def test_run_that_goes_on_is_written_as_it_is_and_loaded_as_it_was(tmp_path: Path) -> None:
+    run, hold = held()
+
+    record = reloaded(run, tmp_path)
+    events = run.events
+    hold.release()
+    run.result(DEADLINE_S)
+
+    assert record.events == events
+    assert (record.status, record.done, record.output) == (AgentStatus.RUNNING, False, "")
+    assert str(record.tree) == "root [running] root\n  1 [running] A"
+    assert len(run.events) > len(events)
+
+
+def test_output_is_that_of_the_result_also_when_the_run_failed_or_was_cancelled() -> None:
+    failing = ScriptedProvider([Reply("half a word", error=AuthenticationFailed("wrong key"))])
+    failed = Session(provider=failing).spawn("a task")
+    with pytest.raises(OrchestratorError) as why_failed:
+        failed.result(DEADLINE_S)
+    cancelled, _ = held()
+    cancelled.cancel(reason="took too long")
+    with pytest.raises(OrchestratorError) as why_cancelled:
+        cancelled.result(DEADLINE_S)
+
+    for run, error in [(failed, why_failed.value), (cancelled, why_cancelled.value)]:
+        assert error.partial_result is not None
+        assert run.output == error.partial_result.output
+    assert failed.output.endswith("*wrong key*")
+    assert "took too long" in cancelled.output
+    assert Session(provider=ScriptedProvider([""])).run_sync("a task").output == "(no output)"
+
+
+def test_output_is_the_roots_and_not_that_of_the_agent_that_ended_last() -> None:
+    run = a_run()
+    answers = [e.event.text for e in run.events if isinstance(e.event, AgentCompleted)]
+
+    assert len(answers) == 3
+    assert run.output == run.result().output == answers[-1]
+
+
+def test_document_is_given_or_written_and_replaces_what_was_there(tmp_path: Path) -> None:
+    run = a_run()
+    path = tmp_path / "run.json"
+    path.write_text("x" * 1_000_000)
+
+    assert run.to_json(str(path)) is None
+
+    assert path.read_text(encoding="utf-8") == run.to_json()
+    assert json.loads(run.to_json())["agentnb"] == agentnb.__version__
+    with pytest.raises(FileNotFoundError):
+        run.to_json(tmp_path / "nowhere" / "run.json")
+
+
+def test_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    run = a_run()
+    path = tmp_path / "run.json"
+    path.write_text(run.to_json(), encoding="utf-8-sig")
+
+    assert load_run(str(path)).events == run.events
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "there is no such file in "),
+        (b'{"cells": [], "nbformat": 4}', "it is a notebook. Open it in Jupyter."),
+        ("{}".encode("utf-16"), "it is not UTF-8 text (byte 0xff at 0)."),
+        (b"{}\n", "it is JSON, but not a run. Give the path of a file that `run.to_json(path)` "),
+    ],
+)
+def test_file_that_holds_no_run_is_named_with_what_it_is(
+    tmp_path: Path, content: bytes | None, complaint: str
+) -> None:
+    path = tmp_path / "some.file"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(UnreadableRun) as refused:
+        load_run(path)
+
+    assert f"some.file' cannot be read as a run: {complaint}" in str(refused.value)
+
+
+def test_folder_is_no_run_and_neither_is_the_document_itself(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableRun, match="it is a folder"):
+        load_run(tmp_path)
+    with pytest.raises(UnreadableRun, match="cannot be read as a run") as refused:
+        load_run(a_run().to_json())
+    assert len(str(refused.value)) < 500
+    with pytest.raises(UnreadableRun, match="null"):
+        load_run("a\0b")
+
+
+def test_collector_is_as_it_was_after_a_load_that_went_well_or_badly(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    a_run().to_json(path)
+
+    assert gc.isenabled()
+    load_run(path)
+    assert gc.isenabled()
+    with pytest.raises(UnreadableRun):
+        load_run(tmp_path)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        load_run(path)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_loaded_run_needs_no_provider_and_no_thread_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    a_run().to_json(path)
+
+    printed = run_python(f"""
+        import sys, threading
+        import agentnb
+        run = agentnb.load_run({str(path)!r})
+        print(run.output)
+        print(run.tree)
+        assert run.usage.total_tokens and run.to_records() and run.notes
+        assert threading.active_count() == 1, threading.enumerate()
+        for name in ("anthropic", "networkx", "matplotlib", "genai_prices", "IPython"):
+            assert name not in sys.modules, name
+        assert not any(name.startswith("agentnb.providers") for name in sys.modules)
+    """)
+
+    assert printed.splitlines()[:2] == ["Grüße, together", "root [completed] root"]
+
+
+def test_orders_are_for_runs_that_can_follow_them(tmp_path: Path) -> None:
+    record = reloaded(a_run(), tmp_path)
+
+    for order in ("cancel", "set_budget", "answer_budget", "result"):
+        assert hasattr(Run, order)
+        assert not hasattr(record, order)
+
+
+def test_record_that_is_read_from_many_threads_while_it_grows_is_read_right() -> None:
+    run, hold = held()
+    wrong: list[object] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        seen = 0
+        while not over.is_set() or seen == 0:
+            seen += 1
+            tree, records, usage = run.tree, run.to_records(), run.usage
+            if tree is None or [r["path"] for r in records] != ["root", "1"]:
+                wrong.append(records)
+            if usage.total_tokens > sum(r["tokens_used"] for r in run.to_records()):
+                wrong.append(usage)
+
+    watchers = [threading.Thread(target=watch) for _ in range(6)]
+    for watcher in watchers:
+        watcher.start()
+    hold.release()
+    result = run.result(DEADLINE_S)
+    over.set()
+    for watcher in watchers:
+        watcher.join(DEADLINE_S)
+
+    assert wrong == []
+    assert run.usage == result.usage
+    assert run.tree == result.agent_tree
+    assert sum(run.usage.by_model.values(), Usage()).total_tokens > 0
