@@ -22,6 +22,7 @@ from agentnb.core.errors import (
     RunCancelled,
     UnknownAgent,
     UnknownModel,
+    UnreadableRun,
 )
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult
 
@@ -130,6 +131,7 @@ ONE_OF_EACH: list[AgentnbError] = [
     UnknownAgent("1.9", known=["root", "1"]),
     UnknownModel("gpt", known=["anthropic", "demo"]),
     NoOpenQuestion(),
+    UnreadableRun("run.json", "it is JSON, but not a run"),
     MissingExtra("matplotlib", extra="plots"),
     NotebookError("m"),
 ]
