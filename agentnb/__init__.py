@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         OrchestratorResult,
         SubAgentResult,
     )
+    from agentnb.prices import Cost, Price, set_prices
     from agentnb.providers.demo import DemoProvider
     from agentnb.providers.scripted import Reply, ScriptedProvider
     from agentnb.record import RunRecord, load_run
@@ -44,11 +45,13 @@ _HOMES = {
     "AgentStatus": "core.types",
     "AgentnbError": "core.errors",
     "CancelReceipt": "core.types",
+    "Cost": "prices",
     "DemoProvider": "providers.demo",
     "InternalError": "core.errors",
     "LlmError": "core.errors",
     "OrchestratorError": "core.errors",
     "OrchestratorResult": "core.types",
+    "Price": "prices",
     "Reply": "providers.scripted",
     "Run": "run",
     "RunCancelled": "core.errors",
@@ -61,6 +64,7 @@ _HOMES = {
     "configure": "session",
     "get_session": "session",
     "load_run": "record",
+    "set_prices": "prices",
 }
 
 __all__ = [
@@ -69,11 +73,13 @@ __all__ = [
     "AgentStatus",
     "AgentnbError",
     "CancelReceipt",
+    "Cost",
     "DemoProvider",
     "InternalError",
     "LlmError",
     "OrchestratorError",
     "OrchestratorResult",
+    "Price",
     "Reply",
     "Run",
     "RunCancelled",
@@ -88,6 +94,7 @@ __all__ = [
     "get_session",
     "load_ipython_extension",
     "load_run",
+    "set_prices",
 ]
 
 

@@ -11,9 +11,11 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
+from uuid import UUID
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
@@ -26,12 +28,14 @@ from agentnb.core.events import (
     AgentFailed,
     Entry,
     Event,
+    ModelCallFinished,
     RunFinished,
     is_terminal,
 )
 from agentnb.core.life import without_block
 from agentnb.core.tree import TreeFold
-from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line
+from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of
+from agentnb.prices import Call, Cost, cost_of
 from agentnb.views.graph import as_graph, as_records
 
 if TYPE_CHECKING:
@@ -133,6 +137,22 @@ class RunRecord:
     def usage(self) -> RunUsage:
         """The provider's numbers of all calls that have ended."""
         return self._read(lambda fold: fold.usage)
+
+    @property
+    def cost(self) -> Cost:
+        """What the calls that have ended cost, as an estimate, by the prices of their time.
+
+        `run.cost.by_agent` has each agent's part, by path. A model without a known price is
+        `unpriced`; `agentnb.set_prices` gives it one.
+        """
+        began = _began(self.id)
+        calls = [
+            _call(began, at_s, event)
+            for at_s, event in self._bus.milestones
+            if isinstance(event, ModelCallFinished)
+        ]
+        paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
+        return cost_of(calls, paths=paths)
 
     @property
     def graph(self) -> nx.DiGraph[str]:
@@ -255,3 +275,18 @@ def _pot(events: Iterator[Event]) -> tuple[int, int]:
         if hasattr(event, "budget_total") or isinstance(event, RunFinished):
             used = getattr(event, "tokens_used", used)
     return total, used
+
+
+def _began(run_id: str) -> datetime | None:
+    """When a run began: its id, a UUIDv7, begins with milliseconds since 1970."""
+    try:
+        is_dated = UUID(run_id).version == 7
+    except ValueError:
+        return None
+    return datetime.fromtimestamp(int(run_id[:12], 16) / 1000, UTC) if is_dated else None
+
+
+def _call(began: datetime | None, at_s: float, event: ModelCallFinished) -> Call:
+    # To the minute: calls alike are then priced once.
+    at = began and (began + timedelta(seconds=at_s)).replace(second=0, microsecond=0)
+    return Call(path_of(event.agent_id), event.model, event.usage, at)

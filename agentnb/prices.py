@@ -1,0 +1,226 @@
+"""What a run costs, as an estimate: list prices times the tokens that the provider counted.
+
+The prices are those of `genai-prices`, which is loaded when a cost is first asked for and never
+asks the network; a person's own prices go before them. A call of an unknown model has no amount,
+which is not the same as an amount of 0: it is told apart in every sum that it belongs to.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from decimal import Decimal
+from functools import lru_cache
+
+from agentnb.core.types import Usage, one_line
+
+_MILLION = 1_000_000
+_UNKNOWN = "no price is known"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs, in US dollars for a million tokens.
+
+    Raises:
+        ValueError: An amount is no number, or below 0.
+    """
+
+    input: float
+    """Input that was neither written to nor read from a cache."""
+    output: float
+    cache_read: float | None = None
+    """As `input` when left out; so is the next one."""
+    cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        for amount in (getattr(self, f.name) for f in fields(self)):
+            is_number = isinstance(amount, int | float | Decimal) and not isinstance(amount, bool)
+            if amount is not None and not (is_number and 0 <= amount < math.inf):
+                raise ValueError(
+                    f"A price is a number of US dollars for a million tokens, not {amount!r}."
+                )
+
+    def of(self, usage: Usage) -> Decimal:
+        """US dollars for so many tokens."""
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        parts = [
+            (self.input, usage.input_tokens),
+            (self.output, usage.output_tokens),
+            (read, usage.cache_read_tokens),
+            (write, usage.cache_creation_tokens),
+        ]
+        return sum((Decimal(str(p)) * tokens for p, tokens in parts), Decimal()) / _MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """Tokens without a price."""
+
+    model: str
+    tokens: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Cost:
+    """An estimate of what was spent, by list prices. Prints as a line that says so."""
+
+    usd: float | None
+    """US dollars; `None` when there are tokens without a price, so that nobody adds it up."""
+    at_least_usd: float
+    """US dollars for the tokens that have a price."""
+    unpriced: tuple[Unpriced, ...] = ()
+    """The others, by model."""
+    by_agent: Mapping[str, Cost] = field(default_factory=dict)
+    """By path, in path order: each agent's own calls, those of its sub-agents not included."""
+    by_model: Mapping[str, Cost] = field(default_factory=dict)
+    """By `provider/model`."""
+
+    def __str__(self) -> str:
+        if not self.unpriced:
+            return f"about {_dollars(self.at_least_usd)} (estimate)"
+        if not self.at_least_usd:
+            reasons = dict.fromkeys(unpriced.reason for unpriced in self.unpriced)
+            models = ", ".join(unpriced.model for unpriced in self.unpriced)
+            tokens = sum(unpriced.tokens for unpriced in self.unpriced)
+            return f"unpriced: {'; '.join(reasons)} for {models} ({tokens:,} tokens)"
+        rest = ", ".join(f"{u.tokens:,} tokens of {u.model}" for u in self.unpriced)
+        return f"at least {_dollars(self.at_least_usd)} (estimate; unpriced: {rest})"
+
+    def __repr__(self) -> str:
+        return f"Cost({str(self)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A model call that has ended, as far as its price goes."""
+
+    path: str
+    model: str
+    """`provider/model`."""
+    usage: Usage
+    at: datetime | None
+    """When it was made, since prices change; `None`, now."""
+
+
+# -- whose prices ---------------------------------------------------------------------------------
+
+
+def set_prices(prices: Mapping[str, Price]) -> None:
+    """Use these prices before those of genai-prices, for all runs, loaded ones included.
+
+    They replace what was set before; an empty mapping takes all back.
+
+    Args:
+        prices: By `provider/model`, as `run.usage.by_model` has it.
+
+    Raises:
+        ValueError: A key is no model, or a value no `Price`.
+    """
+    for model, price in prices.items():
+        if not isinstance(model, str) or not model.strip() or not isinstance(price, Price):
+            raise ValueError(
+                f"`prices` must be a Price for each `provider/model`, not {price!r} for {model!r}."
+            )
+    global _own
+    _own = {_spelled(model): price for model, price in prices.items()}
+
+
+_own: Mapping[str, Price] = {}
+"""Never changed, only replaced: it is read from any thread."""
+
+
+def _spelled(model: str) -> str:
+    """`provider:model` is read, too."""
+    return re.sub("[/:]", "/", model.strip(), count=1)
+
+
+def _usd(call: Call) -> Decimal | str:
+    """What a call cost, or why nobody knows."""
+    if not call.usage.total_tokens:
+        return Decimal()
+    own = _own.get(_spelled(call.model))
+    return (
+        own.of(call.usage) if own is not None else _by_genai_prices(call.model, call.usage, call.at)
+    )
+
+
+@lru_cache(maxsize=2**16)
+def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal | str:
+    provider, slash, name = _spelled(model).partition("/")
+    if not slash:  # by the name alone it would guess a provider
+        return _UNKNOWN
+    try:
+        import genai_prices  # heavy: only for those who ask for a cost
+
+        counted = genai_prices.Usage(
+            # All input, what was read from and written to the cache included.
+            input_tokens=usage.total_tokens - usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_creation_tokens,
+            output_tokens=usage.output_tokens,
+        )
+        return genai_prices.calc_price(
+            counted, name, provider_id=provider, genai_request_timestamp=at
+        ).total_price
+    except LookupError:
+        return _UNKNOWN
+    except Exception as error:  # a look at a run must not fail for want of a price
+        return f"genai-prices failed ({one_line(str(error), limit=100)})"
+
+
+# -- adding up ------------------------------------------------------------------------------------
+
+
+def cost_of(calls: Iterable[Call], *, paths: Sequence[str]) -> Cost:
+    """The cost of a run's calls.
+
+    Args:
+        calls: All that have ended.
+        paths: Those of all agents, in path order.
+    """
+    priced = [(call, _usd(call)) for call in calls]
+
+    def grouped(key: Callable[[Call], str], names: Iterable[str]) -> dict[str, Cost]:
+        groups: dict[str, list[tuple[Call, Decimal | str]]] = {name: [] for name in names}
+        for call, usd in priced:
+            groups.setdefault(key(call), []).append((call, usd))
+        return {name: _sum(group) for name, group in groups.items()}
+
+    return _sum(
+        priced,
+        by_agent=grouped(lambda call: call.path, paths),
+        by_model=grouped(lambda call: call.model, ()),
+    )
+
+
+def _sum(
+    priced: Iterable[tuple[Call, Decimal | str]],
+    *,
+    by_agent: Mapping[str, Cost] | None = None,
+    by_model: Mapping[str, Cost] | None = None,
+) -> Cost:
+    known = Decimal()
+    unknown: dict[tuple[str, str], int] = {}
+    for call, usd in priced:
+        if isinstance(usd, Decimal):
+            known += usd
+        else:
+            key = call.model, usd
+            unknown[key] = unknown.get(key, 0) + call.usage.total_tokens
+    unpriced = tuple(Unpriced(model, tokens, why) for (model, why), tokens in unknown.items())
+    amount = float(known)
+    return Cost(None if unpriced else amount, amount, unpriced, by_agent or {}, by_model or {})
+
+
+def _dollars(amount: float) -> str:
+    if amount >= 1:
+        return f"${amount:,.2f}"
+    if amount >= 0.001 or not amount:
+        return f"${amount:.4f}"
+    return f"${max(amount, 0.000001):.6f}"
