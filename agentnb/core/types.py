@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 ROOT_PATH = "root"
@@ -284,9 +285,17 @@ class SubAgentResult:
     duration_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+_DRAWN_LEVELS = 30
+"""Levels that an outline indents. Below them the path alone tells the place: a chain of 10,000
+agents would take 100 million blanks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AgentNode:
-    """One agent of a tree, with its sub-agents in spawn order. Prints as an outline."""
+    """One agent of a tree, with its sub-agents in spawn order. Prints as an outline.
+
+    Compared, hashed and printed level by level: a tree may be deeper than Python calls itself.
+    """
 
     agent_id: str
     parent_id: str | None
@@ -309,9 +318,44 @@ class AgentNode:
             yield node
             stack.extend(reversed(node.children))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AgentNode):
+            return NotImplemented
+        if self is other:
+            return True
+        pairs = zip_longest(self.walk(), other.walk())
+        return all(one and two and one._own() == two._own() for one, two in pairs)
+
+    def __hash__(self) -> int:
+        return hash(self._own())
+
+    def _own(self) -> tuple[object, ...]:
+        """All but the sub-agents, and how many those are: in path order that makes the tree."""
+        return (
+            self.agent_id,
+            self.parent_id,
+            self.path,
+            self.task,
+            self.depth,
+            self.status,
+            self.model,
+            self.tokens_used,
+            self.duration_ms,
+            len(self.children),
+        )
+
+    def __repr__(self) -> str:
+        agents = sum(1 for _ in self.walk())
+        return f"AgentNode({self.path}, {self.status}, {agents} agents, {one_line(self.task)!r})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As the value of a cell it is the outline, too."""
+        printer.text(str(self))
+
     def __str__(self) -> str:
         return "\n".join(
-            f"{'  ' * node.depth}{node.path} [{node.status}] {' '.join(node.task.split())}"
+            f"{'  ' * min(node.depth, _DRAWN_LEVELS)}{node.path} [{node.status}] "
+            f"{_printable(' '.join(node.task.split()))}"
             for node in self.walk()
         )
 
@@ -439,6 +483,17 @@ def one_line(text: str, *, limit: int = 200) -> str:
     if len(folded) <= limit and len(text) > 2 * limit:
         folded = " ".join(text.split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    """`text` with what would act on a terminal, or cannot be written to it, as an escape."""
+    if text.isprintable():
+        return text
+    joiners = "\u200c\u200d"  # of emoji, Persian and Hindi
+    return "".join(
+        c if c.isprintable() or c in joiners else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
 
 
 def path_key(path: str) -> tuple[tuple[int, str], ...]:

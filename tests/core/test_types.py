@@ -183,13 +183,64 @@ def test_tree_is_walked_from_parent_to_child_in_order_and_printed_as_an_outline(
     ]
 
 
-def test_very_deep_tree_can_be_walked_and_printed() -> None:
-    tree = LEAF
-    for _ in range(5000):
-        tree = dataclasses.replace(tree, children=(tree,))
+def chain(levels: int, leaf: AgentNode = LEAF) -> AgentNode:
+    tree = leaf
+    for depth in reversed(range(levels)):
+        tree = dataclasses.replace(LEAF, depth=depth, children=(tree,))
+    return tree
+
+
+def test_very_deep_tree_can_be_walked_printed_compared_and_hashed() -> None:
+    tree, other_leaf = chain(5000), dataclasses.replace(LEAF, tokens_used=6)
 
     assert sum(1 for _ in tree.walk()) == 5001
     assert str(tree).count("\n") == 5000
+    assert len(str(tree)) < 500_000
+    assert tree == chain(5000)
+    assert hash(tree) == hash(chain(5000))
+    assert tree != chain(5000, other_leaf)
+    assert tree != chain(4999)
+    assert repr(tree) == "AgentNode(1, failed, 5001 agents, 'leaf')"
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(AgentNode)])
+def test_trees_that_differ_in_any_field_of_any_agent_are_not_equal(field: str) -> None:
+    changes: dict[str, object] = {
+        "status": AgentStatus.RUNNING, "children": (LEAF,), "depth": 7, "tokens_used": 7,
+        "duration_ms": 7,
+    }  # fmt: skip
+    other = dataclasses.replace(LEAF, **{field: changes.get(field, "other")})  # type: ignore[arg-type]
+
+    assert LEAF != other
+    assert dataclasses.replace(TREE, children=(other,)) != TREE
+    assert dataclasses.replace(TREE, children=(LEAF,)) == TREE
+    assert dataclasses.replace(TREE, children=(LEAF, LEAF)) != TREE
+    assert TREE != "root [completed] t"
+
+
+def test_same_agents_in_another_shape_are_another_tree() -> None:
+    def node(*children: AgentNode) -> AgentNode:
+        return dataclasses.replace(LEAF, children=children)
+
+    assert node(node(node())) != node(node(), node())
+    assert node(node(node()), node()) != node(node(), node(node()))
+
+
+def test_tree_is_an_outline_also_as_the_value_of_a_cell() -> None:
+    class Printer:
+        def text(self, text: str) -> None:
+            printed.append(text)
+
+    printed: list[str] = []
+    TREE._repr_pretty_(Printer(), False)
+
+    assert printed == [str(TREE)] == ["root [completed] t\n  1 [failed] leaf"]
+
+
+def test_task_that_acts_on_a_terminal_is_printed_as_an_escape() -> None:
+    tree = dataclasses.replace(LEAF, depth=0, task="a\x1b[2J\ud800\u202e b\u2028é 👩\u200d🔬")
+
+    assert str(tree) == "1 [failed] a\\x1b[2J\\ud800\\u202e b é 👩\u200d🔬"
 
 
 # -- paths and lines ---------------------------------------------------------------------------
