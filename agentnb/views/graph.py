@@ -14,7 +14,8 @@ def as_graph(root: AgentNode | None) -> nx.DiGraph[str]:
     """One node per agent, by agent id; edges from parent to child.
 
     Node attributes: `path`, `task`, `status`, `depth`, `model`, `tokens` (the agent's own) and
-    `duration` (milliseconds). Empty before the root was spawned.
+    `duration` (milliseconds), all plain texts and numbers, as networkx's file formats want them.
+    Empty before the root was spawned.
     """
     import networkx as nx  # heavy: only for those who ask for a graph
 
@@ -24,7 +25,7 @@ def as_graph(root: AgentNode | None) -> nx.DiGraph[str]:
             node.agent_id,
             path=node.path,
             task=node.task,
-            status=node.status,
+            status=str(node.status),
             depth=node.depth,
             model=node.model,
             tokens=node.tokens_used,
