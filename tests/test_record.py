@@ -7,6 +7,7 @@ import gc
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ import pytest
 
 import agentnb
 from agentnb.core.budget import RequestBudget
+from agentnb.core.bus import EventBus
+from agentnb.core.document import Document, read_document
 from agentnb.core.errors import AuthenticationFailed, OrchestratorError, UnreadableRun
-from agentnb.core.events import AgentCompleted
-from agentnb.core.types import AgentStatus, Usage
+from agentnb.core.events import AgentCompleted, BudgetUpdate, Row, RunFinished, RunStarted
+from agentnb.core.tree import TreeFold
+from agentnb.core.types import AgentStatus, RunUsage, Usage
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.record import RunRecord, load_run
 from agentnb.run import Run
@@ -101,6 +105,21 @@ def test_loaded_run_has_a_pot_that_stands_as_the_runs_stood(tmp_path: Path) -> N
     assert (budget.total, budget.tokens_used) == (123_456, run.budget.tokens_used)
 
 
+def test_pot_is_as_the_newest_event_that_tells_of_it_says() -> None:
+    bus = EventBus("r")
+    record = RunRecord("r", "t", bus)
+    pots = [(record.budget.total, record.budget.tokens_used)]
+    for event in (
+        RunStarted(task_description="t", model="p/m", budget_total=100, max_depth=3),
+        BudgetUpdate(tokens_used=5, budget_total=90, percentage=5.6),
+        RunFinished(status=AgentStatus.COMPLETED, tokens_used=7, duration_ms=1),
+    ):
+        bus.publish(event)
+        pots.append((record.budget.total, record.budget.tokens_used))
+
+    assert pots == [(0, 0), (100, 0), (90, 5), (90, 7)]
+
+
 def test_total_that_was_changed_is_the_total_of_the_loaded_run(tmp_path: Path) -> None:
     run, hold = held()
     run.set_budget(77_777)
@@ -121,11 +140,10 @@ def test_loaded_run_streams_from_the_beginning_to_the_end(tmp_path: Path) -> Non
 
 
 def held() -> tuple[Run, Hold]:
-    """A run of two agents, one of them in mid-stream."""
+    """A run of three agents: one is done, one is in mid-stream, and the root waits."""
     hold = Hold()
-    provider = by_agent(
-        {"root": [spawn("A"), "ok"], "A": Reply("half of it, the rest", pause=hold)}
-    )
+    script = [spawn("B", "A", mode="sequential"), "ok"]
+    provider = by_agent({"root": script, "A": Reply("half of it, the rest", pause=hold)})
     run = Session(provider=provider).spawn("root")
     hold.wait()
     return run, hold
@@ -141,7 +159,7 @@ def test_run_that_goes_on_is_written_as_it_is_and_loaded_as_it_was(tmp_path: Pat
 
     assert record.events == events
     assert (record.status, record.done, record.output) == (AgentStatus.RUNNING, False, "")
-    assert str(record.tree) == "root [running] root\n  1 [running] A"
+    assert str(record.tree) == "root [running] root\n  1 [completed] B\n  2 [running] A"
     assert len(run.events) > len(events)
 
 
@@ -160,7 +178,8 @@ def test_output_is_that_of_the_result_also_when_the_run_failed_or_was_cancelled(
         assert run.output == error.partial_result.output
     assert failed.output.endswith("*wrong key*")
     assert "took too long" in cancelled.output
-    assert Session(provider=ScriptedProvider([""])).run_sync("a task").output == "(no output)"
+    silent = Session(provider=ScriptedProvider([""])).spawn("a task")
+    assert silent.result(DEADLINE_S).output == silent.output == "(no output)"
 
 
 def test_output_is_the_roots_and_not_that_of_the_agent_that_ended_last() -> None:
@@ -224,13 +243,23 @@ def test_folder_is_no_run_and_neither_is_the_document_itself(tmp_path: Path) -> 
         load_run("a\0b")
 
 
-def test_collector_is_as_it_was_after_a_load_that_went_well_or_badly(tmp_path: Path) -> None:
+def test_collector_rests_during_a_load_and_is_as_it_was_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run.json"
     a_run().to_json(path)
+    rested: list[bool] = []
+
+    def noting(text: str, *, source: str) -> Document:
+        rested.append(not gc.isenabled())
+        return read_document(text, source=source)
+
+    monkeypatch.setattr("agentnb.record.read_document", noting)
 
     assert gc.isenabled()
     load_run(path)
     assert gc.isenabled()
+    assert rested == [True]
     with pytest.raises(UnreadableRun):
         load_run(tmp_path)
     assert gc.isenabled()
@@ -270,6 +299,32 @@ def test_orders_are_for_runs_that_can_follow_them(tmp_path: Path) -> None:
         assert not hasattr(record, order)
 
 
+def test_one_thread_at_a_time_brings_a_record_up_to_now() -> None:
+    both_inside = threading.Barrier(2)
+
+    class Meeting(EventBus):
+        def rows_since(self, seq: int) -> list[Row]:
+            with suppress(threading.BrokenBarrierError):
+                both_inside.wait(0.2)
+                met.append(seq)
+            return super().rows_since(seq)
+
+    met: list[int] = []
+    bus = Meeting("r")
+    for entry in a_run().events:
+        bus.publish(entry.event)
+    record = RunRecord("r", "root", bus)
+    usages: list[RunUsage] = []
+    readers = [threading.Thread(target=lambda: usages.append(record.usage)) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(DEADLINE_S)
+
+    assert met == []
+    assert usages[0] == usages[1] == TreeFold(bus.entries).usage
+
+
 def test_record_that_is_read_from_many_threads_while_it_grows_is_read_right() -> None:
     run, hold = held()
     wrong: list[object] = []
@@ -280,7 +335,7 @@ def test_record_that_is_read_from_many_threads_while_it_grows_is_read_right() ->
         while not over.is_set() or seen == 0:
             seen += 1
             tree, records, usage = run.tree, run.to_records(), run.usage
-            if tree is None or [r["path"] for r in records] != ["root", "1"]:
+            if tree is None or [r["path"] for r in records] != ["root", "1", "2"]:
                 wrong.append(records)
             if usage.total_tokens > sum(r["tokens_used"] for r in run.to_records()):
                 wrong.append(usage)

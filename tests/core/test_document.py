@@ -157,6 +157,7 @@ WHOLE = written(STARTED, SPAWNED, SAID, ENDED)
         (changed(version=2), "it has version 2 of the format, from agentnb 1.2.3, and this agentnb "
          "reads up to version 1. Update agentnb: `pip install --upgrade agentnb`."),
         (changed(version="1"), "its `version` is '1', which was never written. "),
+        (changed(version=0), "its `version` is 0, which was never written. "),
         (changed(version=True), "its `version` is True, which was never written. "),
         (changed(run_id=None), "its head lacks a text `run_id`, a text `task` or a list `entries`"),
         (changed(entries={}), "its head lacks a text `run_id`, a text `task` or a list `entries`"),
