@@ -19,7 +19,7 @@ from uuid import UUID
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.document import Document, read_document, write_document
+from agentnb.core.document import read_document, write_document
 from agentnb.core.errors import RunCancelled, UnreadableRun
 from agentnb.core.events import (
     AgentCancelled,
@@ -205,16 +205,8 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     source = one_line(os.fspath(path), limit=200)
     with _no_garbage_collection():
         document = read_document(_text_of(path, source), source=source)
-        return RunRecord(document.run_id, document.task, _bus_of(document))
-
-
-def _bus_of(document: Document) -> EventBus:
-    """A bus that has said everything."""
-    bus = EventBus(document.run_id)
-    bus._log = document.rows
-    bus._milestones = [row for row in document.rows if len(row) == 2]
-    bus.closed = True
-    return bus
+        bus = EventBus.of_record(document.run_id, document.rows)
+        return RunRecord(document.run_id, document.task, bus)
 
 
 def _text_of(path: str | os.PathLike[str], source: str) -> str:

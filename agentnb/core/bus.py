@@ -57,6 +57,15 @@ class EventBus:
         self.closed = False
         """Whether `RunFinished` was published: nothing comes after it."""
 
+    @classmethod
+    def of_record(cls, run_id: str, rows: list[Row]) -> EventBus:
+        """A bus that has said everything: `rows`, which belong to it from now on."""
+        bus = cls(run_id)
+        bus._log = rows
+        bus._milestones = [row for row in rows if len(row) == 2]
+        bus.closed = True
+        return bus
+
     @property
     def entries(self) -> list[Entry]:
         """All entries so far: dense from 0 and never joined."""
