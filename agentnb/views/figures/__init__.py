@@ -1,0 +1,58 @@
+"""Figures of a run: its tree, its time, its tokens.
+
+Importing this loads no matplotlib; drawing does. A figure is a `matplotlib.figure.Figure` that was
+never in pyplot's hands. See `agentnb.views.figures.figure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agentnb.core.events import Entry
+from agentnb.core.types import AgentNode
+
+if TYPE_CHECKING:
+    from agentnb.views.figures.figure import RunFigure
+
+__all__ = ["plot_timeline", "plot_tokens", "plot_tree"]
+
+
+def plot_tree(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
+    """The tree: path, status, task and tokens of each agent.
+
+    Up to some 300 agents have a label; of more, the leaves are bare marks, and the deepest levels
+    are put together.
+
+    Args:
+        root: The tree; `None` before it has one: then the figure says so.
+        dark: For a dark page.
+    """
+    from agentnb.views.figures.tree import tree_figure
+
+    return tree_figure(root, dark=dark)
+
+
+def plot_timeline(entries: Sequence[Entry], *, dark: bool = False) -> RunFigure:
+    """One bar for each agent over time, below the budget as it was used.
+
+    Args:
+        entries: What happened, from the beginning on: of a run that has ended, goes on, or has not
+            begun.
+        dark: For a dark page.
+    """
+    from agentnb.views.figures.timeline import timeline_figure
+
+    return timeline_figure(entries, dark=dark)
+
+
+def plot_tokens(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
+    """Who spent what: one bar for each agent's own tokens, the largest first.
+
+    Args:
+        root: The tree; `None` before it has one: then the figure says so.
+        dark: For a dark page.
+    """
+    from agentnb.views.figures.tokens import tokens_figure
+
+    return tokens_figure(root, dark=dark)

@@ -1,0 +1,154 @@
+"""A figure that shows itself: in a notebook without pyplot, and in words.
+
+It is an ordinary `matplotlib.figure.Figure` on a canvas of its own, which no global state knows:
+it is not in pyplot's list, so no front end's event can close it, and it is drawn by whichever
+thread asks for it. (matplotlib draws separate figures on separate threads as long as none of
+them goes through pyplot; its cache of fonts is kept by thread.) One figure must not be drawn by
+two threads at once, as with any figure.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from math import ceil
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+from matplotlib.backend_bases import RendererBase
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+CSS_DPI = 96
+"""What a browser takes for an inch: lengths in figures are such pixels."""
+SHARPNESS = 2
+"""Dots for each pixel, so that letters are sharp on a fine screen."""
+_COLOURS = 96
+"""A figure has few colours, and a picture of few colours is small in a saved notebook."""
+_SAMPLED = 3
+"""Every third dot of every third line says which colours those are: a ninth of the time."""
+_ALIKE = 8
+"""Colours that differ by no more than this from the background become it."""
+_DESCRIBED_IN = {
+    "png": ("Title", "Description"),
+    "svg": ("Title", "Description"),
+    "pdf": ("Title", "Subject"),
+}
+
+
+class RunFigure(Figure):
+    """A picture of a run.
+
+    Args:
+        width: In pixels, as a browser counts them.
+        height: In pixels.
+        background: As `#rrggbb`.
+        name: What the figure is, in a few words that stay the same in every replay.
+        alt_text: What the figure shows, in words.
+    """
+
+    def __init__(
+        self, width: float, height: float, *, background: str, name: str, alt_text: str
+    ) -> None:
+        # Whole pixels: half a one at the edge would be a line.
+        width, height = ceil(width), ceil(height)
+        super().__init__(
+            figsize=(width / CSS_DPI, height / CSS_DPI),
+            dpi=CSS_DPI * SHARPNESS,
+            facecolor=background,
+            edgecolor=background,
+            linewidth=0,
+            frameon=True,
+            layout="none",  # type: ignore[arg-type]  # the stubs know the engines only
+        )
+        FigureCanvasAgg(self)
+        self.alt_text = alt_text
+        self._name = name
+        self._pixels = (width, height)
+
+    def __repr__(self) -> str:
+        return f"<Figure: {self._name}>"
+
+    __str__ = __repr__
+
+    def to_png(self) -> bytes:
+        """The figure as a PNG file with its alternative text in it."""
+        canvas = self.canvas
+        assert isinstance(canvas, FigureCanvasAgg)
+        canvas.draw()  # type: ignore[no-untyped-call]
+        size = canvas.get_width_height(physical=True)
+        dots: Any = canvas.buffer_rgba()  # type: ignore[no-untyped-call]
+        picture = Image.frombuffer("RGBA", size, dots, "raw", "RGBA", 0, 1)
+        few = _in_few_colours(picture.convert("RGB"))
+        words = PngInfo()
+        words.add_itxt("Title", self._name)
+        words.add_itxt("Description", self.alt_text)
+        file = io.BytesIO()
+        few.save(file, "png", pnginfo=words, dpi=(self.dpi, self.dpi), compress_level=6)
+        return file.getvalue()
+
+    def bundle(self) -> tuple[dict[str, str], dict[str, Any]]:
+        """Data and metadata of a notebook's output: the picture, and its name as plain text."""
+        picture = base64.b64encode(self.to_png()).decode("ascii")
+        width, height = self._pixels
+        about = {"width": width, "height": height, "alt": self.alt_text}
+        return {"image/png": picture, "text/plain": repr(self)}, {"image/png": about}
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        return self.bundle()
+
+    def savefig(self, fname: str | PathLike[str] | IO[Any], **options: Any) -> None:
+        """Save as `Figure.savefig` does, with the alternative text in PNG, SVG and PDF."""
+        kind = str(options.get("format") or _suffix(fname)).lower()
+        words = dict.fromkeys(_DESCRIBED_IN.get(kind, ()), "")
+        for field, text in zip(words, (self._name, self.alt_text), strict=False):
+            words[field] = text
+        if kind in _DESCRIBED_IN:
+            # The same figure gives the same file: nothing of when, or with what, it was made.
+            extra = {
+                "png": {"Software": None},
+                "svg": {"Date": None},
+                "pdf": {"CreationDate": None},
+            }
+            options["metadata"] = {**words, **extra[kind], **(options.get("metadata") or {})}
+        # What is not said here is taken from the person's settings, made for other figures.
+        options.setdefault("dpi", self.dpi)
+        options.setdefault("facecolor", self.get_facecolor())
+        options.setdefault("edgecolor", self.get_edgecolor())
+        options.setdefault("transparent", False)
+        super().savefig(fname, **options)
+
+    def get_tightbbox(
+        self, renderer: RendererBase | None = None, bbox_extra_artists: Any = None
+    ) -> Bbox:
+        """The whole figure: its margins belong to it, also where `tight` would cut them off."""
+        return self.bbox_inches.frozen()
+
+
+def _suffix(target: object) -> str:
+    return Path(target).suffix.lstrip(".") if isinstance(target, str | PathLike) else "png"
+
+
+def _in_few_colours(picture: Image.Image) -> Image.Image:
+    """The picture with a palette of its own colours; its background stays exactly what it is."""
+    width, height = picture.size
+    sample = picture.resize(
+        (max(1, width // _SAMPLED), max(1, height // _SAMPLED)), Image.Resampling.NEAREST
+    )
+    found = sample.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE)
+    channels = found.getpalette() or []
+    background = picture.getpixel((0, 0))
+    assert isinstance(background, tuple)
+    colours = {tuple(channels[at : at + 3]): None for at in range(0, len(channels), 3)}
+    kept = [background] + [
+        colour
+        for colour in colours
+        if max(abs(a - b) for a, b in zip(colour, background, strict=True)) > _ALIKE
+    ]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([channel for colour in kept for channel in colour])
+    return picture.quantize(palette=palette, dither=Image.Dither.NONE)

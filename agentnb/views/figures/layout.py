@@ -1,0 +1,242 @@
+"""Where the agents of a tree go: pure, and linear in their number.
+
+A tree is first cut into cells. A cell is one agent, or a block: a run of siblings without
+sub-agents, set in columns or as bare marks, or all that is below an agent where the tree is folded.
+Then the cells get places, left to right by level: what is below a cell has a stripe of the
+picture to itself, so nothing can overlap. A deep tree is set as a list instead, one row for each
+cell, moved in by level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from agentnb.core.types import AgentNode
+
+TIDY_LEVELS = 6
+"""Deeper trees are set as a list."""
+CARDS = 14
+"""Rows up to which each agent has a card of two lines."""
+PLAIN_ROWS = 56
+"""Rows up to which each agent has a row of its own."""
+LABELLED_HEIGHT = 1500.0
+"""Pixels up to which every agent has its label; in taller trees leaves are bare marks."""
+HEIGHT = 1800.0
+"""Pixels that no tree is much taller than: above it is folded, from the deepest level up."""
+MARKS = 6000
+"""Bare marks that are drawn at most."""
+MARK_STEP = 12.0
+BLOCK_GAP = 6.0
+"""Below a block."""
+_COLUMNS = 4
+_SMALLEST_RUN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How much of an agent is shown."""
+
+    row: float
+    """Height of an agent with a label, in pixels, the space to the next one included."""
+    has_cards: bool = False
+    columns: int = 1
+    """In how many columns leaves are set; 0: as bare marks."""
+    marks: int = 0
+    """How many bare marks stand in a row."""
+    fold: int | None = None
+    """The level whose agents have all that is below them in one block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One agent, or a block of several."""
+
+    nodes: tuple[AgentNode, ...]
+    parent: int
+    """Index of the cell above; -1 for the root's."""
+    level: int
+    columns: int
+    """Of a block of labels; 0 for a block of marks; 1 for a single agent."""
+    height: float
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it stands for several agents."""
+        return self.columns != 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A tree, cut and placed."""
+
+    style: Style
+    is_list: bool
+    cells: tuple[Cell, ...]
+    middles: tuple[float, ...]
+    """Of each cell, in pixels from the top."""
+    height: float
+
+
+def layout(root: AgentNode) -> Layout:
+    """Cut and place the tree, with as much of each agent as there is room for."""
+    levels = root_levels(root)
+    is_list = levels > TIDY_LEVELS
+    leaves = sum(1 for node in root.walk() if is_list or not node.children)
+    if not is_list and leaves <= CARDS:
+        return _placed(root, Style(row=50, has_cards=True), is_list)
+    if leaves <= PLAIN_ROWS:
+        return _placed(root, Style(row=21), is_list)
+    for columns in range(2, _COLUMNS + 1):
+        found = _placed(root, Style(row=17, columns=columns), is_list)
+        if found.height <= (LABELLED_HEIGHT if columns == _COLUMNS else LABELLED_HEIGHT / 1.6):
+            return found
+    marks = 64 if levels <= 3 or is_list else 42
+    found = _placed(root, Style(row=17, columns=0, marks=marks), is_list)
+    shallow, deep = 0, levels - 1
+    while found.height > HEIGHT and shallow < deep:
+        # The deepest fold that is not too tall, by halving.
+        fold = (shallow + deep) // 2
+        folded = _placed(root, Style(row=17, columns=0, marks=marks, fold=fold), is_list)
+        if folded.height <= HEIGHT:
+            shallow = fold + 1
+        else:
+            deep = fold
+        if shallow >= deep:
+            found = _placed(
+                root, Style(row=17, columns=0, marks=marks, fold=max(shallow - 1, 0)), is_list
+            )
+            break
+    return found
+
+
+def root_levels(root: AgentNode) -> int:
+    """How many levels the tree has, by its own shape."""
+    level, count = [root], 0
+    while level:
+        count += 1
+        level = [child for node in level for child in node.children]
+    return count
+
+
+def _placed(root: AgentNode, style: Style, is_list: bool) -> Layout:
+    cells = cut(root, style)
+    heights = [cell.height for cell in cells]
+    parents = [cell.parent for cell in cells]
+    middles = list_middles(heights) if is_list else tidy_middles(parents, heights)
+    height = max(m + h / 2 for m, h in zip(middles, heights, strict=True))
+    return Layout(style, is_list, tuple(cells), tuple(middles), height)
+
+
+def cut(root: AgentNode, style: Style) -> list[Cell]:
+    """The cells of a tree as it is read: each after the one above it."""
+    cells: list[Cell] = []
+    # What is still to cut, the next one last: the nodes of a cell, the cell above, its level.
+    waiting: list[tuple[tuple[AgentNode, ...], int, int]] = [((root,), -1, 0)]
+    while waiting:
+        nodes, parent, level = waiting.pop()
+        if len(nodes) > 1:
+            cells.append(_block(nodes, parent, level, style))
+            continue
+        here = len(cells)
+        cells.append(Cell(nodes, parent, level, 1, style.row))
+        node = nodes[0]
+        if level == style.fold and node.children:
+            below = tuple(node.walk())[1:]
+            waiting.append((below, here, level + 1))
+        else:
+            runs = _runs(node.children, style)
+            waiting.extend((run, here, level + 1) for run in reversed(runs))
+    return cells
+
+
+def _runs(children: Sequence[AgentNode], style: Style) -> list[tuple[AgentNode, ...]]:
+    """Siblings, those together that go into one block."""
+    runs: list[tuple[AgentNode, ...]] = []
+    run: list[AgentNode] = []
+    for child in children:
+        if child.children or style.columns == 1:
+            runs += _as_blocks(run)
+            run = []
+            runs.append((child,))
+        else:
+            run.append(child)
+    return runs + _as_blocks(run)
+
+
+def _as_blocks(run: list[AgentNode]) -> list[tuple[AgentNode, ...]]:
+    return [tuple(run)] if len(run) >= _SMALLEST_RUN else [(node,) for node in run]
+
+
+def _block(nodes: tuple[AgentNode, ...], parent: int, level: int, style: Style) -> Cell:
+    if style.columns:
+        rows = ceil(len(nodes) / style.columns)
+        height = rows * style.row + BLOCK_GAP
+        return Cell(nodes, parent, level, min(style.columns, len(nodes)), height)
+    rows = ceil(min(len(nodes), MARKS) / style.marks)
+    # With a line of words above the marks.
+    return Cell(nodes, parent, level, 0, style.row + rows * MARK_STEP + BLOCK_GAP)
+
+
+def tidy_middles(parents: Sequence[int], heights: Sequence[float]) -> list[float]:
+    """Place cells in columns by level so that no two overlap.
+
+    What is below a cell is a stripe of its own; a cell stands in the middle between its first and
+    its last child.
+
+    Args:
+        parents: Index of each cell's parent: -1 for the first, a smaller index for any other.
+        heights: Of each cell, in pixels, the space to the next included.
+
+    Returns:
+        The middle of each cell, in pixels from the top.
+    """
+    stripe = [0.0] * len(parents)
+    """How much the cells below a cell take, at first; then with the cell itself."""
+    below = [0.0] * len(parents)
+    for cell in range(len(parents) - 1, -1, -1):
+        stripe[cell] = max(heights[cell], below[cell])
+        if parents[cell] >= 0:
+            below[parents[cell]] += stripe[cell]
+    top = [0.0] * len(parents)
+    next_top = [0.0] * len(parents)
+    for cell, parent in enumerate(parents):
+        if parent >= 0:
+            top[cell] = next_top[parent]
+            next_top[parent] += stripe[cell]
+        next_top[cell] = top[cell] + (stripe[cell] - below[cell]) / 2
+    first: dict[int, float] = {}
+    last: dict[int, float] = {}
+    middles = [0.0] * len(parents)
+    for cell in range(len(parents) - 1, -1, -1):
+        middle = top[cell] + stripe[cell] / 2
+        if cell in last:
+            # A tall cell stays inside its stripe.
+            half = heights[cell] / 2
+            middle = (first[cell] + last[cell]) / 2
+            middle = min(max(middle, top[cell] + half), top[cell] + stripe[cell] - half)
+        middles[cell] = middle
+        last.setdefault(parents[cell], middle)
+        first[parents[cell]] = middle
+    return middles
+
+
+def list_middles(heights: Sequence[float]) -> list[float]:
+    """Place cells one below the other: the middle of each, in pixels from the top."""
+    middles, top = [], 0.0
+    for height in heights:
+        middles.append(top + height / 2)
+        top += height
+    return middles
+
+
+def shared_room(wanted: Sequence[float], room: float) -> list[float]:
+    """Share out `room`: each gets what it wants, or less, the same for all that want more."""
+    given = list(wanted)
+    left, open_ones = room, sorted(range(len(given)), key=lambda i: given[i])
+    for place, i in enumerate(open_ones):
+        fair = left / (len(open_ones) - place)
+        given[i] = max(0.0, min(given[i], fair))
+        left -= given[i]
+    return given

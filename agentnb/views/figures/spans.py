@@ -1,0 +1,285 @@
+"""What each agent did when: a fold of the events, in one pass.
+
+A span is a time in which an agent did one thing. Text deltas, which are most of a record, are
+passed over. A run that goes on is folded up to its last entry; of an agent that was stopped or
+never came to anything, what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from agentnb.core.events import (
+    AgentCancelled,
+    AgentCompleted,
+    AgentExhausted,
+    AgentFailed,
+    AgentInterrupted,
+    AgentSpawned,
+    AgentWaiting,
+    BudgetChanged,
+    BudgetExhausted,
+    BudgetPaused,
+    BudgetResumed,
+    BudgetUpdate,
+    BudgetWarning,
+    Entry,
+    ModelCallFinished,
+    ModelCallStarted,
+    RunFinished,
+    RunStarted,
+    SynthesisStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from agentnb.core.types import AgentStatus, path_key, path_of
+
+
+class Doing(StrEnum):
+    """What an agent does in a span."""
+
+    CALL = "call"
+    """It asks a model."""
+    TOOL = "tool"
+    WAITING = "waiting"
+    """It may not ask yet: the rate gate, a retry, the budget."""
+    CHILDREN = "children"
+    """It waits for its own sub-agents."""
+    IDLE = "idle"
+    """Between those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From when to when, in seconds since the run began."""
+
+    doing: Doing
+    begin_s: float
+    end_s: float
+
+
+@dataclass(slots=True)
+class AgentTime:
+    """One agent's time."""
+
+    agent_id: str
+    task: str
+    begin_s: float
+    end_s: float
+    """When it ended; of one that goes on, the time of the last entry."""
+    status: AgentStatus = AgentStatus.PENDING
+    spans: list[Span] = field(default_factory=list)
+    """In order, each beginning where the one before ends; those of no length are left out."""
+    retries_s: list[float] = field(default_factory=list)
+    """When a call or an attempt was made again."""
+
+    @property
+    def path(self) -> str:
+        """What a person reads."""
+        return path_of(self.agent_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The pot at one time: what was used of how much."""
+
+    at_s: float
+    used: int
+    total: int
+
+
+@dataclass(slots=True)
+class Times:
+    """A whole run over time."""
+
+    agents: list[AgentTime] = field(default_factory=list)
+    """In path order."""
+    levels: list[Level] = field(default_factory=list)
+    """The pot, oldest first."""
+    warnings_s: list[float] = field(default_factory=list)
+    pauses: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when new calls were held for an answer."""
+    end_s: float = 0.0
+    """The time of the last entry."""
+    has_ended: bool = False
+
+
+def times(entries: Iterable[Entry]) -> Times:
+    """Fold entries, given in their order, into what happened when."""
+    fold = _Fold()
+    handlers = fold.handlers
+    end_s = 0.0
+    entry: Entry | None = None
+    for entry in entries:
+        handler = handlers.get(type(entry.event))
+        if handler is not None:
+            handler(entry.at_s, entry.event)
+    if entry is not None:
+        end_s = entry.at_s
+    return fold.result(end_s)
+
+
+class _Open:
+    """An agent in the middle of its time."""
+
+    __slots__ = ("agent", "doing", "has_ended", "since_s", "tools")
+
+    def __init__(self, agent: AgentTime) -> None:
+        self.agent = agent
+        self.doing = Doing.IDLE
+        self.since_s = agent.begin_s
+        self.tools = 0
+        self.has_ended = False
+
+    def go_to(self, doing: Doing, at_s: float) -> None:
+        if self.has_ended:
+            return
+        if at_s > self.since_s:
+            self.agent.spans.append(Span(self.doing, self.since_s, at_s))
+        self.doing, self.since_s = doing, at_s
+
+
+class _Fold:
+    def __init__(self) -> None:
+        self._open: dict[str, _Open] = {}
+        self._times = Times()
+        self._used = self._total = 0
+        self._paused_at_s: float | None = None
+        self.handlers: dict[type, Callable[[float, Any], None]] = {
+            RunStarted: self._run_started,
+            AgentSpawned: self._spawned,
+            AgentWaiting: self._waiting,
+            ModelCallStarted: self._call_started,
+            ModelCallFinished: self._call_finished,
+            ToolCallStarted: self._tool_started,
+            ToolCallFinished: self._tool_finished,
+            SynthesisStarted: self._synthesis,
+            AgentFailed: self._failed,
+            AgentCompleted: self._ends_as(AgentStatus.COMPLETED),
+            AgentCancelled: self._ends_as(AgentStatus.CANCELLED),
+            AgentExhausted: self._ends_as(AgentStatus.EXHAUSTED),
+            AgentInterrupted: self._ends_as(AgentStatus.INTERRUPTED),
+            BudgetUpdate: self._budget,
+            BudgetWarning: self._warning,
+            BudgetPaused: self._paused,
+            BudgetResumed: self._resumed,
+            BudgetChanged: self._budget_changed,
+            BudgetExhausted: self._budget,
+            RunFinished: self._run_finished,
+        }
+
+    def result(self, end_s: float) -> Times:
+        found = self._times
+        found.end_s = end_s
+        for opened in self._open.values():
+            if not opened.has_ended:
+                opened.go_to(opened.doing, end_s)
+                opened.agent.end_s = end_s
+        if self._paused_at_s is not None:
+            found.pauses.append((self._paused_at_s, end_s))
+        if found.levels:
+            found.levels.append(Level(end_s, self._used, self._total))
+        agents = [opened.agent for opened in self._open.values()]
+        found.agents = sorted(agents, key=lambda agent: path_key(agent.path))
+        return found
+
+    # -- agents -------------------------------------------------------------------------------
+
+    def _spawned(self, at_s: float, event: AgentSpawned) -> None:
+        agent = AgentTime(event.agent_id, event.task_description, at_s, at_s)
+        self._open[event.agent_id] = _Open(agent)
+        parent = self._open.get(event.parent_id or "")
+        # A parent that spawns through a tool is in that tool until its sub-agents are back.
+        if parent is not None and parent.doing is Doing.IDLE:
+            parent.doing = Doing.CHILDREN
+            if parent.agent.status is AgentStatus.PENDING:
+                parent.agent.status = AgentStatus.RUNNING
+
+    def _turn(self, agent_id: str, doing: Doing, status: AgentStatus, at_s: float) -> _Open | None:
+        opened = self._open.get(agent_id)
+        if opened is None or opened.has_ended:
+            return None
+        opened.go_to(doing, at_s)
+        opened.agent.status = status
+        return opened
+
+    def _waiting(self, at_s: float, event: AgentWaiting) -> None:
+        self._turn(event.agent_id, Doing.WAITING, AgentStatus.WAITING, at_s)
+
+    def _call_started(self, at_s: float, event: ModelCallStarted) -> None:
+        opened = self._turn(event.agent_id, Doing.CALL, AgentStatus.RUNNING, at_s)
+        if opened is not None and event.attempt > 1:
+            opened.agent.retries_s.append(at_s)
+
+    def _call_finished(self, at_s: float, event: ModelCallFinished) -> None:
+        self._turn(event.agent_id, Doing.IDLE, AgentStatus.RUNNING, at_s)
+
+    def _tool_started(self, at_s: float, event: ToolCallStarted) -> None:
+        opened = self._turn(event.agent_id, Doing.TOOL, AgentStatus.RUNNING, at_s)
+        if opened is not None:
+            opened.tools += 1
+
+    def _tool_finished(self, at_s: float, event: ToolCallFinished) -> None:
+        opened = self._open.get(event.agent_id)
+        if opened is not None:
+            opened.tools = max(0, opened.tools - 1)
+            if not opened.tools and opened.doing is Doing.TOOL:
+                opened.go_to(Doing.IDLE, at_s)
+
+    def _synthesis(self, at_s: float, event: SynthesisStarted) -> None:
+        self._turn(event.agent_id, Doing.IDLE, AgentStatus.RUNNING, at_s)
+
+    def _failed(self, at_s: float, event: AgentFailed) -> None:
+        if not event.will_retry:
+            self._end(at_s, event.agent_id, AgentStatus.FAILED)
+            return
+        opened = self._turn(event.agent_id, Doing.WAITING, AgentStatus.WAITING, at_s)
+        if opened is not None:
+            opened.tools = 0
+            opened.agent.retries_s.append(at_s)
+
+    def _ends_as(self, status: AgentStatus) -> Callable[[float, Any], None]:
+        return lambda at_s, event: self._end(at_s, event.agent_id, status)
+
+    def _end(self, at_s: float, agent_id: str, status: AgentStatus) -> None:
+        opened = self._turn(agent_id, Doing.IDLE, status, at_s)
+        if opened is not None:
+            opened.agent.end_s = at_s
+            opened.has_ended = True
+
+    # -- the pot ------------------------------------------------------------------------------
+
+    def _level(self, at_s: float, used: int, total: int) -> None:
+        if self._times.levels and total != self._total:
+            # A new total is a step: until now the old one held.
+            self._times.levels.append(Level(at_s, used, self._total))
+        self._used, self._total = used, total
+        self._times.levels.append(Level(at_s, used, total))
+
+    def _run_started(self, at_s: float, event: RunStarted) -> None:
+        self._level(at_s, 0, event.budget_total)
+
+    def _budget(self, at_s: float, event: BudgetUpdate | BudgetExhausted) -> None:
+        self._level(at_s, event.tokens_used, event.budget_total)
+
+    def _budget_changed(self, at_s: float, event: BudgetChanged) -> None:
+        self._level(at_s, event.tokens_used, event.budget_total)
+
+    def _warning(self, at_s: float, event: BudgetWarning) -> None:
+        self._level(at_s, event.tokens_used, event.budget_total)
+        self._times.warnings_s.append(at_s)
+
+    def _paused(self, at_s: float, event: BudgetPaused) -> None:
+        if self._paused_at_s is None:
+            self._paused_at_s = at_s
+
+    def _resumed(self, at_s: float, event: BudgetResumed) -> None:
+        if self._paused_at_s is not None:
+            self._times.pauses.append((self._paused_at_s, at_s))
+            self._paused_at_s = None
+
+    def _run_finished(self, at_s: float, event: RunFinished) -> None:
+        self._times.has_ended = True

@@ -1,0 +1,271 @@
+"""A picture of a run over time: a bar for each agent, below the pot as it was used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentnb.core.events import Entry
+from agentnb.core.types import AgentStatus
+from agentnb.views.figures.empty import empty_figure
+from agentnb.views.figures.figure import RunFigure
+from agentnb.views.figures.header import Header, Key
+from agentnb.views.figures.lettering import BOLD, REGULAR
+from agentnb.views.figures.sheet import Box, Point, Sheet
+from agentnb.views.figures.spans import AgentTime, Doing, Times, times
+from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, Theme, theme
+from agentnb.views.figures.ticks import ticks, time_ticks
+from agentnb.views.figures.words import (
+    by_status,
+    counted,
+    seconds,
+    share,
+    short_count,
+    told,
+)
+
+DRAWN = 400
+"""Agents that have a bar at most; of more, those that took longest."""
+WARNING_PART = 0.8
+_TALLEST = 1500.0
+_LABELS = 280.0
+_NARROW_LABELS = 120.0
+_RIGHT = 34.0
+"""Room for the mark of how an agent ended."""
+_POT_HEIGHT = 84.0
+_AXIS = 34.0
+_LABEL_HEIGHT = 15.0
+"""A label needs so much: where rows are lower, every second or third one has none."""
+
+
+def timeline_figure(entries: Sequence[Entry], *, dark: bool = False) -> RunFigure:
+    """Draw what the entries tell."""
+    run = times(entries)
+    if not run.agents:
+        return empty_figure("timeline", "Nothing has happened yet: no agent to draw.", dark=dark)
+    agents = [(agent.path, agent.status) for agent in run.agents]
+    title = f"{counted(len(agents), 'agent')} over {seconds(run.end_s)}"
+    colours = theme(dark)
+    header = Header(title, _pot_words(run), _keys(run, colours), width=WIDTH)
+    drawn = _longest(run.agents)
+    row = _row_height(len(drawn))
+    left_out = len(agents) - len(drawn)
+    height = header.height + _POT_HEIGHT + _AXIS + row * len(drawn) + (24 if left_out else 0)
+    sheet = Sheet(
+        WIDTH,
+        height + MARGIN,
+        colours,
+        name=f"timeline of {counted(len(agents), 'agent')}",
+        alt_text=f"Timeline of {title}: {told(agents)}. {_pot_words(run)}.",
+    )
+    header.draw(sheet, WIDTH)
+    _Drawing(sheet, run, drawn, header.height, row).draw()
+    if left_out:
+        words = f"… {counted(left_out, 'more agent')}, which took less time than these"
+        sheet.text(MARGIN, height + 2, words, colour=colours.muted)
+    return sheet.figure
+
+
+def _row_height(rows: int) -> float:
+    return max(3.0, min(24.0, _TALLEST / rows))
+
+
+def _longest(agents: Sequence[AgentTime]) -> list[AgentTime]:
+    if len(agents) <= DRAWN:
+        return list(agents)
+    # Stable: of agents that took the same time, the first ones.
+    ranked = sorted(agents[1:], key=lambda agent: agent.begin_s - agent.end_s)
+    kept = {agents[0].agent_id, *(agent.agent_id for agent in ranked[: DRAWN - 1])}
+    return [agent for agent in agents if agent.agent_id in kept]
+
+
+def _pot_words(run: Times) -> str:
+    if not run.levels:
+        return ""
+    newest = run.levels[-1]
+    return (
+        f"{newest.used:,} of {newest.total:,} tokens of the budget used "
+        f"({share(newest.used, newest.total)})"
+    )
+
+
+def _keys(run: Times, colours: Theme) -> list[Key]:
+    """What is seen in the figure, and nothing else."""
+    seen = {span.doing for agent in run.agents for span in agent.spans}
+    words = {
+        Doing.CALL: ("model call", colours.call, 11.0),
+        Doing.TOOL: ("tool", colours.tool, 8.0),
+        Doing.WAITING: ("waiting to ask", colours.waiting, 5.0),
+        Doing.CHILDREN: ("waiting for its sub-agents", colours.line, 2.0),
+    }
+    keys = [Key(said, colour=c, height=h) for doing, (said, c, h) in words.items() if doing in seen]
+    if any(agent.retries_s for agent in run.agents):
+        keys.append(Key("tried again", colour=colours.trouble, height=14.0, is_upright=True))
+    if run.pauses:
+        keys.append(Key("paused: budget question", colour=colours.pause, height=14.0))
+    counts = by_status(agent.status for agent in run.agents)
+    return keys + [Key(f"{count:,} {status}", status) for status, count in counts.items()]
+
+
+class _Drawing:
+    """One run on one sheet."""
+
+    def __init__(
+        self, sheet: Sheet, run: Times, drawn: Sequence[AgentTime], top: float, row: float
+    ) -> None:
+        self._sheet, self._run, self._drawn, self._row = sheet, run, drawn, row
+        wanted = max(self._label_width(agent) for agent in drawn)
+        self._left = MARGIN + max(_NARROW_LABELS, min(_LABELS, wanted)) + 14
+        self._right = WIDTH - MARGIN - _RIGHT
+        self._pot_top = top
+        self._bars_top = top + _POT_HEIGHT + _AXIS
+        # A run that took no time still has a place for each of its agents.
+        self._scale = (self._right - self._left) / (run.end_s or 1.0)
+
+    def draw(self) -> None:
+        self._grid()
+        self._pot()
+        self._bars()
+        self._labels()
+
+    def _x(self, at_s: float) -> float:
+        return self._left + at_s * self._scale
+
+    def _label_width(self, agent: AgentTime) -> float:
+        size = self._size
+        return (
+            BOLD.width(BOLD.shown(agent.path[:40]), size)
+            + 8
+            + REGULAR.width(REGULAR.shown(agent.task[:60]), size)
+        )
+
+    @property
+    def _size(self) -> float:
+        return BODY if self._row >= 18 else SMALL
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def _grid(self) -> None:
+        sheet, bottom = self._sheet, self._bars_top + self._row * len(self._drawn)
+        places = time_ticks(self._run.end_s, 8)
+        stripes = ((self._pot_top, self._bars_top - _AXIS), (self._bars_top - 6, bottom))
+        lines = [[(self._x(s), y), (self._x(s), end)] for s in places for y, end in stripes]
+        sheet.lines(lines, sheet.theme.grid)
+        y = self._bars_top - 14
+        for at_s in places:
+            words = "0" if at_s == 0 else seconds(at_s)
+            sheet.text(self._x(at_s), y, words, size=SMALL, colour=sheet.theme.muted, ha="center")
+
+    # -- the pot ------------------------------------------------------------------------------
+
+    def _pot(self) -> None:
+        levels, sheet = self._run.levels, self._sheet
+        if not levels:
+            return
+        theme = sheet.theme
+        highest = max(max(level.used, level.total) for level in levels) or 1
+        bottom = self._pot_top + _POT_HEIGHT - 6
+
+        def place(at_s: float, tokens: float) -> Point:
+            return self._x(at_s), bottom - (bottom - self._pot_top - 8) * tokens / highest
+
+        pauses = [
+            (
+                self._x(begin),
+                self._pot_top,
+                max(1.0, self._x(end) - self._x(begin)),
+                bottom - self._pot_top,
+            )
+            for begin, end in self._run.pauses
+        ]
+        sheet.boxes(pauses, theme.pause)
+        used = _thinned([place(level.at_s, level.used) for level in levels])
+        total = _thinned([place(level.at_s, level.total) for level in levels])
+        warning = _thinned([place(level.at_s, level.total * WARNING_PART) for level in levels])
+        sheet.areas([[*used, (used[-1][0], bottom), (used[0][0], bottom)]], theme.used)
+        sheet.lines([used], theme.call, width=2)
+        sheet.lines([total], theme.text, width=1.2)
+        sheet.lines([warning], theme.trouble, dashed=True)
+        sheet.lines([[(self._left, bottom), (self._right, bottom)]], theme.line)
+        for at_s in self._run.warnings_s:
+            x = self._x(at_s)
+            sheet.lines([[(x, self._pot_top + 4), (x, bottom)]], theme.trouble, width=1.5)
+        self._pot_labels(highest, bottom)
+
+    def _pot_labels(self, highest: int, bottom: float) -> None:
+        sheet = self._sheet
+        tall = bottom - self._pot_top - 8
+        for tokens in ticks(highest, 3):
+            y = bottom - tall * tokens / highest
+            sheet.text(
+                self._left - 8,
+                y + 3.8,
+                short_count(tokens),
+                size=SMALL,
+                colour=sheet.theme.muted,
+                ha="right",
+            )
+        sheet.text(MARGIN, self._pot_top + 12, "Budget", bold=True)
+        theme = sheet.theme
+        for number, (words, colour, dashed) in enumerate(
+            [
+                ("total", theme.text, False),
+                (f"{WARNING_PART:.0%} of it".replace("%", " %"), theme.trouble, True),
+                ("used", theme.call, False),
+            ]
+        ):
+            y = self._pot_top + 28 + 16 * number
+            sheet.lines([[(MARGIN, y), (MARGIN + 18, y)]], colour, width=1.5, dashed=dashed)
+            sheet.text(MARGIN + 25, y + 3.8, words, size=SMALL, colour=theme.muted)
+
+    # -- agents -------------------------------------------------------------------------------
+
+    def _bars(self) -> None:
+        theme, sheet = self._sheet.theme, self._sheet
+        looks = {
+            Doing.CALL: (theme.call, 0.62),
+            Doing.TOOL: (theme.tool, 0.46),
+            Doing.WAITING: (theme.waiting, 0.3),
+            Doing.CHILDREN: (theme.line, 0.12),
+            Doing.IDLE: (theme.line, 0.06),
+        }
+        boxes: dict[Doing, list[Box]] = {doing: [] for doing in looks}
+        retries: list[Sequence[Point]] = []
+        ends: dict[AgentStatus, list[Point]] = {}
+        for number, agent in enumerate(self._drawn):
+            y = self._bars_top + (number + 0.5) * self._row
+            for span in agent.spans:
+                tall = max(1.0, looks[span.doing][1] * self._row)
+                x = self._x(span.begin_s)
+                # What took no time to speak of is seen all the same.
+                wide = max(0.75, self._x(span.end_s) - x)
+                boxes[span.doing].append((x, y - tall / 2, wide, tall))
+            half = 0.42 * self._row
+            retries += [[(self._x(s), y - half), (self._x(s), y + half)] for s in agent.retries_s]
+            ends.setdefault(agent.status, []).append((self._x(agent.end_s) + 9, y))
+        for doing, (colour, _) in looks.items():
+            sheet.boxes(boxes[doing], colour, zorder=3)
+        sheet.lines(retries, theme.trouble, width=2, zorder=3.5)
+        sheet.marks(ends, max(1.8, min(5.0, self._row * 0.46)))
+
+    def _labels(self) -> None:
+        sheet, size = self._sheet, self._size
+        every = max(1, -int(-_LABEL_HEIGHT // self._row))
+        right = self._left - 12
+        for number in range(0, len(self._drawn), every):
+            agent = self._drawn[number]
+            y = self._bars_top + (number + 0.5) * self._row + 4.2
+            x = float(MARGIN)
+            x += 7 + sheet.text(x, y, agent.path, room=(right - x) * 0.6, size=size, bold=True)
+            sheet.text(x, y, agent.task, room=right - x, size=size, colour=sheet.theme.muted)
+
+
+def _thinned(points: Sequence[Point]) -> list[Point]:
+    """Without points that a pixel's width cannot tell apart: the lowest and highest of it stay."""
+    kept: list[Point] = []
+    for x, y in points:
+        if len(kept) >= 4 and x - kept[-4][0] < 0.5:
+            low, high = min(kept[-3][1], kept[-2][1], y), max(kept[-3][1], kept[-2][1], y)
+            kept[-3:] = [(kept[-3][0], low), (x, high), (x, y)]
+        else:
+            kept.append((x, y))
+    return kept

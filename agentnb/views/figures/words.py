@@ -1,0 +1,77 @@
+"""The words and numbers of the figures, and what a figure shows in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from agentnb.core.types import AgentNode, AgentStatus
+
+_NAMED = 12
+"""Agents that an alternative text names one by one."""
+
+
+def counted(count: int, what: str) -> str:
+    """`1 agent`, `2 agents`, `1,234 agents`."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def short_count(tokens: float) -> str:
+    """At most four digits: `987`, `1.2k`, `35k`, `1.2M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        # What would be rounded up to a thousand of the smaller unit belongs to the larger one.
+        if tokens >= size * 0.9995:
+            scaled = tokens / size
+            return (
+                f"{scaled:.1f}".removesuffix(".0") + unit
+                if scaled < 99.95
+                else f"{scaled:.0f}{unit}"
+            )
+    return f"{tokens:.0f}"
+
+
+def seconds(duration_s: float) -> str:
+    """`340 ms`, `3.2 s`, `2 min 5 s`, `1 h 20 min`."""
+    if duration_s < 0.9995:
+        return f"{duration_s * 1000:.0f} ms"
+    if duration_s < 59.95:
+        return f"{duration_s:.1f}".removesuffix(".0") + " s"
+    whole = round(duration_s)
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min" + (f" {rest} s" if rest else "")
+    hours, rest = divmod(round(whole / 60), 60)
+    return f"{hours} h" + (f" {rest} min" if rest else "")
+
+
+def share(part: float, whole: float) -> str:
+    """`12 %`, `<1 %`, `0 %`."""
+    if whole <= 0 or part <= 0:
+        return "0 %"
+    percent = 100 * part / whole
+    return "<1 %" if percent < 1 else f"{percent:.0f} %"
+
+
+def by_status(statuses: Iterable[AgentStatus]) -> dict[AgentStatus, int]:
+    """How many agents have each status, in the order of the statuses, without those of none."""
+    counts = Counter(statuses)
+    return {status: counts[status] for status in AgentStatus if counts[status]}
+
+
+def told(agents: Sequence[tuple[str, AgentStatus]]) -> str:
+    """Paths and statuses in one line: each one where there are few, else what is not completed."""
+    if len(agents) <= _NAMED:
+        return ", ".join(f"{path} {status}" for path, status in agents)
+    parts = []
+    for status, count in by_status(status for _, status in agents).items():
+        paths = [path for path, its in agents if its is status]
+        named = ""
+        if status is not AgentStatus.COMPLETED:
+            named = f" ({', '.join(paths[:_NAMED])}{', …' if count > _NAMED else ''})"
+        parts.append(f"{count:,} {status}{named}")
+    return ", ".join(parts)
+
+
+def as_agents(root: AgentNode) -> list[tuple[str, AgentStatus]]:
+    """Path and status of each agent, in path order."""
+    return [(node.path, node.status) for node in root.walk()]
