@@ -25,8 +25,10 @@ from PIL.PngImagePlugin import PngInfo
 
 CSS_DPI = 96
 """What a browser takes for an inch: lengths in figures are such pixels."""
-SHARPNESS = 2
+SHARP, LESS_SHARP = 2.0, 1.5
 """Dots for each pixel, so that letters are sharp on a fine screen."""
+_LARGE = 900_000
+"""Pixels from which on a figure is less sharp, since each dot takes time."""
 _COLOURS = 96
 """A figure has few colours, and a picture of few colours is small in a saved notebook."""
 _SAMPLED = 3
@@ -58,7 +60,7 @@ class RunFigure(Figure):
         width, height = ceil(width), ceil(height)
         super().__init__(
             figsize=(width / CSS_DPI, height / CSS_DPI),
-            dpi=CSS_DPI * SHARPNESS,
+            dpi=CSS_DPI * (SHARP if width * height < _LARGE else LESS_SHARP),
             facecolor=background,
             edgecolor=background,
             linewidth=0,
@@ -88,7 +90,7 @@ class RunFigure(Figure):
         words.add_itxt("Title", self._name)
         words.add_itxt("Description", self.alt_text)
         file = io.BytesIO()
-        few.save(file, "png", pnginfo=words, dpi=(self.dpi, self.dpi), compress_level=6)
+        few.save(file, "png", pnginfo=words, dpi=(self.dpi, self.dpi), compress_level=5)
         return file.getvalue()
 
     def bundle(self) -> tuple[dict[str, str], dict[str, Any]]:

@@ -10,21 +10,22 @@ cell, moved in by level.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from agentnb.core.types import AgentNode
 
-TIDY_LEVELS = 6
-"""Deeper trees are set as a list."""
 CARDS = 14
 """Rows up to which each agent has a card of two lines."""
 PLAIN_ROWS = 56
 """Rows up to which each agent has a row of its own."""
 LABELLED_HEIGHT = 1500.0
-"""Pixels up to which every agent has its label; in taller trees leaves are bare marks."""
+"""Pixels up to which a tree is not folded to give every agent a label."""
+_GOOD_HEIGHT = 940.0
+"""Up to which leaves are set in fewer columns, with longer labels."""
 HEIGHT = 1800.0
-"""Pixels that no tree is much taller than: above it is folded, from the deepest level up."""
+"""Pixels that no tree is much taller than: above, it is folded from the deepest level up, and if
+that does not do, agents without sub-agents become bare marks."""
 MARKS = 6000
 """Bare marks that are drawn at most."""
 MARK_STEP = 12.0
@@ -45,6 +46,9 @@ class Style:
     """In how many columns leaves are set; 0: as bare marks."""
     marks: int = 0
     """How many bare marks stand in a row."""
+    levels: int = 0
+    """Trees of so many levels are set in columns, deeper ones as a list: a column that is narrow
+    holds no label."""
     fold: int | None = None
     """The level whose agents have all that is below them in one block."""
 
@@ -82,33 +86,41 @@ class Layout:
 def layout(root: AgentNode) -> Layout:
     """Cut and place the tree, with as much of each agent as there is room for."""
     levels = root_levels(root)
-    is_list = levels > TIDY_LEVELS
-    leaves = sum(1 for node in root.walk() if is_list or not node.children)
-    if not is_list and leaves <= CARDS:
-        return _placed(root, Style(row=50, has_cards=True), is_list)
-    if leaves <= PLAIN_ROWS:
-        return _placed(root, Style(row=21), is_list)
+    cards = Style(row=50, has_cards=True, levels=4)
+    if levels <= cards.levels and _leaves(root) <= CARDS:
+        return _placed(root, cards, levels)
+    rows = Style(row=21, levels=4)
+    if levels > rows.levels:
+        fits = sum(1 for _ in root.walk()) <= PLAIN_ROWS
+    else:
+        fits = _leaves(root) <= PLAIN_ROWS
+    if fits:
+        return _placed(root, rows, levels)
     for columns in range(2, _COLUMNS + 1):
-        found = _placed(root, Style(row=17, columns=columns), is_list)
-        if found.height <= (LABELLED_HEIGHT if columns == _COLUMNS else LABELLED_HEIGHT / 1.6):
+        found = _placed(root, Style(row=17, columns=columns, levels=3), levels)
+        if found.height <= (LABELLED_HEIGHT if columns == _COLUMNS else _GOOD_HEIGHT):
             return found
-    marks = 64 if levels <= 3 or is_list else 42
-    found = _placed(root, Style(row=17, columns=0, marks=marks), is_list)
-    shallow, deep = 0, levels - 1
-    while found.height > HEIGHT and shallow < deep:
-        # The deepest fold that is not too tall, by halving.
-        fold = (shallow + deep) // 2
-        folded = _placed(root, Style(row=17, columns=0, marks=marks, fold=fold), is_list)
-        if folded.height <= HEIGHT:
-            shallow = fold + 1
-        else:
-            deep = fold
-        if shallow >= deep:
-            found = _placed(
-                root, Style(row=17, columns=0, marks=marks, fold=max(shallow - 1, 0)), is_list
-            )
-            break
-    return found
+    found = _folded(root, Style(row=17, columns=_COLUMNS, levels=3), levels)
+    if found.height <= HEIGHT:
+        return found
+    # In a deep tree less room is left for the last level.
+    marks = 64 if levels <= 3 else 42
+    return _folded(root, Style(row=17, columns=0, marks=marks, levels=4), levels)
+
+
+def _leaves(root: AgentNode) -> int:
+    return sum(1 for node in root.walk() if not node.children)
+
+
+def _folded(root: AgentNode, style: Style, levels: int) -> Layout:
+    """The tree, folded at the deepest level at which it is not too tall."""
+    found = _placed(root, style, levels)
+    fits, too_tall = 0, levels
+    while found.height > HEIGHT and too_tall - fits > 1:
+        fold = (fits + too_tall) // 2
+        folded = _placed(root, replace(style, fold=fold), levels)
+        fits, too_tall = (fold, too_tall) if folded.height <= HEIGHT else (fits, fold)
+    return found if found.height <= HEIGHT else _placed(root, replace(style, fold=fits), levels)
 
 
 def root_levels(root: AgentNode) -> int:
@@ -120,7 +132,8 @@ def root_levels(root: AgentNode) -> int:
     return count
 
 
-def _placed(root: AgentNode, style: Style, is_list: bool) -> Layout:
+def _placed(root: AgentNode, style: Style, levels: int) -> Layout:
+    is_list = levels > style.levels
     cells = cut(root, style)
     heights = [cell.height for cell in cells]
     parents = [cell.parent for cell in cells]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from agentnb.core.events import Entry
-from agentnb.core.types import AgentStatus
+from agentnb.core.types import ROOT_PATH, AgentStatus
 from agentnb.views.figures.empty import empty_figure
 from agentnb.views.figures.figure import RunFigure
 from agentnb.views.figures.header import Header, Key
@@ -249,14 +250,28 @@ class _Drawing:
 
     def _labels(self) -> None:
         sheet, size = self._sheet, self._size
-        every = max(1, -int(-_LABEL_HEIGHT // self._row))
         right = self._left - 12
-        for number in range(0, len(self._drawn), every):
+        for number in _with_label([agent.path for agent in self._drawn], self._row):
             agent = self._drawn[number]
             y = self._bars_top + (number + 0.5) * self._row + 4.2
             x = float(MARGIN)
             x += 7 + sheet.text(x, y, agent.path, room=(right - x) * 0.6, size=size, bold=True)
             sheet.text(x, y, agent.task, room=right - x, size=size, colour=sheet.theme.muted)
+
+
+def _with_label(paths: Sequence[str], row: float) -> list[int]:
+    """Which rows have a label, where there is no room for all: those high in the tree first."""
+    apart = ceil(_LABEL_HEIGHT / row)
+    if apart <= 1:
+        return list(range(len(paths)))
+    taken = [False] * (len(paths) + 2 * apart)
+    chosen = []
+    levels = [0 if path == ROOT_PATH else 1 + path.count(".") for path in paths]
+    for number in sorted(range(len(paths)), key=lambda number: levels[number]):
+        if not taken[number + apart]:
+            chosen.append(number)
+            taken[number + 1 : number + 2 * apart] = [True] * (2 * apart - 1)
+    return sorted(chosen)
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:

@@ -19,7 +19,7 @@ from agentnb.views.figures.layout import (
     layout,
     shared_room,
 )
-from agentnb.views.figures.lettering import BOLD, ELLIPSIS
+from agentnb.views.figures.lettering import BOLD, ELLIPSIS, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, theme
 from agentnb.views.figures.words import as_agents, by_status, counted, short_count, told
@@ -27,11 +27,18 @@ from agentnb.views.text import visible
 
 _GAP = 34.0
 """Between two levels of a tidy tree: room for what connects them."""
-_CARD_WIDTH = 250.0
-_ROW_WIDTH = 440.0
+_CARD_WIDTH = 388.0
+"""At most."""
+_ROW_WIDTH = 520.0
 _LEAF_WIDTH = 300.0
 """What leaves get at least."""
-_BLOCK_COLUMN = 150.0
+_BLOCK_COLUMN = 160.0
+_BESIDE_BLOCKS = 200.0
+"""What agents beside blocks get at most."""
+_LONG_PATH = 30
+_WORD_FROM = 190.0
+_SHORTEST = 24.0
+"""Pixels: a task that is cut shorter tells nothing."""
 _NARROWEST = 420.0
 _CARD_GAP = 8.0
 _LIST_INDENT = 18.0
@@ -50,6 +57,8 @@ def tree_figure(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
     title = counted(len(agents), "agent")
     detail = f"{sum(node.tokens_used for node in root.walk()):,} tokens"
     keys = [Key(f"{count:,} {status}", status) for status, count in counts.items()]
+    if len(agents) == 1:
+        keys = []  # its card says it all
     placed = layout(root)
     columns = _Columns(placed)
     width = max(columns.width, _NARROWEST)
@@ -76,8 +85,10 @@ class _Columns:
             self._indent = min(_LIST_INDENT, _LIST_ROOM / levels)
             self.lefts = [MARGIN + self._indent * level for level in range(levels)]
             self.widths = [0.0] * levels
-            self.width = float(WIDTH)
+            rights = [self.lefts[cell.level] + self._natural(cell) for cell in placed.cells]
+            self.width = min(float(WIDTH), max(rights) + MARGIN)
             return
+        self.card_width = min(_CARD_WIDTH, (WIDTH - 2 * MARGIN + _GAP) / levels - _GAP)
         inner, leaf = self._wanted(levels)
         room = WIDTH - 2 * MARGIN - self._leaf_room() - _GAP * (levels - 1)
         self.widths = shared_room(inner, room)
@@ -90,6 +101,8 @@ class _Columns:
     def _leaf_room(self) -> float:
         """What the deepest level gets at least."""
         style = self._placed.style
+        if style.has_cards:
+            return self.card_width
         if style.columns == 0:
             return style.marks * MARK_STEP
         return _LEAF_WIDTH if style.columns == 1 else _BLOCK_COLUMN * style.columns
@@ -105,13 +118,15 @@ class _Columns:
 
     def _natural(self, cell: Cell) -> float:
         if self._placed.style.has_cards:
-            return _CARD_WIDTH
+            return self.card_width
         if cell.is_block:
             return float(WIDTH)
         node = cell.nodes[0]
         task, tokens = visible(node.task, 60), short_count(node.tokens_used)
         words = f"{node.path}  {node.status}  {task}    {tokens}"
-        return min(_ROW_WIDTH, _MARK_ROOM + BOLD.width(BOLD.shown(words), BODY))
+        is_beside = self._placed.style.columns != 1 and not self._placed.is_list
+        widest = _BESIDE_BLOCKS if is_beside else _ROW_WIDTH
+        return min(widest, _MARK_ROOM + BOLD.width(BOLD.shown(words), BODY))
 
 
 class _Drawing:
@@ -158,7 +173,7 @@ class _Drawing:
         width = self._columns.widths[cell.level] if is_bounded else self._right - x
         height = cell.height - (_CARD_GAP if self._placed.style.has_cards else 0)
         if self._placed.style.has_cards:
-            width = min(width, _CARD_WIDTH)
+            width = self._columns.card_width
         return x, self._middle(index) - height / 2, width, height
 
     # -- what connects ------------------------------------------------------------------------
@@ -219,7 +234,7 @@ class _Drawing:
         left, right, line = x + 28, x + width - 10, y + 18.5
         used = self._sheet.text(right, line, tokens, room=90, colour=theme.muted, ha="right")
         room = right - left - used - 8
-        left += self._path(left, line, node, room * 0.6, BODY) + 7
+        left += self._path(left, line, node, room * 0.7, BODY) + 7
         self._sheet.text(
             left, line, str(node.status), room=right - left - used - 8, colour=theme.muted
         )
@@ -227,33 +242,34 @@ class _Drawing:
 
     def _row(self, x: float, middle: float, width: float, node: AgentNode) -> None:
         """One agent on one line: mark, path, its status unless completed, task, tokens."""
-        theme, size = self._sheet.theme, self._size
+        muted, size = self._sheet.theme.muted, self._size
         baseline, right = middle + _DESCENT, x + width
         self._marks.setdefault(node.status, []).append((x + 6, middle))
-        tokens = short_count(node.tokens_used) if node.tokens_used else ""
-        used = self._sheet.text(
-            right, baseline, tokens, room=width / 4, size=size, colour=theme.muted, ha="right"
-        )
-        right -= used + (8 if used else 0)
         x += _MARK_ROOM - 4
-        x += (
-            self._path(
-                x, baseline, node, (right - x) * (0.35 if self._placed.is_list else 0.6), size
-            )
-            + 6
-        )
-        if node.status is not AgentStatus.COMPLETED and right - x > 110:
-            x += 6 + self._sheet.text(
-                x, baseline, str(node.status), room=right - x, size=size, colour=theme.muted
-            )
-        self._sheet.text(x, baseline, node.task, room=right - x, size=size)
+        x += self._path(x, baseline, node, right - x, size) + 6
+        tokens = short_count(node.tokens_used) if node.tokens_used else ""
+        needed = REGULAR.width(tokens, size)
+        if tokens and x + needed <= right:
+            self._sheet.text(right, baseline, tokens, size=size, colour=muted, ha="right")
+            right -= needed + 8
+        words = str(node.status)
+        needed = REGULAR.width(words, size)
+        # By the width of the row: so either all agents of a block have the word, or none.
+        has_word = node.status is not AgentStatus.COMPLETED and width >= _WORD_FROM
+        if has_word and x + needed <= right:
+            x += 6 + self._sheet.text(x, baseline, words, size=size, colour=muted)
+        if right - x > _SHORTEST:
+            self._sheet.text(x, baseline, node.task, room=right - x, size=size)
 
     def _path(self, x: float, baseline: float, node: AgentNode, room: float, size: float) -> float:
         """Write a path; of one that is too long, its end, which tells siblings apart."""
-        path = visible(node.path, 10_000)
-        if BOLD.width(BOLD.shown(path), size) > room:
-            path = ELLIPSIS + path[-max(1, int(room / size)) :].lstrip(".")
-        return self._sheet.text(x, baseline, path, room=room + size, size=size, bold=True)
+        path = BOLD.shown(visible(node.path, 10_000))
+        if self._placed.is_list:
+            room *= 0.35 if room > _ROW_WIDTH / 2 else 0.5
+        if BOLD.width(path, size) > room:
+            letters = max(1, int(room / size))
+            path = ELLIPSIS + path[-letters:].lstrip(".")
+        return self._sheet.text(x, baseline, path, size=size, bold=True)
 
     def _label_block(self, index: int, cell: Cell) -> None:
         """Leaves in columns, read downwards."""
@@ -271,7 +287,9 @@ class _Drawing:
         first, last = cell.nodes[0].path, cell.nodes[-1].path
         count = counted(len(cell.nodes), "agent")
         tokens = sum(node.tokens_used for node in cell.nodes)
-        words = f"{count}, {first} to {last}"
+        words = count
+        if max(len(first), len(last)) <= _LONG_PATH:
+            words += f", {first} to {last}"
         if len(cell.nodes) > MARKS:
             words += f"; the first {MARKS:,} are drawn"
         words += f" · {short_count(tokens)} tokens" if tokens else ""
