@@ -1,19 +1,25 @@
-"""What a cell shows of a run that has ended: its tree and its answer, in one output.
+"""What a cell shows of a run that has ended: a picture of its tree, then an outline and the answer.
 
-The output is new and final, holds no ids and no times, and is the same in every replay, so
-that a saved notebook reads well and can be compared.
+The outputs are new and final, hold no ids and no times, and are the same in every replay, so
+that a saved notebook reads well and can be compared. The picture is for those who see it in a
+notebook: a terminal gets none, and matplotlib is not even loaded there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 
+from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from agentnb.core.errors import NotebookError
-from agentnb.core.types import OrchestratorResult
-from agentnb.views.static import static_bundle
+from agentnb.core.types import AgentNode, OrchestratorResult
+from agentnb.views.static import picture_bundle, static_bundle
 
 DISPLAY_VARIABLE = "AGENTNB_DISPLAY"
 _PARTS = ("static", "text", "none")
@@ -44,7 +50,47 @@ def show_result(
     bundle = static_bundle(result.agent_tree, result.final_response, notes=notes, quiet=quiet)
     if wanted == "text":
         bundle = {"text/plain": bundle["text/plain"]}
-    display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types here
+    try:
+        if has_picture(quiet=quiet):
+            _show_picture(result.agent_tree)
+    finally:  # an interrupt must not take the answer away, either
+        display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types here
+
+
+def has_picture(*, quiet: bool) -> bool:
+    """Whether a run that ends in this cell is shown with a picture."""
+    is_notebook = hasattr(get_ipython(), "kernel")
+    return is_notebook and not quiet and wanted_display() == "static"
+
+
+def _show_picture(root: AgentNode) -> None:
+    """Display the tree. What keeps it from being drawn is told in a line, and that is all."""
+    try:
+        _warming_up().join()  # two threads in the same half-made module could see it half made
+        data, about = picture_bundle(root)
+    except Exception as error:
+        sys.stderr.write(f"There is no picture of the tree ({type(error).__name__}: {error}).\n")
+        return
+    display(data, raw=True, metadata=about)  # type: ignore[no-untyped-call]
+
+
+def warm_up() -> None:
+    """Begin to load what draws the picture, while the cell waits for its run."""
+    _warming_up()
+
+
+@cache
+def _warming_up() -> threading.Thread:
+    # A daemon: an interpreter that ends meanwhile does not wait for it.
+    thread = threading.Thread(target=_load, name="agentnb-figures", daemon=True)
+    thread.start()
+    return thread
+
+
+def _load() -> None:
+    # What is wrong with it is told by the drawing.
+    with contextlib.suppress(Exception):
+        import agentnb.views.figures.tree  # noqa: F401
 
 
 def has_something_to_show(result: OrchestratorResult) -> bool:

@@ -12,7 +12,13 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from agentnb.core.errors import NotebookError, OrchestratorError
 from agentnb.core.types import OrchestratorResult, path_of
-from agentnb.notebook.display import has_something_to_show, show_result, wanted_display
+from agentnb.notebook.display import (
+    has_picture,
+    has_something_to_show,
+    show_result,
+    wanted_display,
+    warm_up,
+)
 from agentnb.notebook.errors import plain_errors
 from agentnb.notebook.line import Option, read_options, text, variable_name, whole_number, words_of
 from agentnb.notebook.template import fill
@@ -91,6 +97,7 @@ async def spawn_cell(line: str, cell: str) -> None:
         order = _read_order(line, cell)
         run = _start(order)
         if not order.in_background:
+            _expect_picture(order)
             with _what_was_reached(run, order):
                 _finish(run, order, await run.wait_or_cancel())
 
@@ -181,6 +188,7 @@ def _run_and_block(order: _Order) -> None:
             run = _start(order)
             # No click can arrive.
             print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
+            _expect_picture(order)
             with _what_was_reached(run, order):
                 _finish(run, order, run.result_or_cancel())
         except KeyboardInterrupt:
@@ -189,6 +197,11 @@ def _run_and_block(order: _Order) -> None:
                 raise
             with _what_was_reached(owned[0], order):
                 _finish(owned[0], order, owned[0].result())
+
+
+def _expect_picture(order: _Order) -> None:
+    if has_picture(quiet=order.quiet):
+        warm_up()
 
 
 def _finish(run: Run, order: _Order, result: OrchestratorResult) -> None:

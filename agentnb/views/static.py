@@ -1,4 +1,4 @@
-"""What stays in a cell when nothing is alive: an outline of the tree and the answer.
+"""What stays in a cell when nothing is alive: a picture, an outline of the tree, the answer.
 
 It is seen without a kernel, without JavaScript and without trust, and the same run gives the
 same bytes in every replay, so that a saved notebook can be compared with a fresh one.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from agentnb.core.types import AgentNode
+from agentnb.views.figures import plot_tree
 from agentnb.views.markdown import answer_html
 from agentnb.views.outline import outline
 from agentnb.views.text import visible_text
@@ -49,3 +51,13 @@ def static_bundle(
         "text/plain": "\n\n".join(plain),
         "text/html": "\n".join(['<div class="agentnb-result">', *html, "</div>"]),
     }
+
+
+def picture_bundle(root: AgentNode) -> tuple[dict[str, str], dict[str, Any]]:
+    """The picture of a tree as it ended, as data and metadata of an output of its own.
+
+    Its plain text is the alternative text: paths and statuses on one line.
+    """
+    figure = plot_tree(root)
+    data, about = figure.bundle()
+    return {**data, "text/plain": figure.alt_text}, about

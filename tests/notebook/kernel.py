@@ -36,7 +36,11 @@ class Shown:
     stdout: str = ""
     stderr: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
-    """The data of each `display_data`: MIME types to content."""
+    """The data of each `display_data`, but for pictures: MIME types to content."""
+    pictures: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    """Data and metadata of each `display_data` that is a picture."""
+    order: list[str] = field(default_factory=list)
+    """`picture` or `display`, in the order in which they came."""
     result: str = ""
     """The cell's value, as plain text."""
     error: str = ""
@@ -52,6 +56,7 @@ class Shown:
     def text(self) -> str:
         """All that is text, for a look at what must not stand in it."""
         parts = [str(value) for data in self.displays for value in data.values()]
+        parts += [data["text/plain"] for data, _ in self.pictures]
         return "\n".join([self.stdout, self.stderr, self.error, self.result, *parts])
 
     @property
@@ -163,7 +168,12 @@ def _note(shown: Shown, kind: str, content: Mapping[str, Any]) -> None:
         case "stream":
             setattr(shown, content["name"], getattr(shown, content["name"]) + content["text"])
         case "display_data":
-            shown.displays.append(content["data"])
+            is_picture = "image/png" in content["data"]
+            shown.order.append("picture" if is_picture else "display")
+            if is_picture:
+                shown.pictures.append((content["data"], content["metadata"]))
+            else:
+                shown.displays.append(content["data"])
         case "execute_result":
             shown.result = content["data"]["text/plain"]
         case "error":

@@ -29,6 +29,7 @@ _GAP = 34.0
 """Between two levels of a tidy tree: room for what connects them."""
 _CARD_WIDTH = 388.0
 """At most."""
+_NARROWEST_CARD = 190.0
 _ROW_WIDTH = 520.0
 _LEAF_WIDTH = 300.0
 """What leaves get at least."""
@@ -39,7 +40,7 @@ _LONG_PATH = 30
 _WORD_FROM = 190.0
 _SHORTEST = 24.0
 """Pixels: a task that is cut shorter tells nothing."""
-_NARROWEST = 420.0
+_NARROWEST = 340.0
 _CARD_GAP = 8.0
 _LIST_INDENT = 18.0
 _LIST_ROOM = 420.0
@@ -88,7 +89,8 @@ class _Columns:
             rights = [self.lefts[cell.level] + self._natural(cell) for cell in placed.cells]
             self.width = min(float(WIDTH), max(rights) + MARGIN)
             return
-        self.card_width = min(_CARD_WIDTH, (WIDTH - 2 * MARGIN + _GAP) / levels - _GAP)
+        widest = min(_CARD_WIDTH, (WIDTH - 2 * MARGIN + _GAP) / levels - _GAP)
+        self.card_width = min(widest, max(_card_wants(cell.nodes[0]) for cell in placed.cells))
         inner, leaf = self._wanted(levels)
         room = WIDTH - 2 * MARGIN - self._leaf_room() - _GAP * (levels - 1)
         self.widths = shared_room(inner, room)
@@ -127,6 +129,15 @@ class _Columns:
         is_beside = self._placed.style.columns != 1 and not self._placed.is_list
         widest = _BESIDE_BLOCKS if is_beside else _ROW_WIDTH
         return min(widest, _MARK_ROOM + BOLD.width(BOLD.shown(words), BODY))
+
+
+def _card_wants(node: AgentNode) -> float:
+    """How wide a card must be to hold all of an agent."""
+    head = BOLD.width(BOLD.shown(visible(node.path, 40)), BODY) + REGULAR.width(
+        f"{node.status}{node.tokens_used:,}", BODY
+    )
+    task = REGULAR.width(REGULAR.shown(visible(node.task, 80)), SMALL)
+    return max(_NARROWEST_CARD, head + 70, task + 24)
 
 
 class _Drawing:
