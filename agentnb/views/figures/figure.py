@@ -79,12 +79,12 @@ class RunFigure(Figure):
 
     def to_png(self) -> bytes:
         """The figure as a PNG file with its alternative text in it."""
-        canvas = self.canvas
-        assert isinstance(canvas, FigureCanvasAgg)
-        canvas.draw()  # type: ignore[no-untyped-call]
+        # One that comes out of a pickle has no canvas that can draw.
+        is_ready = isinstance(self.canvas, FigureCanvasAgg)
+        canvas: Any = self.canvas if is_ready else FigureCanvasAgg(self)
+        canvas.draw()
         size = canvas.get_width_height(physical=True)
-        dots: Any = canvas.buffer_rgba()  # type: ignore[no-untyped-call]
-        picture = Image.frombuffer("RGBA", size, dots, "raw", "RGBA", 0, 1)
+        picture = Image.frombuffer("RGBA", size, canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
         few = _in_few_colours(picture.convert("RGB"))
         words = PngInfo()
         words.add_itxt("Title", self._name)

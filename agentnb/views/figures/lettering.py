@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import unicodedata
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
@@ -50,29 +50,20 @@ Align = Literal["left", "center", "right"]
 
 _Letter = tuple[NDArray[np.float64], NDArray[np.uint8], float]
 """An outline (vertices and codes of a `Path`) and how far the next letter is, in ems."""
+_NOTHING: _Letter = (np.empty((0, 2)), np.empty(0, dtype=np.uint8), 0.0)
 
 
 class Font:
-    """The letters of one weight. Safe from any thread."""
+    """The letters of one weight. Safe from any thread.
+
+    A letter that is missing is looked for in what other fonts the machine has; a box stands for
+    one that is in none of them.
+    """
 
     def __init__(self, file: str) -> None:
         self._file = FilePath(matplotlib.get_data_path()) / "fonts" / "ttf" / file
         self._lock = threading.RLock()
         self._letters: dict[str, _Letter] = {}
-        self._faces: list[FT2Font] = []
-
-    def shown(self, text: str) -> str:
-        """`text` as it can be shown: composed, and with a box for each letter that is missing."""
-        if text.isascii():
-            return text
-        composed = unicodedata.normalize("NFC", text)
-        return "".join(self._shown(letter) for letter in composed)
-
-    def _shown(self, letter: str) -> str:
-        if letter.isascii() or self._face_with(letter) is not None:
-            return letter
-        # A joiner or a variation selector has no look of its own.
-        return "" if unicodedata.category(letter) in ("Cf", "Mn", "Me") else MISSING
 
     def width(self, text: str, size: float) -> float:
         """How wide `text` is in letters of `size`, in the unit of `size`."""
@@ -84,7 +75,7 @@ class Font:
 
     def fitted(self, text: str, size: float, room: float) -> str:
         """`text` on one line of visible letters, cut to `room`; empty where nothing fits."""
-        line = self.shown(visible(text, _LONGEST))
+        line = visible(composed(text), _LONGEST)
         if self.width(line, size) <= room:
             return line
         left = room - self.width(ELLIPSIS, size)
@@ -94,7 +85,7 @@ class Font:
             if left < 0:
                 break
             count += 1
-        return self.shown(visible(text, count + 1)) if count else ""
+        return visible(composed(text), count + 1) if count else ""
 
     def outline(self, text: str) -> Path:
         """The letters of `text`, which begins at the origin and is one unit high."""
@@ -114,11 +105,18 @@ class Font:
     def _shaped(self, text: str) -> Path:
         """Scripts whose letters depend on their neighbours are left to matplotlib."""
         properties = FontProperties(fname=str(self._file), size=_UNITS)
-        points, kinds = text_to_path.get_text_path(properties, text, ismath=False)
+        with self._lock:
+            known = "".join(self._stand_in(letter) for letter in text)
+        points, kinds = text_to_path.get_text_path(properties, known, ismath=False)
         vertices = np.asarray(points, dtype=float).reshape(-1, 2) / text_to_path.FONT_SCALE
         return (
             Path(vertices, np.asarray(kinds, dtype=np.uint8)) if len(vertices) else Path(vertices)
         )
+
+    def _stand_in(self, letter: str) -> str:
+        if self._own_face.get_char_index(ord(letter)):
+            return letter
+        return "" if _is_unseen(letter) else MISSING
 
     def _letter(self, letter: str) -> _Letter:
         found = self._letters.get(letter)
@@ -128,7 +126,9 @@ class Font:
         return found
 
     def _read(self, letter: str) -> _Letter:
-        face = self._face_with(letter) or self._all_faces()[0]
+        face = self._face_with(letter)
+        if face is None:
+            return _NOTHING if _is_unseen(letter) else self._letter(MISSING)
         glyph = face.load_char(ord(letter), flags=LoadFlags.NO_HINTING)
         vertices, codes = face.get_path()
         points = np.asarray(vertices, dtype=float).reshape(-1, 2) / _UNITS
@@ -136,18 +136,19 @@ class Font:
         return points, kinds, glyph.linearHoriAdvance / 65536 / _UNITS
 
     def _face_with(self, letter: str) -> FT2Font | None:
-        with self._lock:
-            for face in self._all_faces(only_own=letter.isascii()):
-                if face.get_char_index(ord(letter)):
-                    return face
-        return None
+        if self._own_face.get_char_index(ord(letter)):
+            return self._own_face
+        if letter.isascii():  # a control character: no font has it
+            return None
+        return next((f for f in self._further_faces if f.get_char_index(ord(letter))), None)
 
-    def _all_faces(self, *, only_own: bool = True) -> list[FT2Font]:
-        if not self._faces:
-            self._faces.append(_opened(str(self._file)))
-        if not only_own and len(self._faces) == 1:
-            self._faces += [_opened(file) for file in _further_files()]
-        return self._faces
+    @cached_property
+    def _own_face(self) -> FT2Font:
+        return _opened(str(self._file))
+
+    @cached_property
+    def _further_faces(self) -> list[FT2Font]:
+        return [_opened(file) for file in _further_files()]
 
 
 def _opened(file: str) -> FT2Font:
@@ -160,6 +161,16 @@ def _opened(file: str) -> FT2Font:
 def _further_files() -> tuple[str, ...]:
     known = {entry.name: entry.fname for entry in reversed(fontManager.ttflist)}
     return tuple(known[family] for family in _FAMILIES if family in known)
+
+
+def composed(text: str) -> str:
+    """`text` with each letter and its accents in one piece, as far as there is one."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def _is_unseen(letter: str) -> bool:
+    """Whether it has no look of its own: a joiner, a variation selector, an accent alone."""
+    return unicodedata.category(letter) in ("Cf", "Mn", "Me")
 
 
 def _needs_shaping(text: str) -> bool:
@@ -183,7 +194,7 @@ class Lettering(Text):
     Args:
         x: Where it begins, ends or has its middle, by `ha`; in the unit of its transform.
         y: Its baseline.
-        text: What it says; see `Font.shown`.
+        text: What it says; see `Font`.
         size: In points.
         colour: Of the letters.
         ha: `left`, `right` or `center`.
@@ -193,7 +204,8 @@ class Lettering(Text):
     def __init__(
         self, x: float, y: float, text: str, *, size: float, colour: str, ha: Align, bold: bool
     ) -> None:
-        self._font = BOLD if bold else REGULAR
+        self._is_bold = bold
+        self._outlined: tuple[str, Path] | None = None
         super().__init__(
             x,
             y,
@@ -226,20 +238,29 @@ class Lettering(Text):
     ) -> Bbox:
         """The box of the outlines, in pixels."""
         path, place = self._placed(dpi)
-        if not np.size(path.vertices):
-            x, y = place.transform((0.0, 0.0))
-            return Bbox([[x, y], [x, y]])
-        return path.get_extents(place)
+        points = np.asarray(path.vertices, dtype=float).reshape(-1, 2)
+        if path.codes is not None:
+            points = points[path.codes != Path.CLOSEPOLY]  # it stands at the origin
+        if not len(points):
+            points = np.zeros((1, 2))
+        corners = place.transform(points)
+        return Bbox([corners.min(axis=0), corners.max(axis=0)])
+
+    @property
+    def _font(self) -> Font:
+        return BOLD if self._is_bold else REGULAR
 
     def _placed(self, dpi: float | None = None) -> tuple[Path, Affine2D]:
         """The outlines, and where they go."""
-        text = self._font.shown(self.get_text())
+        text = self.get_text()
         figure = self.get_figure(root=True)
         scale = float(self.get_fontsize()) / 72 * (dpi or (figure.dpi if figure else 72))
         x, y = self.get_transform().transform(self.get_position())
         part = {"left": 0.0, "center": 0.5, "right": 1.0}[self.get_horizontalalignment()]
         x -= part * self._font.width(text, scale)
-        return self._font.outline(text), Affine2D().scale(scale).translate(x, y)
+        if self._outlined is None or self._outlined[0] != text:
+            self._outlined = text, self._font.outline(text)
+        return self._outlined[1], Affine2D().scale(scale).translate(x, y)
 
 
 @cache

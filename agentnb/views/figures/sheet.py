@@ -15,7 +15,7 @@ from matplotlib.transforms import Affine2D, Transform
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.figures.figure import CSS_DPI, RunFigure
-from agentnb.views.figures.lettering import BOLD, REGULAR, Align, Lettering
+from agentnb.views.figures.lettering import BOLD, REGULAR, Align, Lettering, composed
 from agentnb.views.figures.shapes import SHAPES
 from agentnb.views.figures.theme import BODY, Theme
 
@@ -23,6 +23,8 @@ Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, top, width, height."""
 
+MARKS_OF = "agentnb-"
+"""Before a status: the name of its marks, also in an SVG file."""
 _POINTS = 72 / CSS_DPI
 """Points in a pixel."""
 _ROUND = 5.0
@@ -59,7 +61,7 @@ class Sheet:
     ) -> float:
         """Write on the baseline `y`, cut to `room`; returns how wide it became."""
         font = BOLD if bold else REGULAR
-        said = font.shown(text) if room is None else font.fitted(text, size, room)
+        said = composed(text) if room is None else font.fitted(text, size, room)
         if not said:
             return 0.0
         colour = colour or self.theme.text
@@ -164,10 +166,12 @@ class Sheet:
                     antialiaseds=[True],
                 ),
                 zorder=4,
+                gid=f"{MARKS_OF}{status}",
             )
 
-    def _add(self, artist: Artist, *, zorder: float) -> None:
+    def _add(self, artist: Artist, *, zorder: float, gid: str | None = None) -> None:
         _plain(artist)
+        artist.set_gid(gid)
         artist.set_zorder(zorder)
         artist.set_transform(self._place)
         self.figure.add_artist(artist)

@@ -23,6 +23,7 @@ from agentnb.views.figures.words import (
     short_count,
     told,
 )
+from agentnb.views.text import visible
 
 DRAWN = 400
 """Agents that have a bar at most; of more, those that took longest."""
@@ -134,9 +135,9 @@ class _Drawing:
     def _label_width(self, agent: AgentTime) -> float:
         size = self._size
         return (
-            BOLD.width(BOLD.shown(agent.path[:40]), size)
+            BOLD.width(visible(agent.path, 40), size)
             + 8
-            + REGULAR.width(REGULAR.shown(agent.task[:60]), size)
+            + REGULAR.width(visible(agent.task, 60), size)
         )
 
     @property

@@ -12,13 +12,13 @@ from agentnb.views.figures.lettering import BOLD, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, theme
 from agentnb.views.figures.words import as_agents, by_status, counted, share, short_count, told
+from agentnb.views.text import visible
 
 BARS = 40
 """Agents that have a bar at most: those that spent most."""
 _ROW = 23.0
 _BAR = 13.0
 _LABELS = 380.0
-_NUMBERS = 110.0
 _MARK_ROOM = 20.0
 
 
@@ -62,14 +62,15 @@ def _draw_bars(sheet: Sheet, drawn: Sequence[AgentNode], total: int, top: float)
     colours = sheet.theme
     wanted = max(
         _MARK_ROOM
-        + BOLD.width(BOLD.shown(n.path), BODY)
+        + BOLD.width(visible(n.path, 40), BODY)
         + 8
-        + REGULAR.width(REGULAR.shown(n.task[:80]), BODY)
+        + REGULAR.width(visible(n.task, 80), BODY)
         for n in drawn
     )
     left = MARGIN + min(_LABELS, wanted) + 12
-    longest = WIDTH - MARGIN - _NUMBERS - left
-    scale = longest / (max(node.tokens_used for node in drawn) or 1)
+    most = max(node.tokens_used for node in drawn)
+    numbers = REGULAR.width(f"{most:,}", BODY) + REGULAR.width("100 %", SMALL) + 20
+    scale = (WIDTH - MARGIN - numbers - left) / (most or 1)
     bars: list[Box] = []
     marks: dict[object, list[Point]] = {}
     for number, node in enumerate(drawn):

@@ -128,15 +128,15 @@ class _Columns:
         words = f"{node.path}  {node.status}  {task}    {tokens}"
         is_beside = self._placed.style.columns != 1 and not self._placed.is_list
         widest = _BESIDE_BLOCKS if is_beside else _ROW_WIDTH
-        return min(widest, _MARK_ROOM + BOLD.width(BOLD.shown(words), BODY))
+        return min(widest, _MARK_ROOM + BOLD.width(words, BODY))
 
 
 def _card_wants(node: AgentNode) -> float:
     """How wide a card must be to hold all of an agent."""
-    head = BOLD.width(BOLD.shown(visible(node.path, 40)), BODY) + REGULAR.width(
+    head = BOLD.width(visible(node.path, 40), BODY) + REGULAR.width(
         f"{node.status}{node.tokens_used:,}", BODY
     )
-    task = REGULAR.width(REGULAR.shown(visible(node.task, 80)), SMALL)
+    task = REGULAR.width(visible(node.task, 80), SMALL)
     return max(_NARROWEST_CARD, head + 70, task + 24)
 
 
@@ -274,7 +274,7 @@ class _Drawing:
 
     def _path(self, x: float, baseline: float, node: AgentNode, room: float, size: float) -> float:
         """Write a path; of one that is too long, its end, which tells siblings apart."""
-        path = BOLD.shown(visible(node.path, 10_000))
+        path = visible(node.path, 10_000)
         if self._placed.is_list:
             room *= 0.35 if room > _ROW_WIDTH / 2 else 0.5
         if BOLD.width(path, size) > room:
