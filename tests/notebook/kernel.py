@@ -43,6 +43,8 @@ class Shown:
     """`picture` or `display`, in the order in which they came."""
     result: str = ""
     """The cell's value, as plain text."""
+    result_data: dict[str, Any] = field(default_factory=dict)
+    result_metadata: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     """The traceback without colours, as the front end shows it."""
     error_name: str = ""
@@ -176,6 +178,7 @@ def _note(shown: Shown, kind: str, content: Mapping[str, Any]) -> None:
                 shown.displays.append(content["data"])
         case "execute_result":
             shown.result = content["data"]["text/plain"]
+            shown.result_data, shown.result_metadata = content["data"], content["metadata"]
         case "error":
             shown.error = _COLOURS.sub("", "\n".join(content["traceback"]))
             shown.error_name = content["ename"]

@@ -84,6 +84,22 @@ def test_spawn_cell_works_when_the_package_is_only_imported(tmp_path: Path) -> N
     assert "Well said." in output
 
 
+def test_terminal_gets_no_picture_and_loads_nothing_that_draws(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        "%load_ext agentnb",
+        SIMPLE,
+        spawn("", "Hello"),
+        "import sys; print('matplotlib' in sys.modules)",
+    )
+
+    output = output_of(ipython(name, cwd=tmp_path))
+
+    assert "root ✓ completed · Hello" in output
+    assert "Tree of" not in output
+    assert output.rstrip().endswith("False")
+
+
 def test_failure_is_one_line_without_a_traceback(tmp_path: Path) -> None:
     name = script(tmp_path, "%load_ext agentnb", SIMPLE, spawn("", "Fail"), "print('went on')")
 
