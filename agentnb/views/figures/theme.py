@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from agentnb.core.types import AgentStatus
 
-WIDTH = 1000
+WIDTH = 920
 """Pixels that a figure is wide when it has much to show: what JupyterLab has beside its panels."""
 MARGIN = 16
 SMALL, BODY, TITLE = 11.0, 12.0, 14.0

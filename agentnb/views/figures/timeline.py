@@ -29,7 +29,7 @@ DRAWN = 400
 """Agents that have a bar at most; of more, those that took longest."""
 WARNING_PART = 0.8
 _TALLEST = 1500.0
-_LABELS = 280.0
+_LABELS = 260.0
 _NARROW_LABELS = 120.0
 _RIGHT = 34.0
 """Room for the mark of how an agent ended."""

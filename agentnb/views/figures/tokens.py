@@ -18,7 +18,7 @@ BARS = 40
 """Agents that have a bar at most: those that spent most."""
 _ROW = 23.0
 _BAR = 13.0
-_LABELS = 380.0
+_LABELS = 350.0
 _MARK_ROOM = 20.0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.path import Path
 
 from agentnb.core.types import AgentNode, AgentStatus
+from agentnb.views.figures.columns import GAP, MARK_ROOM, ROW_WIDTH, Columns
 from agentnb.views.figures.empty import empty_figure
 from agentnb.views.figures.figure import RunFigure
 from agentnb.views.figures.header import Header, Key
@@ -17,34 +18,21 @@ from agentnb.views.figures.layout import (
     Cell,
     Layout,
     layout,
-    shared_room,
 )
 from agentnb.views.figures.lettering import BOLD, ELLIPSIS, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
-from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, theme
+from agentnb.views.figures.theme import BODY, MARGIN, SMALL, theme
 from agentnb.views.figures.words import as_agents, by_status, counted, short_count, told
 from agentnb.views.text import visible
 
-_GAP = 34.0
-"""Between two levels of a tidy tree: room for what connects them."""
-_CARD_WIDTH = 388.0
-"""At most."""
-_NARROWEST_CARD = 190.0
-_ROW_WIDTH = 520.0
-_LEAF_WIDTH = 300.0
-"""What leaves get at least."""
-_BLOCK_COLUMN = 160.0
-_BESIDE_BLOCKS = 200.0
-"""What agents beside blocks get at most."""
 _LONG_PATH = 30
+"""Letters: a longer path is not worth its room in the words above bare marks."""
 _WORD_FROM = 190.0
+"""Pixels from which on a row has room for the word of a status."""
 _SHORTEST = 24.0
 """Pixels: a task that is cut shorter tells nothing."""
 _NARROWEST = 340.0
 _CARD_GAP = 8.0
-_LIST_INDENT = 18.0
-_LIST_ROOM = 420.0
-_MARK_ROOM = 20.0
 _DESCENT = 4.2
 """From the middle of a line to its baseline."""
 
@@ -61,7 +49,7 @@ def tree_figure(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
     if len(agents) == 1:
         keys = []  # its card says it all
     placed = layout(root)
-    columns = _Columns(placed)
+    columns = Columns(placed)
     width = max(columns.width, _NARROWEST)
     header = Header(title, detail, keys, width=width)
     sheet = Sheet(
@@ -76,75 +64,11 @@ def tree_figure(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
     return sheet.figure
 
 
-class _Columns:
-    """Where each level begins, and how wide its cells may be."""
-
-    def __init__(self, placed: Layout) -> None:
-        self._placed = placed
-        levels = max(cell.level for cell in placed.cells) + 1
-        if placed.is_list:
-            self._indent = min(_LIST_INDENT, _LIST_ROOM / levels)
-            self.lefts = [MARGIN + self._indent * level for level in range(levels)]
-            self.widths = [0.0] * levels
-            rights = [self.lefts[cell.level] + self._natural(cell) for cell in placed.cells]
-            self.width = min(float(WIDTH), max(rights) + MARGIN)
-            return
-        widest = min(_CARD_WIDTH, (WIDTH - 2 * MARGIN + _GAP) / levels - _GAP)
-        self.card_width = min(widest, max(_card_wants(cell.nodes[0]) for cell in placed.cells))
-        inner, leaf = self._wanted(levels)
-        room = WIDTH - 2 * MARGIN - self._leaf_room() - _GAP * (levels - 1)
-        self.widths = shared_room(inner, room)
-        self.lefts = [float(MARGIN)]
-        for width in self.widths[:-1]:
-            self.lefts.append(self.lefts[-1] + width + _GAP)
-        rights = [left + w for left, w in zip(self.lefts, leaf, strict=True) if w]
-        self.width = min(float(WIDTH), max(rights) + MARGIN)
-
-    def _leaf_room(self) -> float:
-        """What the deepest level gets at least."""
-        style = self._placed.style
-        if style.has_cards:
-            return self.card_width
-        if style.columns == 0:
-            return style.marks * MARK_STEP
-        return _LEAF_WIDTH if style.columns == 1 else _BLOCK_COLUMN * style.columns
-
-    def _wanted(self, levels: int) -> tuple[list[float], list[float]]:
-        """What the widest agents with and without sub-agents want, by level."""
-        inner, leaf = [0.0] * levels, [0.0] * levels
-        has_below = {cell.parent for cell in self._placed.cells}
-        for index, cell in enumerate(self._placed.cells):
-            wants = inner if index in has_below else leaf
-            wants[cell.level] = max(wants[cell.level], self._natural(cell))
-        return inner, leaf
-
-    def _natural(self, cell: Cell) -> float:
-        if self._placed.style.has_cards:
-            return self.card_width
-        if cell.is_block:
-            return float(WIDTH)
-        node = cell.nodes[0]
-        task, tokens = visible(node.task, 60), short_count(node.tokens_used)
-        words = f"{node.path}  {node.status}  {task}    {tokens}"
-        is_beside = self._placed.style.columns != 1 and not self._placed.is_list
-        widest = _BESIDE_BLOCKS if is_beside else _ROW_WIDTH
-        return min(widest, _MARK_ROOM + BOLD.width(words, BODY))
-
-
-def _card_wants(node: AgentNode) -> float:
-    """How wide a card must be to hold all of an agent."""
-    head = BOLD.width(visible(node.path, 40), BODY) + REGULAR.width(
-        f"{node.status}{node.tokens_used:,}", BODY
-    )
-    task = REGULAR.width(visible(node.task, 80), SMALL)
-    return max(_NARROWEST_CARD, head + 70, task + 24)
-
-
 class _Drawing:
     """One tree on one sheet."""
 
     def __init__(
-        self, sheet: Sheet, placed: Layout, columns: _Columns, top: float, right: float
+        self, sheet: Sheet, placed: Layout, columns: Columns, top: float, right: float
     ) -> None:
         self._sheet, self._placed, self._columns = sheet, placed, columns
         self._top, self._right = top, right
@@ -211,7 +135,7 @@ class _Drawing:
             end = max(x - 1, left + 8)
             return Path([(left + 6, middle + 8), (left + 6, y), (end, y)])
         # Not far from the level below, so that all edges of a parent share their upright part.
-        turn = x - _GAP / 2
+        turn = x - GAP / 2
         begin = (left + width + (0 if self._placed.style.has_cards else 4), middle)
         if abs(y - middle) < 1:
             return Path([begin, (x - 3, y)])
@@ -256,7 +180,7 @@ class _Drawing:
         muted, size = self._sheet.theme.muted, self._size
         baseline, right = middle + _DESCENT, x + width
         self._marks.setdefault(node.status, []).append((x + 6, middle))
-        x += _MARK_ROOM - 4
+        x += MARK_ROOM - 4
         x += self._path(x, baseline, node, right - x, size) + 6
         tokens = short_count(node.tokens_used) if node.tokens_used else ""
         needed = REGULAR.width(tokens, size)
@@ -276,7 +200,7 @@ class _Drawing:
         """Write a path; of one that is too long, its end, which tells siblings apart."""
         path = visible(node.path, 10_000)
         if self._placed.is_list:
-            room *= 0.35 if room > _ROW_WIDTH / 2 else 0.5
+            room *= 0.35 if room > ROW_WIDTH / 2 else 0.5
         if BOLD.width(path, size) > room:
             letters = max(1, int(room / size))
             path = ELLIPSIS + path[-letters:].lstrip(".")
