@@ -36,10 +36,13 @@ from agentnb.core.life import without_block
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of
 from agentnb.prices import Call, Cost, cost_of
+from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from agentnb.views.figures.figure import RunFigure
 
 T = TypeVar("T")
 
@@ -162,6 +165,32 @@ class RunRecord:
     def to_records(self) -> list[dict[str, Any]]:
         """One flat dict per agent in path order: `pandas.DataFrame(run.to_records())`."""
         return as_records(self.tree)
+
+    # -- figures --------------------------------------------------------------------------------
+
+    def plot(self, *, dark: bool = False) -> RunFigure:
+        """The tree as a figure: path, status, task and tokens of each agent.
+
+        Args:
+            dark: For a dark page.
+        """
+        return plot_tree(self.tree, dark=dark)
+
+    def plot_timeline(self, *, dark: bool = False) -> RunFigure:
+        """Who did what when: one bar for each agent, below the budget as it was used.
+
+        Args:
+            dark: For a dark page.
+        """
+        return plot_timeline(self.events, dark=dark)
+
+    def plot_tokens(self, *, dark: bool = False) -> RunFigure:
+        """Who spent what: one bar for each agent's own tokens, the largest first.
+
+        Args:
+            dark: For a dark page.
+        """
+        return plot_tokens(self.tree, dark=dark)
 
     # -- on disk ------------------------------------------------------------------------------
 
