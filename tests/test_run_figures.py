@@ -15,7 +15,7 @@ from tests.support import DEADLINE_S, Hold, by_agent, spawn
 
 
 def words(figure: Figure) -> str:
-    texts: list[Text] = figure.findobj(Text)  # type: ignore[assignment]
+    texts: list[Text] = figure.findobj(Text)
     return "\n".join(text.get_text() for text in texts)
 
 

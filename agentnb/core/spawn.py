@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from agentnb.core.types import SpawnInstruction, SpawnMode
 
@@ -76,6 +77,7 @@ def extract_text_before_spawn(response: str) -> str:
     return read_reply(response).text_before
 
 
+@lru_cache(maxsize=8)  # the same reply is read when it has come, and when its agent is stopped
 def read_reply(response: str) -> SpawnReading:
     """Read all that a reply says about sub-agents, in linear time, for any string.
 
