@@ -13,9 +13,15 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
-from agentnb.core.budget import BYTES_PER_TOKEN, estimate_input_tokens, estimate_tokens
+from agentnb.core.budget import (
+    BYTES_PER_TOKEN,
+    estimate_input_tokens,
+    estimate_tokens,
+    size_in_bytes,
+)
 from agentnb.core.errors import LlmError
 from agentnb.core.types import (
     Block,
@@ -128,12 +134,14 @@ class ScriptedProvider:
             yield ThinkingDelta(reply.thinking)
         if reply.pause is not None and not text:
             await reply.pause()
-        for number, match in enumerate(_CHUNK.finditer(text)):
+        pause = reply.pause
+        for number, piece in enumerate(_pieces(text)):
             if number and self._pace_s:
                 await asyncio.sleep(self._pace_s)
-            yield TextDelta(match.group())
-            if number == 0 and reply.pause is not None:
-                await reply.pause()
+            yield TextDelta(piece)
+            if pause is not None:
+                await pause()
+                pause = None
         if reply.error is not None:
             raise copy.copy(reply.error)
         for event in _end_of(reply, text, input_tokens):
@@ -184,11 +192,16 @@ def _key_for(message: str, keys: Sequence[str]) -> str | None:
     return "" if "" in keys else None
 
 
+@lru_cache(maxsize=64)  # a script says the same again and again
+def _pieces(text: str) -> tuple[str, ...]:
+    return tuple(_CHUNK.findall(text))
+
+
 def _within(text: str, max_tokens: int) -> str:
     """`text` cut to what `max_tokens` allow, at a character's boundary."""
-    encoded = text.encode("utf-8", "replace")
-    if len(encoded) <= max_tokens * BYTES_PER_TOKEN:
+    if size_in_bytes(text) <= max_tokens * BYTES_PER_TOKEN:
         return text
+    encoded = text.encode("utf-8", "replace")
     return encoded[: max_tokens * BYTES_PER_TOKEN].decode("utf-8", "ignore")
 
 
