@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
-from uuid import UUID
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
@@ -265,6 +264,8 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _version() -> str:
+    from importlib import metadata  # it loads a mail parser: not for those who only look
+
     try:
         return metadata.version("agentnb")
     except metadata.PackageNotFoundError:  # run from its source, and never installed
@@ -300,11 +301,9 @@ def _pot(events: Iterator[Event]) -> tuple[int, int]:
 
 def _began(run_id: str) -> datetime | None:
     """When a run began: its id, a UUIDv7, begins with milliseconds since 1970."""
-    try:
-        is_dated = UUID(run_id).version == 7
-    except ValueError:
+    if re.fullmatch("0[0-9a-f]{11}7[0-9a-f]{19}", run_id) is None:
         return None
-    return datetime.fromtimestamp(int(run_id[:12], 16) / 1000, UTC) if is_dated else None
+    return datetime.fromtimestamp(int(run_id[:12], 16) / 1000, UTC)
 
 
 def _call(began: datetime | None, at_s: float, event: ModelCallFinished) -> Call:

@@ -183,6 +183,7 @@ def test_call_has_the_price_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None
     for run_id, at in [
         (start_of_id + "7abc8abc0123456789ab", datetime(2026, 6, 1, 10, 22, tzinfo=UTC)),
         (start_of_id + "4abc8abc0123456789ab", None),
+        ("f" * 12 + "7abc8abc0123456789ab", None),
         ("no id of ours", None),
     ]:
         prices._by_genai_prices.cache_clear()
