@@ -19,7 +19,6 @@ equal records make equal documents, and reading one back gives equal entries.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,6 +34,8 @@ VERSION = 1
 """Raised when a reader of an older version would misunderstand a record, and only then."""
 
 _DELTA = "agent_text_delta"
+_LONGEST_S = 1e9
+"""A time beyond it, 30 years after a run began, is none."""
 _UPDATE = "Update agentnb: `pip install --upgrade agentnb`."
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -168,7 +169,7 @@ def _rows_of(lines: list[Any]) -> list[Row]:
         try:
             if line["kind"] == _DELTA:
                 at_s, text = line["at_s"], line["text"]
-                if 0 <= at_s < math.inf and type(text) is str:
+                if 0 <= at_s < _LONGEST_S and type(text) is str:
                     lines[seq] = at_s, intern(line["agent_id"]), text
                     continue
         except (KeyError, TypeError):
@@ -181,7 +182,7 @@ def _row_of(seq: int, line: Any) -> Row:
     try:
         event = event_of(line)
         at_s = line.get("at_s")
-        if not isinstance(at_s, int | float) or not 0 <= at_s < math.inf:
+        if not isinstance(at_s, int | float) or not 0 <= at_s < _LONGEST_S:
             raise ValueError("`at_s` is no time in seconds")
     except UnknownKind as error:
         raise _Wrong(
