@@ -1,0 +1,245 @@
+"""The same streams, read in different ways: one way to a process.
+
+    python -m tests.benchmarks.http_clients VARIANT COUNT URL
+
+Prints one line of JSON. Processor time is that of the whole process, all threads, from after the
+imports and one small round of the same kind to the end of the last stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.benchmarks.http_server import DELTAS, WORDS, many_files
+
+SYSTEM = "You are a sub-agent that does one focused part of a task. " * 25
+"""About as long as what agentnb tells a sub-agent."""
+WHOLE = len(WORDS) * DELTAS
+WARM_UP = 10
+
+
+def body(number: int) -> dict[str, Any]:
+    """What is asked for one stream."""
+    said = [{"role": "user", "content": f"Say something of part {number}."}]
+    return {"model": "m", "max_tokens": 8192, "system": SYSTEM, "messages": said}
+
+
+async def _all(count: int, one: Callable[[int], Awaitable[int]]) -> None:
+    lengths = await asyncio.gather(*(one(number) for number in range(count)))
+    assert lengths == [WHOLE] * count, "a stream was not read whole"
+
+
+class Helper:
+    """The SDK's own `messages.stream`, over its default transport."""
+
+    def __init__(self, url: str) -> None:
+        import anthropic
+
+        limits = anthropic.DefaultAsyncHttpxClient(
+            limits=_limits(), timeout=anthropic.DEFAULT_TIMEOUT
+        )
+        self._sdk = anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=limits)
+        self._loop = asyncio.new_event_loop()
+
+    def read(self, count: int) -> None:
+        self._loop.run_until_complete(_all(count, self._one))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._sdk.close())
+
+    async def _one(self, number: int) -> int:
+        async with self._sdk.messages.stream(**body(number)) as stream:
+            return sum([len(text) async for text in stream.text_stream])
+
+
+class Raw:
+    """The SDK's raw events over its aiohttp transport, the JSON decoded by us."""
+
+    def __init__(self, url: str) -> None:
+        import anthropic
+
+        http = anthropic.DefaultAioHttpClient(limits=_limits(), timeout=anthropic.DEFAULT_TIMEOUT)
+        self._sdk = anthropic.AsyncAnthropic(api_key="k", base_url=url, http_client=http)
+        self._loop = asyncio.new_event_loop()
+
+    def read(self, count: int) -> None:
+        self._loop.run_until_complete(_all(count, self._one))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._sdk.close())
+
+    async def _one(self, number: int) -> int:
+        import anthropic
+
+        create = self._sdk.messages.with_raw_response.create
+        response = (await create(**body(number), stream=True)).http_response
+        pieces = []
+        async for event in anthropic.AsyncStream.raw_events(response):
+            data = json.loads(event.data)
+            if data["type"] == "content_block_delta":
+                pieces.append(data["delta"]["text"])
+        await response.aclose()
+        return len("".join(pieces))
+
+
+class Provider:
+    """The provider that agentnb has for the API, alone."""
+
+    def __init__(self, url: str) -> None:
+        from agentnb.providers.anthropic import AnthropicProvider
+
+        os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
+        self._provider = AnthropicProvider()
+        self._loop = asyncio.new_event_loop()
+
+    def read(self, count: int) -> None:
+        self._loop.run_until_complete(_all(count, self._one))
+
+    async def _one(self, number: int) -> int:
+        from agentnb.core.types import CompletionRequest, TextDelta, user_message
+
+        said = (user_message(f"Say something of part {number}."),)
+        pieces = []
+        request = CompletionRequest("m", SYSTEM, said, max_tokens=8192)
+        async for event in self._provider.stream(request):
+            if isinstance(event, TextDelta):
+                pieces.append(event.text)
+        return len("".join(pieces))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._provider.aclose())
+
+
+class Agentnb:
+    """A `Session`: one root that delegates, the sub-agents in parallel, and the synthesis."""
+
+    def __init__(self, url: str) -> None:
+        from agentnb import Session
+
+        os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
+        self._session = Session(
+            model="anthropic/m", budget=10**9, max_concurrency=10_000, max_agents=10_000
+        )
+        self.run: Any = None
+
+    def start(self, count: int) -> None:
+        self.run = self._session.spawn(f"delegate to {count} agents")
+
+    def read(self, count: int) -> None:
+        self.start(count)
+        result = self.run.result()
+        lengths = [len(child.response) for child in result.sub_agent_results]
+        assert lengths == [WHOLE] * count, "a stream was not read whole"
+
+    def close(self) -> None:
+        """What is open is closed with the interpreter."""
+
+
+def _limits() -> Any:
+    import httpx2
+
+    return httpx2.Limits(max_connections=10_000, max_keepalive_connections=10_000)
+
+
+def measure(variant: str, count: int, url: str) -> dict[str, float]:
+    """Read `count` streams one way: processor seconds, and the peak of the memory in MiB."""
+    kinds: dict[str, type[Helper | Raw | Provider | Agentnb]] = {
+        "helper": Helper,
+        "raw": Raw,
+        "provider": Provider,
+        "agentnb": Agentnb,
+    }
+    reader = kinds[variant](url)
+    reader.read(WARM_UP)
+    begun_s, begun_wall_s = time.process_time(), time.monotonic()
+    reader.read(count)
+    measures = {
+        "cpu_s": time.process_time() - begun_s,
+        "wall_s": time.monotonic() - begun_wall_s,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    reader.close()
+    return measures
+
+
+# -- cancel -----------------------------------------------------------------------------------
+
+
+def _state(url: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"{url}/state", data=b"{}") as answer:
+        state: dict[str, float] = json.load(answer)
+        return state
+
+
+def _all_open(url: str, count: int) -> None:
+    while _state(url)["open"] < count + 1:  # and the one that asks
+        time.sleep(0.05)
+
+
+def _closed_after_s(url: str, begun_s: float) -> float:
+    while (state := _state(url))["open"] > 1:
+        time.sleep(0.01)
+    return state["last_closed_at_s"] - begun_s
+
+
+def cancel(count: int, url: str) -> dict[str, float]:
+    """Cancel a run of so many open streams: seconds to the return, and to the last close."""
+    from agentnb.core.events import AgentTextDelta
+
+    reader = Agentnb(url)
+    reader.start(count)
+    _all_open(url, count)
+
+    def heard() -> int:
+        deltas = [e.event for e in reader.run.events if isinstance(e.event, AgentTextDelta)]
+        return len({event.agent_id for event in deltas})
+
+    while heard() < count + 1:
+        time.sleep(0.05)
+    time.sleep(0.5)  # what comes with the last deltas has been read, too
+    begun_s, begun_cpu_s = time.monotonic(), time.process_time()
+    receipt = reader.run.cancel()
+    returned_s, cpu_s = time.monotonic() - begun_s, time.process_time() - begun_cpu_s
+    assert len(receipt.agents) == count + 1
+    return {"returned_s": returned_s, "closed_s": _closed_after_s(url, begun_s), "cpu_s": cpu_s}
+
+
+def close_sockets(count: int, url: str) -> dict[str, float]:
+    """The same with sockets that nobody reads with anything."""
+    parts = urlsplit(url)
+    content = json.dumps(body(0)).encode()
+    head = f"POST {parts.path}/v1/messages HTTP/1.1\r\ncontent-length: {len(content)}\r\n\r\n"
+    opened = []
+    for _ in range(count):
+        opened.append(socket.create_connection((parts.hostname, parts.port)))
+        opened[-1].sendall(head.encode() + content)
+    _all_open(url, count)
+    for each in opened:
+        each.recv(100_000)
+    begun_s = time.monotonic()
+    for each in opened:
+        each.close()
+    returned_s = time.monotonic() - begun_s
+    return {"returned_s": returned_s, "closed_s": _closed_after_s(url, begun_s)}
+
+
+if __name__ == "__main__":
+    many_files()
+    variant, count, url = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    match variant:
+        case "cancel":
+            print(json.dumps(cancel(count, url)))
+        case "sockets":
+            print(json.dumps(close_sockets(count, url)))
+        case _:
+            print(json.dumps(measure(variant, count, url)))

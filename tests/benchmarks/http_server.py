@@ -1,0 +1,178 @@
+"""A Messages API that costs its clients nothing but their own work: bytes made beforehand.
+
+It runs in a process of its own, so that its processor time is nobody's, and speaks just enough
+HTTP to hold thousands of open streams. Every event is written by itself, in its own chunk, as
+the API does. The base URL says how:
+
+    /quick    all at once
+    /paced    0.2 s to the first event, then one every 20 ms
+    /held     some of the events, and then nothing
+
+`POST /held/state` tells the open connections and when the last one was seen to close, by the
+clock that all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+DELTAS = 50
+FIRST_S, EVERY_S = 0.2, 0.02
+HELD_AFTER = 10
+"""Events of a held stream that come."""
+WORDS = ", a few words of it"
+HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache\r\nrequest-id: req_1\r\ntransfer-encoding: chunked\r\n\r\n"
+)
+PLAN_MARK, RESULTS_MARK = b"delegate to ", b"<sub_agent_results>"
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    data = json.dumps({"type": kind, **fields}, separators=(",", ":"))
+    content = f"event: {kind}\ndata: {data}\n\n".encode()
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+def events_of(pieces: list[str]) -> list[bytes]:
+    """A whole reply that says this, as chunks for the wire."""
+    message: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 400, "output_tokens": 1},
+    }
+    end = {"stop_reason": "end_turn", "stop_sequence": None}
+    return [
+        HEAD + _event("message_start", message=message),
+        _event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *(
+            _event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+            for piece in pieces
+        ),
+        _event("content_block_stop", index=0),
+        _event("message_delta", delta=end, usage={"output_tokens": 5 * len(pieces)}),
+        # The end of the body comes with the end mark, as where a server has no more to say.
+        _event("message_stop") + b"0\r\n\r\n",
+    ]
+
+
+def plan_of(count: int) -> list[str]:
+    """A reply that asks for so many sub-agents, in pieces."""
+    agents = "".join(f'<agent task="Say something of part {n}." />' for n in range(count))
+    text = f'I ask {count}.\n\n<spawn_agents mode="parallel">{agents}</spawn_agents>'
+    return [text[at : at + 400] for at in range(0, len(text), 400)]
+
+
+ANSWER = events_of([WORDS] * DELTAS)
+SYNTHESIS = events_of(["All in all: "] * 3)
+
+
+class _State:
+    opened = 0
+    last_closed_at_s = 0.0
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._unread = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        _State.opened += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _State.opened -= 1
+        _State.last_closed_at_s = time.monotonic()
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += data
+        head, mark, rest = bytes(self._unread).partition(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+        if mark and len(rest) >= size:
+            self._unread.clear()
+            self._answer(head.split(b" ", 2)[1], rest)
+
+    def _answer(self, path: bytes, body: bytes) -> None:
+        if path.endswith(b"/state"):
+            state = {"open": _State.opened, "last_closed_at_s": _State.last_closed_at_s}
+            content = json.dumps(state).encode()
+            self.transport.write(
+                b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(content), content)
+            )
+            return
+        events, pace = ANSWER, path.split(b"/")[1]
+        if RESULTS_MARK in body:
+            events, pace = SYNTHESIS, b"quick"
+        elif PLAN_MARK in body and b"<sub_agent_instructions>" not in body:
+            count = int(body.partition(PLAN_MARK)[2].split(b" ")[0])
+            events, pace = events_of(plan_of(count)), b"quick"
+        match pace:
+            case b"quick":
+                self._write(events)
+            case b"held":
+                self._write(events[:HELD_AFTER])
+            case _:
+                self.transport.write(HEAD)
+                begin = asyncio.get_running_loop().time() + FIRST_S
+                self._write_paced([events[0].removeprefix(HEAD), *events[1:]], 0, begin)
+
+    def _write(self, events: list[bytes]) -> None:
+        for event in events:
+            self.transport.write(event)
+
+    def _write_paced(self, events: list[bytes], position: int, at_s: float) -> None:
+        if position and not self.transport.is_closing():
+            self.transport.write(events[position - 1])
+        if position < len(events):
+            # By a clock of its own: what came late makes nothing after it late.
+            asyncio.get_running_loop().call_at(
+                at_s, self._write_paced, events, position + 1, at_s + EVERY_S
+            )
+
+
+async def _serve() -> None:
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(Connection, "127.0.0.1", 0, backlog=4096)
+    print(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)  # until the one who started it is done
+
+
+def many_files() -> None:
+    """Let this process hold thousands of connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+
+
+@contextlib.contextmanager
+def server_process() -> Iterator[str]:
+    """The server, and its address."""
+    command = [sys.executable, "-m", "tests.benchmarks.http_server"]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+    finally:
+        server.communicate()
+
+
+if __name__ == "__main__":
+    many_files()
+    asyncio.run(_serve())
