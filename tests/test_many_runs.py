@@ -240,7 +240,8 @@ def test_many_runs_over_http_give_their_connections_and_files_back() -> None:
     )
     before, after, left, files_before, files_after = seen
 
-    assert after["tasks"] == after["timers"] == 0
+    assert after["tasks"] == 0
+    assert after["timers"] <= 1, "the pool's own, for the connections that nobody uses any more"
     assert after["objects"] == before["objects"]
     assert after["threads"] <= before["threads"] + 1, "the server has one more that waited"
     assert left == 0

@@ -131,24 +131,19 @@ class _Client:
 
     def __init__(self, settings: _Settings, *, timeout_s: float) -> None:
         import anthropic
-        import httpx2
+
+        from agentnb.providers.aio_transport import AioClient
 
         secrets = tuple(value.strip() for name, value in settings if name in _SECRETS)
         self._teller = ErrorTeller("the API", secrets, timeout_s)
         self.calls = 0
         self.is_rejected = False
-        timeout = httpx2.Timeout(timeout_s, connect=_CONNECT_S)
-        # How many calls may be open at once is the gate's to say.
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
         with self._as_llm_errors():
             self.sdk = anthropic.AsyncAnthropic(
                 max_retries=0,
-                timeout=timeout,
+                timeout=timeout_s,
                 default_headers={"Accept-Encoding": "gzip"},
-                # The API redirects nobody, and what was asked would go wherever a redirect points.
-                http_client=anthropic.DefaultAsyncHttpxClient(
-                    timeout=timeout, limits=limits, follow_redirects=False
-                ),
+                http_client=AioClient(connect_s=_CONNECT_S, silence_s=timeout_s),
             )
         host = self.sdk.base_url.netloc.decode("ascii")  # with the port, without a password
         self._teller = ErrorTeller(host, secrets, timeout_s)
@@ -165,12 +160,14 @@ class _Client:
         self, response: httpx2.Response, request: CompletionRequest
     ) -> AsyncGenerator[StreamEvent, None]:
         """The reply to `request`, to its end mark. The response is closed in any case."""
+        from agentnb.providers.aio_transport import bytes_of
+
         reply = ReplyReader(request)
         lines = EventLines(response.headers.get("content-encoding", ""))
-        chunks = response.aiter_raw()
+        body = bytes_of(response)
         newest = ""
         try:
-            async for chunk in chunks:
+            while chunk := await body.read():
                 for newest in lines.feed(chunk):
                     data = event_in(newest)
                     if data["type"] == "error":
@@ -183,22 +180,19 @@ class _Client:
                 if reply.is_complete:
                     break
             stopped = reply.stopped()
-            if stopped is not None:
+            if stopped is not None and not body.has_ended:
                 # With the few bytes that come with the end mark read, too, the connection can
                 # be used again. Where they do not come, or are bad, only the connection is lost.
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(_LAST_BYTES_S):
-                        await _exhaust(chunks)
+                        while await body.read():
+                            pass
         except LlmError:
             raise
         except Exception as error:  # of the transport, or of the data
             raise self._teller.broken(error, response, lines.begun, newest) from error
         finally:
-            # Generators of the transport that are left in the middle would be closed by tasks
-            # of the loop's own, after this call. A closed response lets them come to their end.
-            with contextlib.suppress(Exception):
-                await response.aclose()
-                await _exhaust(chunks)
+            await body.aclose()
         if stopped is None:
             raise self._teller.broken(None, response, lines.begun)
         yield stopped
@@ -278,12 +272,9 @@ async def _sdk_imported() -> None:
 def _import_sdk(imported: Future[None]) -> None:
     try:
         import anthropic  # noqa: F401
+
+        import agentnb.providers.aio_transport  # noqa: F401
     except BaseException as error:
         imported.set_exception(error)
     else:
         imported.set_result(None)
-
-
-async def _exhaust(chunks: AsyncIterator[bytes]) -> None:
-    async for _ in chunks:
-        pass

@@ -7,8 +7,9 @@ cut is reported, and a reply counts as complete only when the API's own end mark
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,13 +149,22 @@ def event_in(data: str) -> Mapping[str, Any]:
     Raises:
         BadReply: There is none.
     """
-    try:
+    from pydantic_core import from_json  # of the SDK's; it takes a quarter of the time
+
+    with contextlib.suppress(ValueError):
+        event = from_json(data)
+        if isinstance(event, dict) and isinstance(event.get("type"), str):
+            return event
+    try:  # what it refuses need not be wrong: half of an emoji is not
         event = json.loads(data)
     except (ValueError, RecursionError):
         raise BadReply("an event that is no JSON") from None
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
         raise BadReply("an event without a type")
     return event
+
+
+_WRONG_SHAPE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class ReplyReader:
@@ -176,17 +186,28 @@ class ReplyReader:
         self._undecided: _Part | None = None
         """A tool call without input, which looks the same whether it is whole or cut."""
 
-    def read(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
+    def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
         """What one event of the API means; events and deltas of unknown types mean nothing.
 
         Raises:
             BadReply: It has the wrong shape, or cannot come where it came.
         """
+        if data["type"] != "content_block_delta":
+            return self._checked(data)
+        try:
+            # Nearly all that ever comes: no generator for each.
+            return self._part(data).grow(data["delta"])
+        except BadReply:
+            raise
+        except _WRONG_SHAPE:
+            raise BadReply("an event of the wrong shape") from None
+
+    def _checked(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
         try:
             yield from self._read(data)
         except BadReply:
             raise
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        except _WRONG_SHAPE:
             raise BadReply("an event of the wrong shape") from None
 
     def _read(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
@@ -202,8 +223,6 @@ class ReplyReader:
                     raise BadReply("the same part of the reply twice")
                 part = self._parts[data["index"]] = _Part(data["content_block"])
                 yield from part.begin()
-            case "content_block_delta":
-                yield from self._part(data).grow(data["delta"])
             case "content_block_stop":
                 yield from self._close(self._part(data))
             case "message_delta":
@@ -309,18 +328,22 @@ class _Part:
             if thinking := self.start.get("thinking"):
                 yield from self.grow({"type": "thinking_delta", "thinking": thinking})
 
-    def grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
+    def grow(self, delta: Mapping[str, Any]) -> tuple[StreamEvent, ...]:
         match delta["type"]:
             case "text_delta":
-                yield TextDelta(self._keep(delta["text"]))
+                return (TextDelta(self._keep(delta["text"])),)
             case "thinking_delta":
-                yield ThinkingDelta(self._keep(delta["thinking"]))
+                return (ThinkingDelta(self._keep(delta["thinking"])),)
             case "signature_delta":
                 self.signature = _as_text(delta["signature"])
             case "input_json_delta":
                 self._keep(delta["partial_json"])
+        return ()
 
     def _keep(self, piece: str) -> str:
+        if piece.isascii() and not self.half:
+            self.pieces.append(piece)
+            return piece
         # Some servers cut text by the units of UTF-16, in the middle of an emoji.
         piece, self.half = self.half + piece, ""
         if "\ud800" <= piece[-1:] <= "\udbff":

@@ -42,10 +42,26 @@ class EventLines:
             BadReply: The bytes are no such stream.
         """
         content = self._plain(content)
-        if not self.begun:
-            content = content.removeprefix(b"\xef\xbb\xbf")  # the mark that a text may begin with
         if len(self.begun) < _QUOTED_BYTES:
+            if not self.begun:
+                content = content.removeprefix(b"\xef\xbb\xbf")  # a text may begin with this mark
             self.begun += content[:_QUOTED_BYTES]
+        if self._pieces or self._data or self._ends_with_cr or b"\r" in content:
+            yield from self._in_lines(content)
+            return
+        # Whole events, each of a name and its data: nearly all that ever comes.
+        whole, _, rest = content.rpartition(b"\n\n")
+        for event in whole.split(b"\n\n"):
+            _, _, data = event.partition(b"\ndata: ")
+            if data and event.count(b"\n") == 1 and event.startswith(b"event:"):
+                yield _decoded(data)
+            else:
+                yield from self._in_lines(event + b"\n\n")
+        if rest:
+            yield from self._in_lines(rest)
+
+    def _in_lines(self, content: bytes) -> Iterator[str]:
+        """The same for bytes of any form, line by line."""
         for piece in content.splitlines(keepends=True):
             if self._ends_with_cr and piece == b"\n":
                 self._ends_with_cr = False  # the other half of an end that was cut in two
@@ -75,7 +91,11 @@ class EventLines:
         elif line.startswith(b"data"):
             name, _, value = line.partition(b":")
             if name == b"data":
-                try:
-                    self._data.append(value.removeprefix(b" ").decode())
-                except UnicodeDecodeError:
-                    raise BadReply("bytes that are no text") from None
+                self._data.append(_decoded(value.removeprefix(b" ")))
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise BadReply("bytes that are no text") from None

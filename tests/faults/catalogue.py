@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from agentnb.core.errors import (
@@ -95,15 +96,15 @@ WIRES = [
     ),
     _unanswered(
         "no HTTP",
-        "{host} answered with something that is no HTTP: illegal status line: SSH-2.0. Check "
+        "{host} answered with something that is no HTTP: Bad status line. Check "
         "`ANTHROPIC_BASE_URL`.",
         b"SSH-2.0\r\n\r\n",
         Act.HANG_UP,
     ),
     _unanswered(
         "headers without end",
-        "{host} answered with something that is no HTTP: Receive buffer too long. Check "
-        "`ANTHROPIC_BASE_URL`.",
+        "{host} answered with something that is no HTTP: Got more than 65536 bytes when reading. "
+        "Check `ANTHROPIC_BASE_URL`.",
         HEAD + b"x-more: %s\r\n" % (b"y" * 200_000),
         Act.HANG_UP,
     ),
@@ -250,7 +251,6 @@ REPLIES = [
         % ("text/html; charset=utf-8", ": a web page (Sign in), which is no answer of the API"),
         Reply(body=b"<html><h1>Sign in</h1></html>", headers=WEB_PAGE),
         calls=AGENT,
-        breaks_connection=False,
     ),
     _early(
         "204",
@@ -266,8 +266,8 @@ REPLIES = [
         kind=Refused,
         calls=NOBODY,
         shows_text=False,
-        breaks_connection=False,
     ),
 ]
 
-FAULTS = [*ANSWERS, *WIRES, *REPLIES]
+FAULTS = [*ANSWERS, *WIRES, *(replace(fault, breaks_connection=False) for fault in REPLIES)]
+"""The HTTP around a reply that is none is whole: its connection may take another request."""

@@ -43,7 +43,7 @@ async def test_server_that_is_down_is_called_four_times_and_named(
     assert [call.attempt for call in tree.of(ModelCallStarted)] == [1, 2, 3, 4]
     assert type(tree.error) is ConnectionFailed
     assert str(tree.error) == (
-        f"{urlsplit(server.url).netloc} could not be reached: All connection attempts failed. "
+        f"{urlsplit(server.url).netloc} could not be reached: Connection refused. "
         "Check the network, and `ANTHROPIC_BASE_URL` if it is set."
     )
 

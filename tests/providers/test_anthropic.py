@@ -756,7 +756,9 @@ async def test_server_that_is_not_there_is_a_failed_connection_that_names_it(
 
     assert type(error) is ConnectionFailed
     assert error.retryable
-    assert str(error).startswith(f"{gone.removeprefix('http://')} could not be reached: All ")
+    assert str(error).startswith(
+        f"{gone.removeprefix('http://')} could not be reached: Connection refused. "
+    )
     assert "Check the network, and `ANTHROPIC_BASE_URL`" in str(error)
     assert KEY not in str(error)
 
