@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentnb.notebook.errors import TOLD_ERRORS, show_error
 from agentnb.notebook.magics import AgentMagics, spawn_cell
 from agentnb.notebook.transform import rewrite_spawn_cell
+from agentnb.providers.anthropic import warm_up
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -25,6 +26,7 @@ def load(shell: InteractiveShell) -> None:
         transforms.append(rewrite_spawn_cell)
     if not shell.custom_exceptions:  # a person's own handler stays
         _set_handler(shell, TOLD_ERRORS, show_error)
+    warm_up()  # while the person writes their first cell
 
 
 def unload(shell: InteractiveShell) -> None:

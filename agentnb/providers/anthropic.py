@@ -4,9 +4,10 @@ What is sent and what is read is the business of `anthropic_wire`, what is told 
 `anthropic_errors`; here are the client, its life, and the door at which whatever goes wrong
 becomes an `LlmError`.
 
-The SDK is imported by the first call, on a thread that nobody has to wait for: it takes most of
-a second. Its client belongs to the loop on which it was made; it is replaced when the environment
-variables that it was made from have changed, or when the API did not take its credentials.
+The SDK is imported on a thread that nobody has to wait for: by the first call, or before it where
+there is a key. Its client belongs to the loop on which it was made; it is replaced when the
+environment variables that it was made from have changed, or when the API did not take its
+credentials.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from agentnb.core.errors import AuthenticationFailed, InvalidRequest, LlmError, MissingKey
-from agentnb.core.types import CompletionRequest, StreamEvent
+from agentnb.core.types import CompletionRequest, Stopped, StreamEvent
 from agentnb.providers.anthropic_errors import ErrorTeller, missing_key, unsendable_key
 from agentnb.providers.anthropic_wire import (
     ReplyReader,
@@ -28,6 +28,7 @@ from agentnb.providers.anthropic_wire import (
     event_in,
     without_surrogates,
 )
+from agentnb.providers.late_import import LateImport
 from agentnb.providers.sse import EventLines
 
 if TYPE_CHECKING:
@@ -50,6 +51,24 @@ _Settings = tuple[tuple[str, str], ...]
 """The environment variables that a client is made from, sorted."""
 
 
+def _load_sdk() -> None:
+    import anthropic  # noqa: F401
+
+    import agentnb.providers.aio_transport  # noqa: F401
+
+
+_sdk = LateImport(_load_sdk)
+
+
+def warm_up() -> None:
+    """Begin to import the SDK, where a key says that it will be used; nobody waits for it.
+
+    Without one most people have come for what needs none, and an import would only slow that.
+    """
+    if any(os.environ.get(name) for name in _SECRETS):
+        _sdk.begin()
+
+
 class AnthropicProvider:
     """Claude, with key, base URL and the rest from the SDK's own environment variables.
 
@@ -67,7 +86,7 @@ class AnthropicProvider:
 
     async def ready(self) -> None:
         """Load the SDK: once, for most of a second."""
-        await _sdk_imported()
+        await _sdk.wait()
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[StreamEvent, None]:
         """Make one call.
@@ -78,12 +97,13 @@ class AnthropicProvider:
         Raises:
             LlmError: The subclass says what happened, the message what to do.
         """
-        await _sdk_imported()
-        async with self._borrowed_client() as client:
-            response = await client.open(request)
-            async with contextlib.aclosing(client.read(response, request)) as events:
-                async for event in events:
+        await _sdk.wait()
+        async with self._borrowed_client() as client, client.replying(request) as reply:
+            while not reply.is_complete and (chunk := await reply.body.read()):
+                for event in reply.events_in(chunk):
                     yield event
+            stopped = await reply.end()
+        yield stopped
 
     async def aclose(self) -> None:
         """Close what was opened on the running loop. A later call opens it anew."""
@@ -148,54 +168,35 @@ class _Client:
         host = self.sdk.base_url.netloc.decode("ascii")  # with the port, without a password
         self._teller = ErrorTeller(host, secrets, timeout_s)
 
-    async def open(self, request: CompletionRequest) -> httpx2.Response:
-        """Send the request; the response that comes back has begun and holds a reply."""
-        body, extra = body_of(request), without_surrogates(request.extra)
-        with self._as_llm_errors():
-            raw = await self.sdk.messages.with_raw_response.create(**body, extra_body=extra)
-        response: httpx2.Response = raw.http_response
-        return response
-
-    async def read(
-        self, response: httpx2.Response, request: CompletionRequest
-    ) -> AsyncGenerator[StreamEvent, None]:
-        """The reply to `request`, to its end mark. The response is closed in any case."""
-        from agentnb.providers.aio_transport import bytes_of
-
-        reply = ReplyReader(request)
-        lines = EventLines(response.headers.get("content-encoding", ""))
-        body = bytes_of(response)
-        newest = ""
+    @contextlib.asynccontextmanager
+    async def replying(self, request: CompletionRequest) -> AsyncIterator[_Reply]:
+        """Send the request; the reply has begun, and is hung up on at the end if it goes on."""
+        reply = _Reply(request, await self._open(request), self._teller)
         try:
-            while chunk := await body.read():
-                for newest in lines.feed(chunk):
-                    data = event_in(newest)
-                    if data["type"] == "error":
-                        raise self._teller.broke_off(data.get("error"))
-                    for event in reply.read(data):
-                        yield event
-                    newest = ""
-                    if reply.is_complete:
-                        break
-                if reply.is_complete:
-                    break
-            stopped = reply.stopped()
-            if stopped is not None and not body.has_ended:
-                # With the few bytes that come with the end mark read, too, the connection can
-                # be used again. Where they do not come, or are bad, only the connection is lost.
-                with contextlib.suppress(Exception):
-                    async with asyncio.timeout(_LAST_BYTES_S):
-                        while await body.read():
-                            pass
+            yield reply
         except LlmError:
             raise
         except Exception as error:  # of the transport, or of the data
-            raise self._teller.broken(error, response, lines.begun, newest) from error
+            raise reply.broken(error) from error
         finally:
-            await body.aclose()
-        if stopped is None:
-            raise self._teller.broken(None, response, lines.begun)
-        yield stopped
+            await reply.body.aclose()
+
+    async def _open(self, request: CompletionRequest) -> httpx2.Response:
+        import anthropic
+        import httpx2
+
+        body = {**body_of(request), **without_surrogates(request.extra)}
+        with self._as_llm_errors():
+            # What `messages.create` does besides is to look through the whole body for what
+            # `body_of` does not use: half of the SDK's part of a call.
+            response: object = await self.sdk.post(
+                "/v1/messages",
+                body=body,
+                cast_to=httpx2.Response,
+                stream=True,
+                stream_cls=anthropic.AsyncStream[object],
+            )
+        return cast("httpx2.Response", response)
 
     # -- errors ---------------------------------------------------------------------------
 
@@ -237,6 +238,67 @@ class _Client:
             ) from error
 
 
+class _Reply:
+    """A reply that has begun."""
+
+    def __init__(
+        self, request: CompletionRequest, response: httpx2.Response, teller: ErrorTeller
+    ) -> None:
+        from agentnb.providers.aio_transport import bytes_of
+
+        self.body = bytes_of(response)
+        self._response, self._teller = response, teller
+        self._lines = EventLines(response.headers.get("content-encoding", ""))
+        self._reader = ReplyReader(request)
+        self._newest = ""
+        """What was read last and not understood yet."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the end mark was seen: nothing is read after it."""
+        return self._reader.is_complete
+
+    def events_in(self, chunk: bytes) -> Iterator[StreamEvent]:
+        """What the next bytes of the reply say, to its end mark.
+
+        Raises:
+            LlmError: The API says that it broke off.
+            BadReply: They are no such reply.
+        """
+        reader = self._reader
+        for newest in self._lines.feed(chunk):
+            self._newest = newest
+            data = event_in(newest)
+            if data["type"] == "error":
+                raise self._teller.broke_off(data.get("error"))
+            yield from reader.read(data)
+            self._newest = ""
+            if reader.is_complete:
+                return
+
+    async def end(self) -> Stopped:
+        """The end of the turn.
+
+        Raises:
+            LlmError: The reply ended without its end mark.
+        """
+        stopped = self._reader.stopped()
+        if stopped is None:
+            raise self.broken(None)
+        if not self.body.has_ended:
+            # With the few bytes that come with the end mark read, too, the connection can be
+            # used again. Where they do not come, or are bad, only the connection is lost.
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_LAST_BYTES_S):
+                    while await self.body.read():
+                        pass
+        return stopped
+
+    def broken(self, error: Exception | None) -> LlmError:
+        """The error for a reply that began and did not end."""
+        return self._teller.broken(error, self._response, self._lines.begun, self._newest)
+
+
 # -- what a client is made from -----------------------------------------------------------
 
 
@@ -247,34 +309,3 @@ def _settings() -> _Settings:
         if name.startswith(_SDK_VARIABLES) or name.lower() in _TRANSPORT_VARIABLES
     ]
     return tuple((name, os.environ.get(name, "")) for name in sorted(names))
-
-
-_import_lock = threading.Lock()
-_import: Future[None] | None = None
-
-
-async def _sdk_imported() -> None:
-    global _import
-    with _import_lock:
-        if _import is None or (_import.done() and _import.exception() is not None):
-            _import = Future()
-            # Not `asyncio.to_thread`: the interpreter would wait for its threads at exit.
-            threading.Thread(
-                target=_import_sdk, args=(_import,), name="agentnb-import", daemon=True
-            ).start()
-        imported = _import
-    if not imported.done():
-        # A shield, since one waiting call that is cancelled must not cancel it for the others.
-        await asyncio.shield(asyncio.wrap_future(imported))
-    imported.result()
-
-
-def _import_sdk(imported: Future[None]) -> None:
-    try:
-        import anthropic  # noqa: F401
-
-        import agentnb.providers.aio_transport  # noqa: F401
-    except BaseException as error:
-        imported.set_exception(error)
-    else:
-        imported.set_result(None)

@@ -10,8 +10,9 @@ from agentnb.core.protocols import Provider
 
 
 def _anthropic() -> Provider:
-    from agentnb.providers.anthropic import AnthropicProvider
+    from agentnb.providers.anthropic import AnthropicProvider, warm_up
 
+    warm_up()
     return AnthropicProvider()
 
 

@@ -15,12 +15,11 @@ import resource
 import socket
 import sys
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.benchmarks.http_server import DELTAS, WORDS, many_files
+from tests.benchmarks.http_server import DELTAS, WORDS, many_files, state_of
 
 SYSTEM = "You are a sub-agent that does one focused part of a task. " * 25
 """About as long as what agentnb tells a sub-agent."""
@@ -133,7 +132,7 @@ class Agentnb:
         self.run: Any = None
 
     def start(self, count: int) -> None:
-        self.run = self._session.spawn(f"delegate to {count} agents")
+        self.run = self._session.spawn(f"Share it among {count} agents")
 
     def read(self, count: int) -> None:
         self.start(count)
@@ -175,19 +174,13 @@ def measure(variant: str, count: int, url: str) -> dict[str, float]:
 # -- cancel -----------------------------------------------------------------------------------
 
 
-def _state(url: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"{url}/state", data=b"{}") as answer:
-        state: dict[str, float] = json.load(answer)
-        return state
-
-
 def _all_open(url: str, count: int) -> None:
-    while _state(url)["open"] < count + 1:  # and the one that asks
+    while state_of(url)["open"] < count:
         time.sleep(0.05)
 
 
 def _closed_after_s(url: str, begun_s: float) -> float:
-    while (state := _state(url))["open"] > 1:
+    while (state := state_of(url))["open"]:
         time.sleep(0.01)
     return state["last_closed_at_s"] - begun_s
 

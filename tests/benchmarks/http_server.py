@@ -8,8 +8,8 @@ the API does. The base URL says how:
     /paced    0.2 s to the first event, then one every 20 ms
     /held     some of the events, and then nothing
 
-`POST /held/state` tells the open connections and when the last one was seen to close, by the
-clock that all processes of a machine share.
+Asked for its state, it tells the open connections, and when the last one was seen to close and the
+last request to come, by the clock that all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import resource
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"cache-control: no-cache\r\nrequest-id: req_1\r\ntransfer-encoding: chunked\r\n\r\n"
 )
-PLAN_MARK, RESULTS_MARK = b"delegate to ", b"<sub_agent_results>"
+PLAN_MARK, RESULTS_MARK = b"Share it among ", b"<sub_agent_results>"
 
 
 def _event(kind: str, **fields: Any) -> bytes:
@@ -83,6 +84,7 @@ SYNTHESIS = events_of(["All in all: "] * 3)
 class _State:
     opened = 0
     last_closed_at_s = 0.0
+    last_request_at_s = 0.0
 
 
 class Connection(asyncio.Protocol):
@@ -112,12 +114,17 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, path: bytes, body: bytes) -> None:
         if path.endswith(b"/state"):
-            state = {"open": _State.opened, "last_closed_at_s": _State.last_closed_at_s}
+            state = {
+                "open": _State.opened - 1,  # without the one that asks
+                "last_closed_at_s": _State.last_closed_at_s,
+                "last_request_at_s": _State.last_request_at_s,
+            }
             content = json.dumps(state).encode()
             self.transport.write(
                 b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(content), content)
             )
             return
+        _State.last_request_at_s = time.monotonic()
         events, pace = ANSWER, path.split(b"/")[1]
         if RESULTS_MARK in body:
             events, pace = SYNTHESIS, b"quick"
@@ -171,6 +178,13 @@ def server_process() -> Iterator[str]:
         yield server.stdout.readline().strip()
     finally:
         server.communicate()
+
+
+def state_of(url: str) -> dict[str, float]:
+    """What the server tells of itself."""
+    with urllib.request.urlopen(f"{url}/state", data=b"{}") as answer:
+        state: dict[str, float] = json.load(answer)
+        return state
 
 
 if __name__ == "__main__":

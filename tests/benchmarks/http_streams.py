@@ -40,7 +40,9 @@ def interleaved(
 
 def streams(pace: str, count: int, base: str, url: str, repeats: int) -> None:
     """Print processor time and memory of each way of reading, against `base`."""
-    measured = interleaved(["helper", "raw", "provider", "agentnb"], count, f"{url}/{pace}", repeats)
+    measured = interleaved(
+        ["helper", "raw", "provider", "agentnb"], count, f"{url}/{pace}", repeats
+    )
     print(f"\n{count} streams, {pace}: of {base}")
     for variant, rounds in measured.items():
         cpu_ms = [1000 * one["cpu_s"] / count for one in rounds]
