@@ -1,0 +1,243 @@
+"""The transport below the SDK: what it carries, what it lets go, and what it leaves to another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from agentnb.core.errors import ConnectionFailed, LlmError
+from agentnb.core.types import CompletionRequest, Stopped, TextDelta, user_message
+from agentnb.providers.aio_transport import AioClient, Body, LayeredBody, bytes_of
+from agentnb.providers.anthropic import AnthropicProvider
+from tests.faults.wire import CLOSE, OPEN, START, delta, ending
+from tests.loopback import Act, LoopbackServer, Reply
+from tests.loopback.messages import encoded
+from tests.support import run_python
+
+KEY = "sk-ant-api03-not-a-real-key"
+HELLO = CompletionRequest("m", "", (user_message("Say hello"),))
+HEADERS = {"x-api-key": KEY, "anthropic-version": "2023-06-01"}
+ASKED = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Say hello"}]}
+SAID = b"".join(encoded(event) for event in (START, OPEN, delta("Hello."), CLOSE, *ending()))
+
+
+@contextlib.asynccontextmanager
+async def asking(url: str, *, silence_s: float = 60.0) -> AsyncIterator[httpx2.Response]:
+    """A response that has begun; the client, and the response if it goes on, are closed."""
+    async with AioClient(connect_s=10.0, silence_s=silence_s) as client:
+        request = client.build_request(
+            "POST", f"{url}/v1/messages", json={**ASKED, "stream": True}, headers=HEADERS
+        )
+        response = await client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await bytes_of(response).aclose()
+
+
+async def test_reply_is_read_where_its_bytes_arrive() -> None:
+    with LoopbackServer({"": "Hello."}) as server:
+        async with asking(server.url) as response:
+            body = bytes_of(response)
+            read = b"".join([chunk async for chunk in body])  # type: ignore[union-attr]
+
+    assert isinstance(body, Body), "the client above has the transport that it was given"
+    assert read.endswith(encoded(("message_stop", {"type": "message_stop"})))
+    assert body.has_ended
+
+
+async def test_server_is_not_silent_while_nobody_reads() -> None:
+    silence_s = 0.05
+    with LoopbackServer({"": "Hello."}) as server:
+        async with asking(server.url, silence_s=silence_s) as response:
+            body = bytes_of(response)
+            await asyncio.sleep(3 * silence_s)
+            read = [await body.read()]
+            while not body.has_ended:
+                read.append(await body.read())
+
+    assert b"message_stop" in b"".join(read)
+
+
+async def test_server_that_stalls_is_silent_after_the_time_and_not_for_its_first_bytes() -> None:
+    with LoopbackServer({"": Reply(events=(START, Act.STALL))}) as server:
+        async with asking(server.url, silence_s=0.05) as response:
+            body = bytes_of(response)
+            assert b"message_start" in await body.read()
+            with pytest.raises(httpx2.ReadTimeout):
+                await body.read()
+
+
+async def test_request_of_many_megabytes_is_sent_whole_and_without_a_complaint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = "é" * 2**20
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    with LoopbackServer({"": "Hello."}) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        async with contextlib.aclosing(AnthropicProvider()) as provider:
+            request = CompletionRequest("m", "", (user_message(long),))
+            _ = [event async for event in provider.stream(request)]
+
+    assert server.requests[0].body["messages"][0]["content"][0]["text"] == long
+
+
+async def test_password_in_the_base_url_is_sent_as_a_header(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    with LoopbackServer({"": "Hello."}) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url.replace("//", "//user:word@"))
+        async with contextlib.aclosing(AnthropicProvider()) as provider:
+            with contextlib.suppress(LlmError):  # it is no key of the API
+                _ = [event async for event in provider.stream(HELLO)]
+
+    assert server.requests[0].headers["authorization"] == "Basic dXNlcjp3b3Jk"
+
+
+# -- through a proxy -------------------------------------------------------------------------------
+
+
+class Proxy:
+    """Answers in the place of every server, and holds its second half back until told."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.go_on = asyncio.Event()
+        self.left = asyncio.Event()
+        self.url = ""
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[Proxy]:
+        listening = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        async with listening:
+            yield self
+            await self.left.wait()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                self.asked.append(head.split("\r\n", 1)[0])
+                size = int(head.lower().partition("content-length: ")[2].split("\r\n")[0])
+                await reader.readexactly(size)
+                begin, end = SAID[: len(SAID) // 2], SAID[len(SAID) // 2 :]
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+                    b"content-length: %d\r\n\r\n%b" % (len(SAID), begin)
+                )
+                hung_up = asyncio.ensure_future(reader.read(1))
+                going_on = asyncio.ensure_future(self.go_on.wait())
+                await asyncio.wait({hung_up, going_on}, return_when=asyncio.FIRST_COMPLETED)
+                going_on.cancel()
+                if hung_up.done():
+                    break
+                hung_up.cancel()
+                await asyncio.gather(hung_up, return_exceptions=True)
+                writer.write(end)
+        writer.close()
+        self.left.set()
+
+
+async def test_calls_go_through_the_proxy_of_the_environment_and_share_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://api.example.invalid")
+    async with Proxy().serving() as proxy:
+        proxy.go_on.set()
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        async with contextlib.aclosing(AnthropicProvider()) as provider:
+            calls = [[event async for event in provider.stream(HELLO)] for _ in range(2)]
+            assert not proxy.left.is_set()
+
+    assert proxy.asked == ["POST http://api.example.invalid/v1/messages HTTP/1.1"] * 2
+    for events in calls:
+        assert TextDelta("Hello.") in events
+        assert isinstance(events[-1], Stopped)
+
+
+async def test_call_through_a_proxy_that_is_left_early_hangs_up_and_leaves_no_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Proxy().serving() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        async with asking("http://api.example.invalid") as response:
+            body = bytes_of(response)
+            assert isinstance(body, LayeredBody)
+            assert await body.read()
+            others = asyncio.all_tasks()
+            await body.aclose()
+            await proxy.left.wait()
+            assert asyncio.all_tasks() <= others
+
+
+async def test_host_that_needs_no_proxy_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopbackServer({"": "Hello."}) as server:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        async with asking(server.url) as response:
+            assert isinstance(bytes_of(response), Body)
+
+    assert len(server.requests) == 1
+
+
+async def test_proxy_that_is_not_there_is_a_failed_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://api.example.invalid")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    async with contextlib.aclosing(AnthropicProvider()) as provider:
+        with pytest.raises(ConnectionFailed, match=r"api\.example\.invalid could not be reached"):
+            _ = [event async for event in provider.stream(HELLO)]
+
+
+# -- what is dropped ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["", "del provider; gc.collect()"])
+def test_provider_that_nobody_closed_says_nothing_when_it_goes(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    code = f"""
+    import asyncio, gc, logging, warnings
+    from agentnb.core.types import CompletionRequest, user_message
+    from agentnb.providers.anthropic import AnthropicProvider
+
+    logging.getLogger("anthropic").setLevel("ERROR")  # it tells where it found the key
+    # Sockets that are left to the process tell of themselves, whoever opened them.
+    warnings.simplefilter("ignore", ResourceWarning)
+    provider = AnthropicProvider()
+
+    async def call():
+        request = CompletionRequest("m", "", (user_message("Say hello"),))
+        return [event async for event in provider.stream(request)]
+
+    print(len(asyncio.run(call())))
+    {how}
+    """
+    with LoopbackServer({"": "Hello."}) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        assert run_python(code) == "4\n"
+        server.wait_disconnected()
+
+
+async def test_reply_that_is_held_does_not_hold_up_the_end_of_the_client() -> None:
+    with LoopbackServer({"": Reply(text="Hello.", chunk=3, hold=threading.Event())}) as server:
+        client = AioClient(connect_s=10.0, silence_s=60.0)
+        request = client.build_request(
+            "POST", f"{server.url}/v1/messages", json={**ASKED, "stream": True}, headers=HEADERS
+        )
+        body = bytes_of(await client.send(request, stream=True))
+        await body.read()
+        await client.aclose()
+        await asyncio.to_thread(server.wait_closed)
+        await body.aclose()

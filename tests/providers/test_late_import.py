@@ -1,0 +1,150 @@
+"""A heavy import: made once, on another thread, and never in anybody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from agentnb.providers import anthropic, registry
+from agentnb.providers.late_import import LateImport
+from tests.notebook.kernel import started
+from tests.support import run_python
+
+
+class Load:
+    """An import that stands until it is let go."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.threads: list[threading.Thread] = []
+        self.go_on = threading.Event()
+        self._errors = list(errors)
+
+    def __call__(self) -> None:
+        self.threads.append(threading.current_thread())
+        self.go_on.wait(60)
+        if self._errors:
+            raise self._errors.pop(0)
+
+
+async def test_all_who_wait_wait_for_one_import_on_a_thread_that_holds_up_no_exit() -> None:
+    load = Load()
+    late = LateImport(load)
+    begun = late.begin()
+    waiting = [asyncio.create_task(late.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    load.go_on.set()
+    await asyncio.gather(*waiting)
+
+    assert begun.done()
+    (thread,) = load.threads
+    assert thread is not threading.main_thread()
+    assert thread.daemon
+
+
+async def test_one_who_is_cancelled_while_waiting_leaves_it_to_the_others() -> None:
+    load = Load()
+    late = LateImport(load)
+    gives_up, goes_on = (asyncio.create_task(late.wait()) for _ in range(2))
+    await asyncio.sleep(0)
+    gives_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gives_up
+    load.go_on.set()
+
+    await goes_on
+    assert len(load.threads) == 1
+
+
+async def test_error_of_an_import_is_told_to_who_needs_it_and_the_next_one_tries_again() -> None:
+    load = Load(ImportError("broken"), ImportError("still broken"))
+    load.go_on.set()
+    late = LateImport(load)
+    begun = late.begin()
+    assert str(await asyncio.to_thread(begun.exception, 60)) == "broken"
+
+    with pytest.raises(ImportError, match="still broken"):
+        await late.wait()
+    await late.wait()
+
+    assert len(load.threads) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
+def test_fork_waits_for_an_import_as_the_other_process_could_not_end_it() -> None:
+    code = """
+    import os, threading
+    from agentnb.providers.late_import import LateImport
+
+    go_on, made = threading.Event(), []
+
+    def load():
+        go_on.wait(60)
+        made.append(True)
+
+    LateImport(load).begin()
+    threading.Timer(0.2, go_on.set).start()
+    if os.fork() == 0:
+        os._exit(len(made))
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+    """
+    assert run_python(code) == "1\n"
+
+
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
+def test_session_begins_the_import_where_there_is_a_key_and_not_else(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Load()
+    load.go_on.set()
+    monkeypatch.setattr(anthropic, "_sdk", LateImport(load))
+    registry.Registry().resolve("anthropic/m")
+    assert load.threads == []
+
+    monkeypatch.setenv(name, "a-key")
+    registry.Registry().resolve("demo")
+    assert load.threads == []
+    registry.Registry().resolve("anthropic/m")
+    assert len(load.threads) == 1
+
+
+def test_extension_begins_the_import_where_there_is_a_key_and_not_else() -> None:
+    begun = """
+import sys, threading
+names = [thread.name for thread in threading.enumerate()]
+"anthropic" in sys.modules or "agentnb-import" in names
+"""
+    with started() as kernel:
+        kernel.ok("%load_ext agentnb")
+        assert kernel.value(begun) is False
+        kernel.ok("import os; os.environ['ANTHROPIC_API_KEY'] = 'a-key'", "%reload_ext agentnb")
+        assert kernel.value(begun) is True
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.2])
+def test_process_that_ends_within_the_import_neither_waits_nor_complains(
+    after_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    code = f"""
+    import time
+    from agentnb import Session
+
+    Session("anthropic/m")
+    time.sleep({after_s})
+    """
+    assert run_python(code) == ""
+
+
+def test_importing_the_package_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    code = """
+    import sys, threading
+    import agentnb
+    from agentnb import Session
+
+    print("anthropic" in sys.modules, threading.active_count())
+    """
+    assert run_python(code) == "False 1\n"
