@@ -17,7 +17,7 @@ from agentnb.providers.anthropic import AnthropicProvider
 from tests.faults.wire import CLOSE, OPEN, START, delta, ending
 from tests.loopback import Act, LoopbackServer, Reply
 from tests.loopback.messages import encoded
-from tests.support import run_python
+from tests.support import DEADLINE_S, run_python
 
 KEY = "sk-ant-api03-not-a-real-key"
 HELLO = CompletionRequest("m", "", (user_message("Say hello"),))
@@ -118,7 +118,8 @@ class Proxy:
         self.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         async with listening:
             yield self
-            await self.left.wait()
+            async with asyncio.timeout(DEADLINE_S):
+                await self.left.wait()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -174,7 +175,8 @@ async def test_call_through_a_proxy_that_is_left_early_hangs_up_and_leaves_no_ta
             assert await body.read()
             others = asyncio.all_tasks()
             await body.aclose()
-            await proxy.left.wait()
+            async with asyncio.timeout(DEADLINE_S):
+                await proxy.left.wait()
             assert asyncio.all_tasks() <= others
 
 
