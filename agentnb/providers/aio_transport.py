@@ -58,7 +58,11 @@ class AioTransport(httpx2.AsyncBaseTransport):
     """
 
     def __init__(self, *, connect_s: float, silence_s: float) -> None:
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
+        # The look-up of the name and TLS have their time besides: of a thousand connections that
+        # are made at once, the last one's handshake waits for all the others'.
+        self._timeout = aiohttp.ClientTimeout(
+            total=None, connect=3 * connect_s, sock_connect=connect_s
+        )
         self._silence_s = silence_s
         self._sessions: dict[str, aiohttp.ClientSession] = {}
 

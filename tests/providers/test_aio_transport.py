@@ -100,6 +100,16 @@ async def test_password_in_the_base_url_is_sent_as_a_header(
     assert server.requests[0].headers["authorization"] == "Basic dXNlcjp3b3Jk"
 
 
+async def test_name_that_nobody_looks_up_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+    async with AioClient(connect_s=0.01, silence_s=60.0) as client:
+        with pytest.raises(httpx2.ConnectTimeout):
+            await client.post("http://api.example.invalid", content=b"{}")
+
+
 # -- through a proxy -------------------------------------------------------------------------------
 
 

@@ -124,6 +124,8 @@ def test_line_end_that_is_cut_in_two_is_one_line_end(line_end: bytes) -> None:
     ("content", "data"),
     [
         (b"data: a\ndata: b\n\n", ["a\nb"]),
+        (b"event: x\ndata: a\ndata: b\n\n", ["a\nb"]),
+        (b"event: x\ndata: a\rdata: b\n\n", ["a\nb"]),
         (b"data:a\n\n", ["a"]),
         (b"data:  a\n\n", [" a"]),
         (b"data\n\ndata:\n\n", []),
