@@ -135,8 +135,6 @@ class _Open:
         self.has_ended = False
 
     def go_to(self, doing: Doing, at_s: float) -> None:
-        if self.has_ended:
-            return
         if at_s > self.since_s:
             self.agent.spans.append(Span(self.doing, self.since_s, at_s))
         self.doing, self.since_s = doing, at_s

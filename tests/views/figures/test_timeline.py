@@ -6,7 +6,8 @@ import pytest
 
 from agentnb.core.events import AgentCancelled, AgentFailed, BudgetChanged, BudgetPaused
 from agentnb.views.figures import plot_timeline
-from agentnb.views.figures.timeline import DRAWN, _thinned, _with_label
+from agentnb.views.figures.spans import times
+from agentnb.views.figures.timeline import DRAWN, _longest, _thinned, _with_label
 from tests.views.figures.records import (
     asks,
     completed,
@@ -109,6 +110,21 @@ def test_of_very_many_agents_those_that_took_longest_are_drawn_and_the_rest_is_c
     assert "root" in texts(figure)
     assert figure.get_figheight() * 96 <= 1900
     assert crowded(figure, with_marks=False) == []
+
+
+def test_agent_that_took_long_is_drawn_also_where_it_comes_last() -> None:
+    count = DRAWN + 100
+    told = [(0.0, spawned(R))]
+    told += [(0.0, spawned(f"{R}.{i}", R, f"task {i}")) for i in range(1, count)]
+    told += [(1.0, completed(f"{R}.{i}")) for i in range(1, count - 1)]
+    told += [(9.0, completed(f"{R}.{count - 1}")), (9.0, completed(R))]
+
+    agents = times(entries_of(told)).agents
+
+    drawn = [agent.path for agent in _longest(agents)]
+    assert len(drawn) == DRAWN
+    assert drawn[0] == "root"
+    assert drawn[-1] == str(count - 1)
 
 
 def test_where_labels_are_thinned_out_those_high_in_the_tree_stay() -> None:
