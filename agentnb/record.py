@@ -181,7 +181,7 @@ class RunRecord:
         Args:
             dark: For a dark page.
         """
-        return plot_timeline(self.events, dark=dark)
+        return plot_timeline(self._bus.rows_since(0), dark=dark)
 
     def plot_tokens(self, *, dark: bool = False) -> RunFigure:
         """Who spent what: one bar for each agent's own tokens, the largest first.

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from itertools import zip_longest
 from typing import Any
 
 ROOT_PATH = "root"
@@ -323,8 +322,9 @@ class AgentNode:
             return NotImplemented
         if self is other:
             return True
-        pairs = zip_longest(self.walk(), other.walk())
-        return all(one and two and one._own() == two._own() for one, two in pairs)
+        # As long as they are equal, so is the number of agents that are still to come.
+        pairs = zip(self.walk(), other.walk(), strict=False)
+        return all(one._own() == two._own() for one, two in pairs)
 
     def __hash__(self) -> int:
         return hash(self._own())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agentnb.core.events import Entry
+from agentnb.core.events import Row
 from agentnb.core.types import AgentNode
 
 if TYPE_CHECKING:
@@ -33,17 +33,17 @@ def plot_tree(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
     return tree_figure(root, dark=dark)
 
 
-def plot_timeline(entries: Sequence[Entry], *, dark: bool = False) -> RunFigure:
+def plot_timeline(rows: Sequence[Row], *, dark: bool = False) -> RunFigure:
     """One bar for each agent over time, below the budget as it was used.
 
     Args:
-        entries: What happened, from the beginning on: of a run that has ended, goes on, or has not
-            begun.
+        rows: What happened, as the record keeps it, from the beginning on: of a run that has ended,
+            goes on, or has not begun.
         dark: For a dark page.
     """
     from agentnb.views.figures.timeline import timeline_figure
 
-    return timeline_figure(entries, dark=dark)
+    return timeline_figure(rows, dark=dark)
 
 
 def plot_tokens(root: AgentNode | None, *, dark: bool = False) -> RunFigure:

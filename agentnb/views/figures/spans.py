@@ -26,9 +26,9 @@ from agentnb.core.events import (
     BudgetResumed,
     BudgetUpdate,
     BudgetWarning,
-    Entry,
     ModelCallFinished,
     ModelCallStarted,
+    Row,
     RunFinished,
     RunStarted,
     SynthesisStarted,
@@ -107,18 +107,15 @@ class Times:
     has_ended: bool = False
 
 
-def times(entries: Iterable[Entry]) -> Times:
-    """Fold entries, given in their order, into what happened when."""
+def times(rows: Iterable[Row]) -> Times:
+    """Fold a record, as it is kept, into what happened when."""
     fold = _Fold()
     handlers = fold.handlers
     end_s = 0.0
-    entry: Entry | None = None
-    for entry in entries:
-        handler = handlers.get(type(entry.event))
-        if handler is not None:
-            handler(entry.at_s, entry.event)
-    if entry is not None:
-        end_s = entry.at_s
+    for row in rows:
+        end_s = row[0]
+        if len(row) == 2 and (handler := handlers.get(type(row[1]))) is not None:
+            handler(*row)
     return fold.result(end_s)
 
 

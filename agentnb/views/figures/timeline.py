@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from agentnb.core.events import Entry
+from agentnb.core.events import Row
 from agentnb.core.types import ROOT_PATH, AgentStatus
 from agentnb.views.figures.empty import empty_figure
 from agentnb.views.figures.figure import RunFigure
@@ -39,9 +39,9 @@ _LABEL_HEIGHT = 15.0
 """A label needs so much: where rows are lower, every second or third one has none."""
 
 
-def timeline_figure(entries: Sequence[Entry], *, dark: bool = False) -> RunFigure:
-    """Draw what the entries tell."""
-    run = times(entries)
+def timeline_figure(rows: Sequence[Row], *, dark: bool = False) -> RunFigure:
+    """Draw what the record tells."""
+    run = times(rows)
     if not run.agents:
         return empty_figure("timeline", "Nothing has happened yet: no agent to draw.", dark=dark)
     agents = [(agent.path, agent.status) for agent in run.agents]

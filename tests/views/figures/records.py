@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from agentnb.core.events import (
     AgentCompleted,
     AgentSpawned,
+    AgentTextDelta,
     AgentWaiting,
     BudgetUpdate,
-    Entry,
     Event,
     ModelCallFinished,
     ModelCallStarted,
+    Row,
     RunFinished,
     RunStarted,
     SynthesisStarted,
@@ -25,9 +26,12 @@ from tests.views.figures.trees import tree
 REQUEST = CompletionRequest("scripted", "", ())
 
 
-def entries_of(told: Sequence[tuple[float, Event]]) -> list[Entry]:
-    """Events with their times, as a bus would have them."""
-    return [Entry("run", seq, at_s, event) for seq, (at_s, event) in enumerate(told)]
+def rows_of(told: Sequence[tuple[float, Event]]) -> list[Row]:
+    """Events with their times, as a bus keeps them."""
+    return [
+        (at_s, event.agent_id, event.text) if isinstance(event, AgentTextDelta) else (at_s, event)
+        for at_s, event in told
+    ]
 
 
 def started(total: int = 1000) -> Event:
@@ -84,7 +88,7 @@ def pot(used: int, total: int = 1000) -> Event:
     return BudgetUpdate(tokens_used=used, budget_total=total, percentage=100 * used / total)
 
 
-def record(count: int, *, shape: str = "three levels") -> list[Entry]:
+def record(count: int, *, shape: str = "three levels") -> list[Row]:
     """A run of so many agents, in which every agent asks, waits, uses a tool and asks again."""
     told: list[tuple[float, Event]] = [(0.0, started(30 * count))]
     root = tree(shape, count)
@@ -104,7 +108,7 @@ def record(count: int, *, shape: str = "three levels") -> list[Entry]:
         if isinstance(event, ModelCallFinished):
             used += 10
             with_pot.append((at_s, pot(used, 30 * count)))
-    return entries_of([*with_pot, (ends[root.agent_id], finished())])
+    return rows_of([*with_pot, (ends[root.agent_id], finished())])
 
 
 def _one(

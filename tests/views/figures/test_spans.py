@@ -14,8 +14,8 @@ from agentnb.core.events import (
     BudgetPaused,
     BudgetResumed,
     BudgetWarning,
-    Entry,
     Event,
+    Row,
 )
 from agentnb.core.types import AgentStatus
 from agentnb.views.figures.spans import Doing, Level, Times, times
@@ -23,11 +23,11 @@ from tests.views.figures.records import (
     asks,
     brings_together,
     completed,
-    entries_of,
     finished,
     is_told,
     pot,
     record,
+    rows_of,
     spawned,
     started,
     used_tool,
@@ -39,7 +39,7 @@ R, A, B = "nb_20261101_k3x9aa", "nb_20261101_k3x9aa.1", "nb_20261101_k3x9aa.2"
 
 
 def folded(*told: tuple[float, Event]) -> Times:
-    return times(entries_of(told))
+    return times(rows_of(told))
 
 
 def spans(run: Times, number: int = 0) -> list[tuple[str, float, float]]:
@@ -231,7 +231,7 @@ def test_spans_of_a_record_cut_anywhere_join_without_gaps(until: int) -> None:
 
 
 @given(st.permutations(record(5)))
-def test_entries_in_any_order_are_folded_without_a_fault(entries: list[Entry]) -> None:
-    for agent in times(entries).agents:
+def test_entries_in_any_order_are_folded_without_a_fault(rows: list[Row]) -> None:
+    for agent in times(rows).agents:
         assert all(span.end_s > span.begin_s for span in agent.spans)
         assert {span.doing for span in agent.spans} <= set(Doing)

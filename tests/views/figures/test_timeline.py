@@ -11,11 +11,11 @@ from agentnb.views.figures.timeline import DRAWN, _longest, _thinned, _with_labe
 from tests.views.figures.records import (
     asks,
     completed,
-    entries_of,
     finished,
     is_told,
     pot,
     record,
+    rows_of,
     spawned,
     started,
 )
@@ -48,16 +48,16 @@ def test_small_run_names_each_agent_its_task_and_what_the_colours_mean() -> None
 
 
 def test_key_has_only_what_there_is_to_see() -> None:
-    entries = entries_of([(0, spawned(R)), (0, asks(R)), (1, is_told(R)), (1, completed(R))])
+    rows = rows_of([(0, spawned(R)), (0, asks(R)), (1, is_told(R)), (1, completed(R))])
 
-    words = texts(plot_timeline(entries))
+    words = texts(plot_timeline(rows))
 
     assert "model call" in words
     assert not {"tool", "waiting to ask", "tried again", "Budget"} & set(words)
 
 
 def test_pauses_and_retries_are_in_the_key_when_they_happened() -> None:
-    entries = entries_of(
+    rows = rows_of(
         [
             (0, started()),
             (0, spawned(R)),
@@ -68,18 +68,18 @@ def test_pauses_and_retries_are_in_the_key_when_they_happened() -> None:
         ]
     )
 
-    assert {"tried again", "paused: budget question"} <= set(texts(plot_timeline(entries)))
+    assert {"tried again", "paused: budget question"} <= set(texts(plot_timeline(rows)))
 
 
 @pytest.mark.parametrize(
-    "entries",
+    "rows",
     [
-        entries_of([(0, started()), (0, spawned(R)), (0, AgentCancelled(agent_id=R, reason=""))]),
-        entries_of([(0, started(0)), (0, spawned(R)), (0, completed(R)), (0, finished())]),
-        entries_of([(5, spawned(R)), (5, completed(R))]),
-        entries_of([(0, spawned(R)), (1e-9, completed(R))]),
-        entries_of([(0, spawned(R)), (1e6, completed(R))]),
-        entries_of(
+        rows_of([(0, started()), (0, spawned(R)), (0, AgentCancelled(agent_id=R, reason=""))]),
+        rows_of([(0, started(0)), (0, spawned(R)), (0, completed(R)), (0, finished())]),
+        rows_of([(5, spawned(R)), (5, completed(R))]),
+        rows_of([(0, spawned(R)), (1e-9, completed(R))]),
+        rows_of([(0, spawned(R)), (1e6, completed(R))]),
+        rows_of(
             [
                 (0, started(10)),
                 (0, spawned(R)),
@@ -90,13 +90,13 @@ def test_pauses_and_retries_are_in_the_key_when_they_happened() -> None:
     ],
     ids=["cancelled", "no time, no pot", "late", "short", "long", "pot taken away", "goes on"],
 )
-def test_run_of_any_kind_has_a_timeline(entries: list) -> None:  # type: ignore[type-arg]
-    assert crowded(plot_timeline(entries)) == []
+def test_run_of_any_kind_has_a_timeline(rows: list) -> None:  # type: ignore[type-arg]
+    assert crowded(plot_timeline(rows)) == []
 
 
-@pytest.mark.parametrize("entries", [[], entries_of([(0.0, started())])])
-def test_run_without_an_agent_is_a_figure_that_says_so(entries: list) -> None:  # type: ignore[type-arg]
-    figure = plot_timeline(entries)
+@pytest.mark.parametrize("rows", [[], rows_of([(0.0, started())])])
+def test_run_without_an_agent_is_a_figure_that_says_so(rows: list) -> None:  # type: ignore[type-arg]
+    figure = plot_timeline(rows)
 
     assert "no agent" in figure.alt_text
     assert texts(figure) == [figure.alt_text]
@@ -119,7 +119,7 @@ def test_agent_that_took_long_is_drawn_also_where_it_comes_last() -> None:
     told += [(1.0, completed(f"{R}.{i}")) for i in range(1, count - 1)]
     told += [(9.0, completed(f"{R}.{count - 1}")), (9.0, completed(R))]
 
-    agents = times(entries_of(told)).agents
+    agents = times(rows_of(told)).agents
 
     drawn = [agent.path for agent in _longest(agents)]
     assert len(drawn) == DRAWN
@@ -149,11 +149,9 @@ def test_points_closer_than_a_dot_are_drawn_as_few_that_look_the_same() -> None:
 
 
 def test_alternative_text_tells_the_time_the_agents_and_the_budget() -> None:
-    entries = entries_of(
-        [(0, started(200)), (0, spawned(R)), (1, pot(50, 200)), (2.5, completed(R))]
-    )
+    rows = rows_of([(0, started(200)), (0, spawned(R)), (1, pot(50, 200)), (2.5, completed(R))])
 
-    figure = plot_timeline(entries)
+    figure = plot_timeline(rows)
 
     assert figure.alt_text == (
         "Timeline of 1 agent over 2.5 s: root completed. "
