@@ -26,7 +26,7 @@ from agentnb.core.types import (
 )
 
 BYTES_PER_TOKEN = 4
-AHEAD = 64
+AHEAD = 256
 """Tokens that one call may stream before they are booked, where no line is near."""
 
 

@@ -7,7 +7,7 @@ answer can close the block it stands in, or start another spawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from agentnb.core.types import AgentStatus, SubAgentResult, path_of
 
@@ -16,6 +16,10 @@ _REQUEST = (
     "Synthesise them: bring them together into one complete answer to the original request. "
     "Where a task did not complete, name what is missing. Do not start further sub-agents."
 )
+
+
+_WHITE_SPACE = {ord("\n"): "&#10;", ord("\r"): "&#13;", ord("\t"): "&#9;"}
+"""An attribute's, which a reader of XML would fold."""
 
 
 def result_body(result: SubAgentResult) -> str:
@@ -41,7 +45,7 @@ def build_synthesis_prompt(
         mark = ' truncated="true"' if is_cut else ""
         lines += [
             f'  <result task={_attribute(result.task)} status="{result.status}"{mark}>',
-            _indented(escape(body[:body_limit] if is_cut else body)),
+            _indented(escape(body[:body_limit] if is_cut else body, quote=False)),
             "  </result>",
         ]
     return "\n".join([*lines, "</sub_agent_results>", "", _REQUEST])
@@ -98,7 +102,8 @@ def answer_without_model(
 
 def _attribute(value: str) -> str:
     # Always double quotes, so that the form is the same for every task.
-    return quoteattr(value, {'"': "&quot;"})
+    escaped = escape(value, quote=False).replace('"', "&quot;")
+    return f'"{escaped.translate(_WHITE_SPACE)}"'
 
 
 def _indented(text: str) -> str:
