@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 from agentnb.core.budget import Reservation, size_in_bytes, tokens_in
@@ -116,9 +115,9 @@ class Lease:
         """Close the books, on the provider's own count as far as there is one."""
         if usage is None:
             usage = Usage(self._input, self._output) if self._replied else Usage()
-        elif not is_complete:
+        elif not is_complete and usage.output_tokens < self._output:
             # The count came before the text did; the tokens were made all the same.
-            usage = replace(usage, output_tokens=max(usage.output_tokens, self._output))
+            usage += Usage(output_tokens=self._output - usage.output_tokens)
         self._books.closed(self, self._reservation.settle(usage.pot_tokens))
         return usage, usage.pot_tokens - self._foreseen
 

@@ -69,9 +69,10 @@ class Agent:
     @property
     def reached(self) -> str:
         """What it has said so far, with no half spawn block in it."""
-        reading = read_reply(self.port.text)
-        newest = reading.text_before if has_block(reading) else self.port.text.strip()
-        return newest or self.said
+        newest = self.port.text
+        if "<spawn_agents" in newest and has_block(reading := read_reply(newest)):
+            newest = reading.text_before
+        return newest.strip() or self.said
 
     @property
     def left(self) -> str:
