@@ -232,7 +232,7 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     """
     source = one_line(os.fspath(path), limit=200)
     with _no_garbage_collection():
-        document = read_document(_text_of(path, source), source=source)
+        document = read_document(_text_of(path, source), source=source, parse=_parse)
         bus = EventBus.of_record(document.run_id, document.rows)
         return RunRecord(document.run_id, document.task, bus)
 
@@ -249,6 +249,13 @@ def _text_of(path: str | os.PathLike[str], source: str) -> str:
         raise UnreadableRun(source, why) from None
     except (OSError, ValueError) as error:
         raise UnreadableRun(source, one_line(str(error), limit=200)) from error
+
+
+def _parse(text: str) -> Any:
+    """Strict JSON, in half the time that the standard library takes."""
+    from pydantic_core import from_json  # comes with the SDK; not for those who load no run
+
+    return from_json(text, allow_inf_nan=False)
 
 
 @contextmanager

@@ -250,9 +250,9 @@ def test_collector_rests_during_a_load_and_is_as_it_was_afterwards(
     a_run().to_json(path)
     rested: list[bool] = []
 
-    def noting(text: str, *, source: str) -> Document:
+    def noting(text: str, **how: Any) -> Document:
         rested.append(not gc.isenabled())
-        return read_document(text, source=source)
+        return read_document(text, **how)
 
     monkeypatch.setattr("agentnb.record.read_document", noting)
 
