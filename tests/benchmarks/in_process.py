@@ -1,12 +1,15 @@
 """What the orchestration itself costs: one root, N sub-agents in parallel, a model without delay.
 
-Everything is at its default (events, budget, history) but the limits. Each number is of a fresh
-process, so that no run profits from, or pays for, another.
+Run by hand from the root of the checkout: `python -m tests.benchmarks.in_process`. Everything is at
+its default (events, budget, history) but the limits. Each number is of a fresh process, so that no
+run profits from, or pays for, another. Beside it stands what the same streams cost with nobody who
+orchestrates them: the scale of the machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import json
 import statistics
@@ -23,6 +26,7 @@ from agentnb.core.types import (
     TextDelta,
     Usage,
     assistant_message,
+    user_message,
 )
 from agentnb.run import Run
 from agentnb.session import Session
@@ -82,6 +86,21 @@ def measure(agents: int, *, memory: bool) -> float:
     return tracemalloc.get_traced_memory()[0] / 1024 / agents
 
 
+def alone(agents: int) -> float:
+    """CPU milliseconds per stream when the streams are only read."""
+    model = Instant(1)
+    request = CompletionRequest("m", "", (user_message("part"),))
+
+    async def read() -> float:
+        begun_s = time.process_time()
+        for _ in range(agents):
+            async for _ in model.stream(request):
+                pass
+        return time.process_time() - begun_s
+
+    return asyncio.run(read()) * 1000 / agents
+
+
 def in_fresh_process(agents: int, *, memory: bool = False) -> float:
     """`measure` in a process of its own."""
     command = [sys.executable, "-m", "tests.benchmarks.in_process", "--once", str(agents)]
@@ -100,6 +119,7 @@ def main() -> None:
     if arguments.once:
         print(json.dumps(measure(arguments.once, memory=arguments.memory)))
         return
+    print(f"the streams alone: {min(alone(1000) for _ in range(REPEATS)):.3f} ms CPU each")
     middle: dict[int, float] = {}
     for agents in (100, 1000, 10_000):
         each = sorted(in_fresh_process(agents) for _ in range(REPEATS))
