@@ -19,6 +19,9 @@ from agentnb.core.types import Usage, one_line
 
 _MILLION = 1_000_000
 _UNKNOWN = "no price is known"
+_OPEN = "a call is still open"
+_MOST_USD = 1e9
+"""For a million tokens: what is above it was not meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,12 @@ class Price:
     cache_write: float | None = None
 
     def __post_init__(self) -> None:
-        for amount in (getattr(self, f.name) for f in fields(self)):
+        for name in (f.name for f in fields(self)):
+            amount = getattr(self, name)
+            if amount is None and name.startswith("cache_"):
+                continue
             is_number = isinstance(amount, int | float | Decimal) and not isinstance(amount, bool)
-            if amount is not None and not (is_number and 0 <= amount < math.inf):
+            if not (is_number and math.isfinite(amount) and 0 <= amount <= _MOST_USD):
                 raise ValueError(
                     f"A price is a number of US dollars for a million tokens, not {amount!r}."
                 )
@@ -89,7 +95,7 @@ class Cost:
             models = ", ".join(unpriced.model for unpriced in self.unpriced)
             tokens = sum(unpriced.tokens for unpriced in self.unpriced)
             return f"unpriced: {'; '.join(reasons)} for {models} ({tokens:,} tokens)"
-        rest = ", ".join(f"{u.tokens:,} tokens of {u.model}" for u in self.unpriced)
+        rest = ", ".join(_left_out(unpriced) for unpriced in self.unpriced)
         return f"at least {_dollars(self.at_least_usd)} (estimate; unpriced: {rest})"
 
     def __repr__(self) -> str:
@@ -98,12 +104,13 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A model call that has ended, as far as its price goes."""
+    """A model call, as far as its price goes."""
 
     path: str
     model: str
     """`provider/model`."""
-    usage: Usage
+    usage: Usage | None
+    """`None` while it is open."""
     at: datetime | None
     """When it was made, since prices change; `None`, now."""
 
@@ -122,6 +129,8 @@ def set_prices(prices: Mapping[str, Price]) -> None:
     Raises:
         ValueError: A key is no model, or a value no `Price`.
     """
+    if not isinstance(prices, Mapping):
+        raise ValueError(f"`prices` must map `provider/model` to a Price, not {prices!r}.")
     for model, price in prices.items():
         if not isinstance(model, str) or not model.strip() or not isinstance(price, Price):
             raise ValueError(
@@ -142,36 +151,36 @@ def _spelled(model: str) -> str:
 
 def _usd(call: Call) -> Decimal | str:
     """What a call cost, or why nobody knows."""
-    if not call.usage.total_tokens:
-        return Decimal()
+    if call.usage is None:
+        return _OPEN
     own = _own.get(_spelled(call.model))
-    return (
-        own.of(call.usage) if own is not None else _by_genai_prices(call.model, call.usage, call.at)
-    )
-
-
-@lru_cache(maxsize=2**16)
-def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal | str:
-    provider, slash, name = _spelled(model).partition("/")
-    if not slash:  # by the name alone it would guess a provider
-        return _UNKNOWN
+    if own is not None:
+        return own.of(call.usage)
     try:
-        import genai_prices  # heavy: only for those who ask for a cost
-
-        counted = genai_prices.Usage(
-            # All input, what was read from and written to the cache included.
-            input_tokens=usage.total_tokens - usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_creation_tokens,
-            output_tokens=usage.output_tokens,
-        )
-        return genai_prices.calc_price(
-            counted, name, provider_id=provider, genai_request_timestamp=at
-        ).total_price
+        return _by_genai_prices(call.model, call.usage, call.at)
     except LookupError:
         return _UNKNOWN
     except Exception as error:  # a look at a run must not fail for want of a price
         return f"genai-prices failed ({one_line(str(error), limit=100)})"
+
+
+@lru_cache(maxsize=2**16)
+def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal:
+    provider, slash, name = _spelled(model).partition("/")
+    if not slash:
+        raise LookupError("by the name alone it would guess a provider")
+    import genai_prices  # heavy: only for those who ask for a cost
+
+    counted = genai_prices.Usage(
+        # All input, what was read from and written to the cache included.
+        input_tokens=usage.total_tokens - usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_creation_tokens,
+        output_tokens=usage.output_tokens,
+    )
+    return genai_prices.calc_price(
+        counted, name, provider_id=provider, genai_request_timestamp=at
+    ).total_price
 
 
 # -- adding up ------------------------------------------------------------------------------------
@@ -212,10 +221,17 @@ def _sum(
             known += usd
         else:
             key = call.model, usd
-            unknown[key] = unknown.get(key, 0) + call.usage.total_tokens
+            tokens = call.usage.total_tokens if call.usage is not None else 0
+            unknown[key] = unknown.get(key, 0) + tokens
     unpriced = tuple(Unpriced(model, tokens, why) for (model, why), tokens in unknown.items())
     amount = float(known)
     return Cost(None if unpriced else amount, amount, unpriced, by_agent or {}, by_model or {})
+
+
+def _left_out(unpriced: Unpriced) -> str:
+    if unpriced.reason == _OPEN:
+        return f"what is still open of {unpriced.model}"
+    return f"{unpriced.tokens:,} tokens of {unpriced.model}"
 
 
 def _dollars(amount: float) -> str:

@@ -28,6 +28,7 @@ from agentnb.core.events import (
     Entry,
     Event,
     ModelCallFinished,
+    ModelCallStarted,
     RunFinished,
     is_terminal,
 )
@@ -131,8 +132,8 @@ class RunRecord:
     def budget(self) -> RequestBudget:
         """How the pot stood when the record ends. A copy: nothing draws on it."""
         total, used = _pot(event for _, event in self._bus.milestones)
-        budget = RequestBudget(total)
-        budget.add_tokens(used)
+        budget = RequestBudget(max(0, total))
+        budget.add_tokens(max(0, used))
         return budget
 
     @property
@@ -142,17 +143,23 @@ class RunRecord:
 
     @property
     def cost(self) -> Cost:
-        """What the calls that have ended cost, as an estimate, by the prices of their time.
+        """What the calls cost, as an estimate, by the prices of their time.
+
+        A call that is still open has no amount yet, so that the sum is "at least".
 
         `run.cost.by_agent` has each agent's part, by path. A model without a known price is
         `unpriced`; `agentnb.set_prices` gives it one.
         """
         began = _began(self.id)
-        calls = [
-            _call(began, at_s, event)
-            for at_s, event in self._bus.milestones
-            if isinstance(event, ModelCallFinished)
-        ]
+        calls: list[Call] = []
+        open_: dict[str, Call] = {}
+        for at_s, event in self._bus.milestones:
+            if isinstance(event, ModelCallStarted):
+                open_[event.agent_id] = _call(began, at_s, event)
+            elif isinstance(event, ModelCallFinished):
+                open_.pop(event.agent_id, None)
+                calls.append(_call(began, at_s, event))
+        calls += open_.values()
         paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
         return cost_of(calls, paths=paths)
 
@@ -215,7 +222,7 @@ class RunRecord:
         document = write_document(self.id, self.task, self._bus.rows_since(0), agentnb=_version())
         if path is None:
             return document
-        Path(path).write_text(document, encoding="utf-8")
+        _replace(Path(path), document)
         return None
 
 
@@ -235,6 +242,23 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
         document = read_document(_text_of(path, source), source=source, parse=_parse)
         bus = EventBus.of_record(document.run_id, document.rows)
         return RunRecord(document.run_id, document.task, bus)
+
+
+def _replace(path: Path, document: str) -> None:
+    """Write a file as a whole or not at all: what was there is not lost to a full disk."""
+    path = path.resolve()  # what a link points to is replaced, and not the link
+    if path.exists() and not path.is_file():
+        path.write_text(document, encoding="utf-8")
+        return
+    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}")
+    try:
+        beside.write_text(document, encoding="utf-8")
+        if path.exists():
+            beside.chmod(path.stat().st_mode)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def _text_of(path: str | os.PathLike[str], source: str) -> str:
@@ -313,7 +337,8 @@ def _began(run_id: str) -> datetime | None:
     return datetime.fromtimestamp(int(run_id[:12], 16) / 1000, UTC)
 
 
-def _call(began: datetime | None, at_s: float, event: ModelCallFinished) -> Call:
+def _call(began: datetime | None, at_s: float, event: ModelCallStarted | ModelCallFinished) -> Call:
     # To the minute: calls alike are then priced once.
     at = began and (began + timedelta(seconds=at_s)).replace(second=0, microsecond=0)
-    return Call(path_of(event.agent_id), event.model, event.usage, at)
+    usage = event.usage if isinstance(event, ModelCallFinished) else None
+    return Call(path_of(event.agent_id), event.model, usage, at)

@@ -94,7 +94,9 @@ def test_model_that_is_free_costs_nothing_and_is_priced() -> None:
     )
 
 
-@pytest.mark.parametrize("amount", [-1, math.nan, math.inf, True, "3"])
+@pytest.mark.parametrize(
+    "amount", [-1, math.nan, math.inf, True, "3", 1e300, Decimal("nan"), Decimal("-inf")]
+)
 def test_amount_that_is_no_price_is_refused(amount: Any) -> None:
     with pytest.raises(ValueError, match="A price is a number of US dollars"):
         Price(input=1, output=amount)
@@ -266,8 +268,9 @@ def test_sum_with_an_unknown_part_says_so_and_is_no_number_to_add_up() -> None:
     assert str(mixed) == "at least $0.0240 (estimate; unpriced: 1,200 tokens of p/q)"
 
 
-def test_no_tokens_cost_nothing_whoever_counted_them() -> None:
-    assert cost(("nobody/model", Usage())).usd == 0.0
+def test_no_tokens_cost_nothing_where_there_is_a_price_and_are_unpriced_else() -> None:
+    assert cost((SONNET, Usage())).usd == 0.0
+    assert cost(("nobody/model", Usage())).usd is None
     assert cost().usd == 0.0
     assert str(cost()) == "about $0.0000 (estimate)"
 
@@ -287,6 +290,21 @@ def test_cost_is_unpriced_with_the_reason_when_the_price_list_fails(
         f"genai-prices failed ({' '.join(str(broken).split())})"
     )
     assert cost(("x/y", USAGE)).usd == MINE_FOR_USAGE
+    monkeypatch.undo()
+    assert cost((SONNET, USAGE)).usd, "what failed once is asked again"
+
+
+def test_price_without_an_amount_for_input_or_output_is_refused() -> None:
+    nothing: Any = None
+    for amounts in ((nothing, 1), (1, nothing)):
+        with pytest.raises(ValueError, match="A price is a number of US dollars"):
+            Price(*amounts)
+
+
+@pytest.mark.parametrize("prices", [None, [], "anthropic/x"])
+def test_prices_that_are_no_mapping_are_refused(prices: Any) -> None:
+    with pytest.raises(ValueError, match="must map `provider/model` to a Price"):
+        set_prices(prices)
 
 
 # -- as it is read ------------------------------------------------------------------------------
@@ -355,7 +373,7 @@ def test_run_of_a_model_without_a_price_is_unpriced() -> None:
     assert str(run.cost) == "unpriced: no price is known for scripted (1,269 tokens)"
 
 
-def test_cost_of_a_run_that_goes_on_has_the_calls_that_have_ended() -> None:
+def test_cost_of_a_run_that_goes_on_is_no_number_to_add_up() -> None:
     set_prices({"scripted": Price(10, 100)})
     hold = Hold()
     first = Reply(spawn("A"), usage=Usage(100, 10))
@@ -363,7 +381,10 @@ def test_cost_of_a_run_that_goes_on_has_the_calls_that_have_ended() -> None:
     run = Session(provider=provider).spawn("root")
     hold.wait()
 
-    assert {path: part.usd for path, part in run.cost.by_agent.items()} == {"root": 0.002, "1": 0.0}
+    goes_on = run.cost
+    assert {path: part.usd for path, part in goes_on.by_agent.items()} == {"root": 0.002, "1": None}
+    assert (goes_on.usd, goes_on.at_least_usd) == (None, 0.002)
+    assert str(goes_on) == ("at least $0.0020 (estimate; unpriced: what is still open of scripted)")
     hold.release()
     run.result(DEADLINE_S)
     assert (run.cost.usd or 0) > 0.002

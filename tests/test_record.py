@@ -203,6 +203,36 @@ def test_document_is_given_or_written_and_replaces_what_was_there(tmp_path: Path
         run.to_json(tmp_path / "nowhere" / "run.json")
 
 
+def test_file_that_cannot_be_written_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_run()
+    path = tmp_path / "run.json"
+    run.to_json(path)
+    before = path.read_bytes()
+
+    def full(self: Path, data: str, **how: Any) -> int:
+        self.write_bytes(data.encode()[:100])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            run.to_json(path)
+
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
+    run = a_run()
+    (tmp_path / "link.json").symlink_to(tmp_path / "run.json")
+    run.to_json(tmp_path / "link.json")
+
+    assert (tmp_path / "link.json").is_symlink()
+    assert load_run(tmp_path / "run.json").events == run.events
+
+
 def test_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     run = a_run()
     path = tmp_path / "run.json"

@@ -97,8 +97,6 @@ class RequestBudget:
     @property
     def tokens_used(self) -> int:
         """What has been spent, estimates of open calls included."""
-        if not self._ahead:
-            return self._used
         with self._lock:
             return self._used + sum(reservation.unbooked for reservation in self._ahead)
 
@@ -110,7 +108,8 @@ class RequestBudget:
     @property
     def tokens_spoken_for(self) -> int:
         """What has been spent or is reserved."""
-        return self._used + self._reserved
+        with self._lock:
+            return self._used + self._reserved
 
     @property
     def remaining(self) -> int:
@@ -163,8 +162,8 @@ class RequestBudget:
             self._total = n
             if raised and self._used < self._warning_line():
                 self._armed = True
-        if self.on_new_total is not None:
-            self.on_new_total()
+        if (told := self.on_new_total) is not None:
+            told()
 
     def book_all(self) -> None:
         """Book what has streamed so far, so that the next piece of each call is booked at once."""

@@ -134,12 +134,13 @@ class EventBus:
 
     async def _wait_past(self, position: int) -> None:
         """Return when there may be more than `position` entries, or there is no more to come."""
+        waiter = _Waiter()
         with self._lock:
-            if len(self._log) > position or self.closed:
-                return
-            waiter = _Waiter()
             self._waiting[waiter] = None
         try:
+            # Only now: text is added without the lock, and then looks for who waits.
+            if len(self._log) > position or self.closed:
+                return
             await waiter.wait()
         finally:
             # Of a reader that gives up waiting, again and again in a silent run, nothing stays.

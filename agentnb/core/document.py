@@ -174,7 +174,7 @@ def _rows_of(lines: list[Any]) -> list[Row]:
         try:
             if line["kind"] == _DELTA:
                 at_s, text = line["at_s"], line["text"]
-                if 0 <= at_s < _LONGEST_S and type(text) is str:
+                if type(at_s) is not bool and 0 <= at_s < _LONGEST_S and type(text) is str:
                     lines[seq] = at_s, intern(line["agent_id"]), text
                     continue
         except (KeyError, TypeError):
@@ -187,7 +187,8 @@ def _row_of(seq: int, line: Any) -> Row:
     try:
         event = event_of(line)
         at_s = line.get("at_s")
-        if not isinstance(at_s, int | float) or not 0 <= at_s < _LONGEST_S:
+        is_number = isinstance(at_s, int | float) and not isinstance(at_s, bool)
+        if not is_number or not 0 <= at_s < _LONGEST_S:
             raise ValueError("`at_s` is no time in seconds")
     except UnknownKind as error:
         raise _Wrong(

@@ -6,11 +6,13 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentnb.core import bus as bus_module
 from agentnb.core.bus import EventBus, Subscription, joined
 from agentnb.core.events import (
     AgentCompleted,
@@ -384,6 +386,23 @@ def test_reader_at_any_pace_is_told_the_same_story(
 
 
 # -- how it is kept --------------------------------------------------------------------------------
+
+
+async def test_text_that_comes_while_a_reader_lies_down_to_sleep_wakes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bus = EventBus("run")
+    made = bus_module._Waiter
+
+    def text_comes_first() -> Any:
+        waiter = made()
+        bus.publish_text("a", "x")  # as from another thread, after the reader has looked
+        return waiter
+
+    monkeypatch.setattr(bus_module, "_Waiter", text_comes_first)
+    entry = await asyncio.wait_for(anext(bus.subscribe()), 30)
+
+    assert entry.event == delta("a", "x")
 
 
 async def test_text_that_is_published_as_text_reads_as_the_event() -> None:

@@ -189,7 +189,7 @@ def test_figure_as_the_value_of_a_cell_is_shown_by_itself(kernel: Kernel, setup:
 
     for call, name in (
         ("plot_tree(run.tree)", "<Figure: tree of 3 agents>"),
-        ("plot_timeline(run.events)", "<Figure: timeline of 3 agents>"),
+        ("run.plot_timeline()", "<Figure: timeline of 3 agents>"),
         ("plot_tokens(run.tree)", "<Figure: tokens of 3 agents>"),
     ):
         shown = kernel.ok(f"figure = {call}; figure")
