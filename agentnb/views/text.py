@@ -23,18 +23,25 @@ _ACTING_OR_UNSEEN = re.compile(
 )
 
 
+# No writing stacks so many of these marks upon a letter; a pile of them would cover other lines.
+_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_PILE = re.compile(f"([{_MARKS}]{{3}})[{_MARKS}]+")
+
+
 def visible(text: str, limit: int) -> str:
     """`text` as one line of visible text, at most `limit` characters long.
 
-    White space is folded; whatever acts or cannot be seen is escaped, and never cut in the
-    middle of its escape; a lone surrogate becomes U+FFFD; what is cut ends in `…`.
+    White space is folded; of marks that are piled upon a letter three are kept; whatever acts or
+    cannot be seen is escaped, and never cut in the middle of its escape; a lone surrogate becomes
+    U+FFFD; what is cut ends in `…`.
 
     Raises:
         ValueError: `limit` is below 1.
     """
     if limit < 1:
         raise ValueError(f"`limit` is {limit}; a line has room for at least 1 character.")
-    pieces = [_seen(character) for character in " ".join(text.split())[: limit + 1]]
+    line = _PILE.sub(r"\1", " ".join(text.split()))
+    pieces = [_seen(character) for character in line[: limit + 1]]
     if sum(map(len, pieces)) <= limit:
         return "".join(pieces)
     kept, room = [], limit - 1

@@ -35,6 +35,11 @@ def test_letters_of_any_script_and_joined_emoji_stay_as_they_are() -> None:
     assert visible_text(text) == text
 
 
+def test_pile_of_marks_upon_a_letter_is_cleared_away_and_the_letter_stays() -> None:
+    assert visible("Z" + "\u0301" * 40 + "algo", 20) == "Z\u0301\u0301\u0301algo"
+    assert visible("e\u0323\u0302", 20) == "e\u0323\u0302", "Vietnamese"
+
+
 def test_long_text_is_cut_to_the_limit_and_says_so() -> None:
     assert visible("one two three", 13) == "one two three"
     assert visible("one two three", 12) == "one two thr…"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import io
+from html import escape
 from math import ceil
 from os import PathLike
 from pathlib import Path
@@ -70,7 +71,6 @@ class RunFigure(Figure):
         FigureCanvasAgg(self)
         self.alt_text = alt_text
         self._name = name
-        self._pixels = (width, height)
 
     def __repr__(self) -> str:
         return f"<Figure: {self._name}>"
@@ -96,7 +96,7 @@ class RunFigure(Figure):
     def bundle(self) -> tuple[dict[str, str], dict[str, Any]]:
         """Data and metadata of a notebook's output: the picture, and its name as plain text."""
         picture = base64.b64encode(self.to_png()).decode("ascii")
-        width, height = self._pixels
+        width, height = (round(side * CSS_DPI) for side in self.get_size_inches())
         about = {"width": width, "height": height, "alt": self.alt_text}
         return {"image/png": picture, "text/plain": repr(self)}, {"image/png": about}
 
@@ -122,13 +122,33 @@ class RunFigure(Figure):
         options.setdefault("facecolor", self.get_facecolor())
         options.setdefault("edgecolor", self.get_edgecolor())
         options.setdefault("transparent", False)
-        super().savefig(fname, **options)
+        options.setdefault("pad_inches", 0)
+        if kind != "svg":
+            super().savefig(fname, **options)
+            return
+        file = io.BytesIO()
+        super().savefig(file, **{**options, "format": "svg"})
+        _write(fname, self._described(file.getvalue().decode()))
+
+    def _described(self, svg: str) -> str:
+        """The SVG with its alternative text where a screen reader looks for it."""
+        words = escape(self.alt_text)
+        svg = svg.replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1)
+        return svg.replace("</title>", f"</title>\n <desc>{words}</desc>", 1)
 
     def get_tightbbox(
         self, renderer: RendererBase | None = None, bbox_extra_artists: Any = None
     ) -> Bbox:
         """The whole figure: its margins belong to it, also where `tight` would cut them off."""
         return self.bbox_inches.frozen()
+
+
+def _write(target: str | PathLike[str] | IO[Any], text: str) -> None:
+    if isinstance(target, str | PathLike):
+        Path(target).write_text(text, encoding="utf-8")
+    else:
+        is_text = isinstance(target, io.TextIOBase)
+        target.write(text if is_text else text.encode())
 
 
 def _suffix(target: object) -> str:

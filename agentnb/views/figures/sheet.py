@@ -6,6 +6,8 @@ No `Axes`: what is here reads none of the person's settings, and is drawn in few
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import ceil, hypot
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -83,10 +85,10 @@ class Sheet:
         if lines:
             self._add(
                 LineCollection(
-                    list(lines),
+                    _in_dashes(lines, width) if dashed else list(lines),
                     colors=[colour],
                     linewidths=[width * _POINTS],
-                    linestyles=[(0, (4, 3))] if dashed else ["solid"],
+                    linestyles=["solid"],
                     antialiaseds=[True],
                     capstyle="butt",
                     joinstyle="round",
@@ -175,6 +177,24 @@ class Sheet:
         artist.set_zorder(zorder)
         artist.set_transform(self._place)
         self.figure.add_artist(artist)
+
+
+def _in_dashes(lines: Sequence[Sequence[Point]], width: float) -> list[tuple[Point, Point]]:
+    """Lines in pieces: how matplotlib scales its own dashes is a setting of the person's."""
+    on, period = 4 * width, 7 * width
+    pieces: list[tuple[Point, Point]] = []
+    for line in lines:
+        for (x, y), (to_x, to_y) in pairwise(line):
+            length = hypot(to_x - x, to_y - y)
+            for number in range(ceil(length / period) if length else 0):
+                begin, end = number * period / length, min(1, (number * period + on) / length)
+                pieces.append(
+                    (
+                        (x + begin * (to_x - x), y + begin * (to_y - y)),
+                        (x + end * (to_x - x), y + end * (to_y - y)),
+                    )
+                )
+    return pieces
 
 
 def _plain(artist: Artist) -> None:

@@ -118,7 +118,30 @@ def test_saved_files_carry_the_alternative_text_and_are_the_same_each_time(
     words = [element.text for element in root.iter() if element.text]
     assert figure.alt_text in words
     assert root.find("{http://www.w3.org/2000/svg}title") is not None
+    assert root.findtext("{http://www.w3.org/2000/svg}desc") == figure.alt_text
+    assert (root.get("role"), root.get("aria-label")) == ("img", figure.alt_text)
     assert "date" not in svg.read_text(encoding="utf-8")
+
+
+def test_svg_goes_into_a_file_of_bytes_or_of_text() -> None:
+    figure = plot_tree(tree("wide", 3))
+    of_bytes, of_text = io.BytesIO(), io.StringIO()
+
+    figure.savefig(of_bytes, format="svg")
+    figure.savefig(of_text, format="svg")
+
+    assert of_bytes.getvalue().decode() == of_text.getvalue()
+    assert of_text.getvalue().startswith("<?xml")
+
+
+def test_figure_of_another_size_says_that_size() -> None:
+    figure = plot_tree(tree("wide", 3))
+    figure.set_size_inches(5, 2)
+
+    data, about = figure.bundle()
+
+    assert (about["image/png"]["width"], about["image/png"]["height"]) == (480, 192)
+    assert picture(base64.b64decode(data["image/png"])).size == (960, 384)
 
 
 def test_saving_takes_what_a_person_asks_for(tmp_path: Path) -> None:
@@ -147,8 +170,9 @@ PERSONAL: Any = {
     "savefig.facecolor": "green",
     "savefig.transparent": True,
     "savefig.bbox": "tight",
-    "savefig.pad_inches": 0,
+    "savefig.pad_inches": 1,
     "lines.linewidth": 9,
+    "lines.scale_dashes": False,
     "lines.antialiased": False,
     "patch.linewidth": 9,
     "patch.edgecolor": "red",
