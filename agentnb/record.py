@@ -237,7 +237,7 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     Raises:
         UnreadableRun: The file is not there, or holds no run that this version can read.
     """
-    source = one_line(os.fspath(path), limit=200)
+    source = one_line(os.fsdecode(path), limit=200)
     with _no_garbage_collection():
         document = read_document(_text_of(path, source), source=source, parse=_parse)
         bus = EventBus.of_record(document.run_id, document.rows)
@@ -263,7 +263,7 @@ def _replace(path: Path, document: str) -> None:
 
 def _text_of(path: str | os.PathLike[str], source: str) -> str:
     try:
-        return Path(path).read_bytes().decode("utf-8-sig")
+        return Path(os.fsdecode(path)).read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
         raise UnreadableRun(source, f"there is no such file in {Path.cwd()}") from error
     except IsADirectoryError as error:

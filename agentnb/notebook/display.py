@@ -18,7 +18,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from agentnb.core.errors import NotebookError
-from agentnb.core.types import AgentNode, OrchestratorResult
+from agentnb.core.types import AgentNode, OrchestratorResult, one_line
 from agentnb.views.static import picture_bundle, static_bundle
 
 DISPLAY_VARIABLE = "AGENTNB_DISPLAY"
@@ -69,7 +69,8 @@ def _show_picture(root: AgentNode) -> None:
         _warming_up().join()  # two threads in the same half-made module could see it half made
         data, about = picture_bundle(root)
     except Exception as error:
-        sys.stderr.write(f"There is no picture of the tree ({type(error).__name__}: {error}).\n")
+        why = one_line(f"{type(error).__name__}: {error}", limit=160)
+        sys.stderr.write(f"There is no picture of the tree ({why}).\n")
         return
     display(data, raw=True, metadata=about)  # type: ignore[no-untyped-call]
 
