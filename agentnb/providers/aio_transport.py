@@ -15,7 +15,8 @@ import contextlib
 import io
 import math
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
@@ -26,6 +27,9 @@ _LARGE_BYTES = 2**20
 """aiohttp writes a body that is longer piece by piece, if it is given as a file."""
 _LONGEST_HEADER = 2**16
 _KEEP_ALIVE_S = 15.0
+
+_in_use: ContextVar[list[asyncio.Transport]] = ContextVar("_in_use")
+"""What the request that is being sent in this context was given to go over."""
 
 
 class AioClient(httpx2.AsyncClient):
@@ -73,14 +77,15 @@ class AioTransport(httpx2.AsyncBaseTransport):
         url = URL(str(request.url), encoded=True)
         try:
             async with asyncio.timeout(self._silence_s):
-                response = await session.request(
-                    request.method,
-                    # A password in it stands in a header by now, and must not stand there twice.
-                    url if url.raw_user is None else url.with_user(None),
-                    headers=_as_text(request.headers.raw),
-                    data=content if len(content) < _LARGE_BYTES else io.BytesIO(content),
-                    allow_redirects=False,
-                )
+                with _hanging_up_unless_answered():
+                    response = await session.request(
+                        request.method,
+                        # A password in it stands in a header by now, and must not stand twice.
+                        url if url.raw_user is None else url.with_user(None),
+                        headers=_as_text(request.headers.raw),
+                        data=content if len(content) < _LARGE_BYTES else io.BytesIO(content),
+                        allow_redirects=False,
+                    )
         except Exception as error:
             raise _before_reply(error) from error
         body = Body(response, silence_s=self._silence_s)
@@ -121,7 +126,32 @@ class AioTransport(httpx2.AsyncBaseTransport):
             session.detach()
 
 
+@contextlib.contextmanager
+def _hanging_up_unless_answered() -> Iterator[None]:
+    """Leave nothing of a request that failed, or was cancelled, before its reply began.
+
+    aiohttp only closes: a connection would stay until all that was written to it was sent, which
+    is for ever if the server does not read.
+    """
+    transports: list[asyncio.Transport] = []
+    token = _in_use.set(transports)
+    try:
+        yield
+    except BaseException:
+        for transport in transports:
+            transport.abort()
+        raise
+    finally:
+        _in_use.reset(token)
+
+
 class _Connector(aiohttp.TCPConnector):
+    async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
+        connection = await super().connect(*args, **kwargs)
+        if connection.transport is not None:
+            _in_use.get().append(connection.transport)
+        return connection
+
     def __del__(self, _: object = None) -> None:
         """Nothing, where aiohttp closes and complains.
 
@@ -188,7 +218,11 @@ class Body(httpx2.AsyncByteStream):
     def close(self) -> None:
         """Hang up, unless the whole reply has come: then the connection stays for another."""
         self._watch.cancel()
+        connection = self._response.connection
+        transport = connection.transport if connection is not None else None
         self._response.close()
+        if transport is not None and not self._loop.is_closed():
+            transport.abort()  # to be closed, it would wait for a request that is still being sent
 
     async def aclose(self) -> None:
         """`close`, for the client above."""

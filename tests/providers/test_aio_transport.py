@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -108,6 +110,107 @@ async def test_name_that_nobody_looks_up_is_given_up(monkeypatch: pytest.MonkeyP
     async with AioClient(connect_s=0.01, silence_s=60.0) as client:
         with pytest.raises(httpx2.ConnectTimeout):
             await client.post("http://api.example.invalid", content=b"{}")
+
+
+# -- a server that does not read -------------------------------------------------------------------
+
+LONG = b" " * 2**24
+"""More than the systems of both sides take from us before the server reads it."""
+
+
+class Deaf:
+    """Accepts, reads one byte of a request, and may say something; knows the client's sockets."""
+
+    def __init__(self, says: bytes = b"") -> None:
+        self._says = says
+        self._of_client: list[asyncio.Transport] = []
+        self._has_ended = asyncio.Event()
+        self.was_called = asyncio.Event()
+        self.url = ""
+
+    @contextlib.asynccontextmanager
+    async def serving(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Deaf]:
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+
+        async def noting(*args: Any, **kwargs: Any) -> Any:
+            transport, protocol = await connect(*args, **kwargs)
+            self._of_client.append(transport)
+            return transport, protocol
+
+        monkeypatch.setattr(loop, "create_connection", noting)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            answering = asyncio.create_task(self._answer(listening))
+            try:
+                yield self
+            finally:
+                self._has_ended.set()
+                await answering
+
+    async def _answer(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        calling, _ = await loop.sock_accept(listening)
+        with calling:
+            await loop.sock_recv(calling, 1)
+            await loop.sock_sendall(calling, self._says)
+            self.was_called.set()
+            await self._has_ended.wait()
+
+    async def wait_hung_up(self) -> None:
+        """Return when the client has no socket any more: it cannot have sent its request."""
+        async with asyncio.timeout(DEADLINE_S):
+            # Nobody tells of a socket that is closed.
+            while any(_is_open(each) for each in self._of_client):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert len(self._of_client) == 1
+
+
+def _is_open(transport: asyncio.Transport) -> bool:
+    return bool(transport.get_extra_info("socket").fileno() != -1)
+
+
+async def test_call_that_is_cancelled_while_it_is_sent_leaves_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with (
+        Deaf().serving(monkeypatch) as server,
+        AioClient(connect_s=10.0, silence_s=60.0) as client,
+    ):
+        call = asyncio.create_task(client.post(server.url, content=LONG))
+        await server.was_called.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await server.wait_hung_up()
+
+
+async def test_call_that_nobody_reads_is_given_up_and_leaves_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with (
+        Deaf().serving(monkeypatch) as server,
+        AioClient(connect_s=10.0, silence_s=0.2) as client,
+    ):
+        with pytest.raises(httpx2.ReadTimeout):
+            await client.post(server.url, content=LONG)
+        await server.wait_hung_up()
+
+
+async def test_reply_that_is_left_while_its_request_is_sent_leaves_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nHe"
+    async with (
+        Deaf(begun).serving(monkeypatch) as server,
+        AioClient(connect_s=10.0, silence_s=60.0) as client,
+    ):
+        request = client.build_request("POST", server.url, content=LONG)
+        body = bytes_of(await client.send(request, stream=True))
+        assert await body.read() == b"He"
+        await body.aclose()
+        await server.wait_hung_up()
 
 
 # -- through a proxy -------------------------------------------------------------------------------
