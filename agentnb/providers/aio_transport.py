@@ -15,6 +15,7 @@ import contextlib
 import io
 import math
 import os
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -27,6 +28,8 @@ _LARGE_BYTES = 2**20
 """aiohttp writes a body that is longer piece by piece, if it is given as a file."""
 _LONGEST_HEADER = 2**16
 _KEEP_ALIVE_S = 15.0
+_UNSENDABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""In a header. Bytes above are sent by aiohttp as UTF-8, and the client lets none through."""
 
 _in_use: ContextVar[list[asyncio.Transport]] = ContextVar("_in_use")
 """What the request that is being sent in this context was given to go over."""
@@ -74,15 +77,16 @@ class AioTransport(httpx2.AsyncBaseTransport):
         """Send a request; the response that comes back has begun, and its body can be read."""
         content = await request.aread()
         session = self._session_for(request.url)
-        url = URL(str(request.url), encoded=True)
+        headers = _as_text(request.headers.raw)
         try:
+            url = URL(str(request.url), encoded=True)
             async with asyncio.timeout(self._silence_s):
                 with _hanging_up_unless_answered():
                     response = await session.request(
                         request.method,
                         # A password in it stands in a header by now, and must not stand twice.
                         url if url.raw_user is None else url.with_user(None),
-                        headers=_as_text(request.headers.raw),
+                        headers=headers,
                         data=content if len(content) < _LARGE_BYTES else io.BytesIO(content),
                         allow_redirects=False,
                     )
@@ -264,6 +268,8 @@ def bytes_of(response: httpx2.Response) -> Body | LayeredBody:
 
 
 def _as_text(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    if any(_UNSENDABLE.search(part) for header in headers for part in header):
+        raise httpx2.LocalProtocolError("")  # without the header, which may be a key
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
@@ -286,8 +292,8 @@ def _before_reply(error: Exception) -> Exception:
             return httpx2.InvalidURL(str(error))
         case aiohttp.ClientError():
             return httpx2.NetworkError(str(error))
-        case ValueError():  # a header that cannot be sent
-            return httpx2.LocalProtocolError("")
+        case ValueError():  # yarl, or the look-up of the name, makes nothing of the address
+            return httpx2.ConnectError(str(error))
     return error
 
 

@@ -776,6 +776,20 @@ async def test_base_url_that_is_none_is_not_tried_again(
     assert "Set `ANTHROPIC_BASE_URL`" in str(error)
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 70 + ".com", "127.0.0.1:99999"])
+async def test_address_that_no_server_can_have_is_not_taken_for_a_bad_key(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://{host}/")
+
+    error, _ = await failure_of(provider)
+
+    assert type(error) is ConnectionFailed
+    assert f"{host} could not be reached: " in str(error)
+    assert "`ANTHROPIC_BASE_URL`" in str(error)
+
+
 async def test_silence_before_the_reply_is_a_failed_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
