@@ -33,18 +33,25 @@ class LateImport:
         self._lock = threading.Lock()
         self._loaded: Future[None] | None = None
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._wait_before_fork)
+            os.register_at_fork(
+                before=self._wait_before_fork, after_in_child=self._forget_after_fork
+            )
 
     def begin(self) -> Future[None]:
-        """Begin, unless that was done; nothing waits."""
+        """Begin, unless that was done; nothing waits.
+
+        Raises:
+            RuntimeError: There can be no more threads now. The next one tries again.
+        """
         with self._lock:
             loaded = self._loaded
             if loaded is None or (loaded.done() and loaded.exception() is not None):
-                loaded = self._loaded = Future()
+                loaded = Future()
                 # Not `asyncio.to_thread`: the interpreter would wait for its threads at exit.
                 threading.Thread(
                     target=self._run, args=(loaded,), name="agentnb-import", daemon=True
                 ).start()
+                self._loaded = loaded  # not before: nobody may wait for what never began
             return loaded
 
     async def wait(self) -> None:
@@ -73,3 +80,8 @@ class LateImport:
         if self._loaded is not None:
             with contextlib.suppress(TimeoutError):
                 self._loaded.exception(_FORK_PATIENCE_S)
+
+    def _forget_after_fork(self) -> None:
+        # Threads that are not in this process may have held the locks of both. What was imported
+        # is imported here, too: to begin again is then soon done.
+        self._lock, self._loaded = threading.Lock(), None

@@ -776,10 +776,14 @@ async def test_base_url_that_is_none_is_not_tried_again(
     assert "Set `ANTHROPIC_BASE_URL`" in str(error)
 
 
-@pytest.mark.parametrize("host", ["a..b", "a" * 70 + ".com", "127.0.0.1:99999"])
+@pytest.mark.parametrize("host", ["a..b", "127.0.0.1:99999"])
 async def test_address_that_no_server_can_have_is_not_taken_for_a_bad_key(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
+    async def look_up(name: str, *_: object, **__: object) -> None:
+        name.encode("idna")  # as the system's own look-up does first
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://{host}/")
 

@@ -11,7 +11,7 @@ import pytest
 from agentnb.providers import anthropic, registry
 from agentnb.providers.late_import import LateImport
 from tests.notebook.kernel import started
-from tests.support import run_python
+from tests.support import DEADLINE_S, run_python
 
 
 class Load:
@@ -70,6 +70,48 @@ async def test_error_of_an_import_is_told_to_who_needs_it_and_the_next_one_tries
     await late.wait()
 
     assert len(load.threads) == 3
+
+
+async def test_import_whose_thread_cannot_start_is_begun_anew_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    load = Load()
+    load.go_on.set()
+    late = LateImport(load)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await late.wait()
+
+    async with asyncio.timeout(DEADLINE_S):
+        await late.wait()
+    assert len(load.threads) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
+def test_fork_in_the_middle_of_an_import_leaves_the_other_process_one_of_its_own() -> None:
+    code = """
+    import os, threading
+    from agentnb.providers import late_import
+
+    late_import._FORK_PATIENCE_S = 0.0
+    go_on = threading.Event()
+    late = late_import.LateImport(go_on.wait)
+    late.begin()
+    with late._lock:  # another thread may have it at that moment
+        child = os.fork()
+    if child == 0:
+        go_on = threading.Event()
+        go_on.set()
+        late._load = go_on.wait
+        late.begin().result(60)
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+    """
+    assert run_python(code) == "7\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
