@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from agentnb.core.errors import AuthenticationFailed, InvalidRequest, LlmError, MissingKey
@@ -49,6 +49,7 @@ _SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_IDENTITY_TOK
 
 _Settings = tuple[tuple[str, str], ...]
 """The environment variables that a client is made from, sorted."""
+_Key = tuple[asyncio.AbstractEventLoop, _Settings]
 
 
 def _load_sdk() -> None:
@@ -81,7 +82,7 @@ class AnthropicProvider:
 
     def __init__(self, *, timeout_s: float = 600.0) -> None:
         self._timeout_s = timeout_s
-        self._clients: dict[tuple[asyncio.AbstractEventLoop, _Settings], _Client] = {}
+        self._clients: dict[_Key, _Client] = {}
         self._lock = threading.Lock()  # two loops are two threads
 
     async def ready(self) -> None:
@@ -108,10 +109,18 @@ class AnthropicProvider:
     async def aclose(self) -> None:
         """Close what was opened on the running loop. A later call opens it anew."""
         running = asyncio.get_running_loop()
-        with self._lock:
-            own = [self._clients.pop(key) for key in list(self._clients) if key[0] is running]
-        for client in own:
-            await client.sdk.close()
+        await self._close_where(lambda key, _: key[0] is running)
+
+    async def _close_where(self, is_unwanted: Callable[[_Key, _Client], bool]) -> None:
+        """Close clients one by one: those that a cancel leaves are still there to be closed."""
+        while True:
+            with self._lock:
+                unwanted = (key for key, each in self._clients.items() if is_unwanted(key, each))
+                if (key := next(unwanted, None)) is None:
+                    return
+                client = self._clients.pop(key)
+            with contextlib.suppress(Exception):
+                await client.sdk.close()
 
     @contextlib.asynccontextmanager
     async def _borrowed_client(self) -> AsyncIterator[_Client]:
@@ -123,15 +132,11 @@ class AnthropicProvider:
                 self._clients[key] = _Client(key[1], timeout_s=self._timeout_s)
             client = self._clients[key]
             client.calls += 1
-            replaced = [
-                self._clients.pop(other)
-                for other in list(self._clients)
-                if other[0] is key[0] and other != key and not self._clients[other].calls
-            ]
         try:
-            for old in replaced:  # the variables that it was made from have changed
-                with contextlib.suppress(Exception):
-                    await old.sdk.close()
+            # Of others, the variables that they were made from have changed.
+            await self._close_where(
+                lambda other, old: other[0] is key[0] and other != key and not old.calls
+            )
             yield client
         except (MissingKey, AuthenticationFailed):
             # A login may also change files that the SDK reads once, when a client is made.

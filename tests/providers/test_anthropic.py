@@ -1033,6 +1033,33 @@ async def test_client_whose_credentials_were_refused_is_closed_when_its_last_cal
     assert stopped(rest).message.text == "Hello."
 
 
+async def test_call_that_is_cancelled_while_it_closes_old_clients_loses_none(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never() -> None:
+        is_closing.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    await provider.ready()
+    is_closing = asyncio.Event()
+    async with contextlib.AsyncExitStack() as calls:
+        old = []
+        for number in range(2):
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{number}")
+            old.append(await calls.enter_async_context(provider._borrowed_client()))
+    monkeypatch.setattr(old[0].sdk, "close", never)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:2")
+    call = asyncio.ensure_future(anext(provider.stream(HELLO)))
+    await is_closing.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    await provider.aclose()
+    assert old[1].sdk.is_closed()
+
+
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}\nmore", "schl\udcfcssel"])
 async def test_key_that_cannot_be_sent_is_told_without_showing_it(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, key: str
