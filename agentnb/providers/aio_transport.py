@@ -24,6 +24,8 @@ import aiohttp
 import httpx2
 from yarl import URL
 
+from agentnb.providers.http_client import BODY
+
 _LARGE_BYTES = 2**20
 """aiohttp writes a body that is longer piece by piece, if it is given as a file."""
 _LONGEST_HEADER = 2**16
@@ -33,29 +35,6 @@ _UNSENDABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 _in_use: ContextVar[list[asyncio.Transport]] = ContextVar("_in_use")
 """What the request that is being sent in this context was given to go over."""
-
-
-class AioClient(httpx2.AsyncClient):
-    """The client for the SDK: over aiohttp, and through a proxy over what `httpx2` has for that.
-
-    Args:
-        connect_s: The longest that a connection may take.
-        silence_s: How long the server may be silent, before and within a reply.
-    """
-
-    def __init__(self, *, connect_s: float, silence_s: float) -> None:
-        self._connect_s, self._silence_s = connect_s, silence_s
-        super().__init__(
-            timeout=httpx2.Timeout(silence_s, connect=connect_s),
-            # How many calls may be open at once is the gate's to say.
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
-            # The API redirects nobody, and what was asked would go wherever a redirect points.
-            follow_redirects=False,
-        )
-
-    # The hook by which the SDK, too, sets its transport. Without it all would go on, but slower.
-    def _init_transport(self, *_: Any, **__: Any) -> httpx2.AsyncBaseTransport:
-        return AioTransport(connect_s=self._connect_s, silence_s=self._silence_s)
 
 
 class AioTransport(httpx2.AsyncBaseTransport):
@@ -97,7 +76,7 @@ class AioTransport(httpx2.AsyncBaseTransport):
             response.status,
             headers=response.raw_headers,
             stream=body,
-            extensions={"http_version": b"HTTP/1.1", Body.NAME: body},
+            extensions={"http_version": b"HTTP/1.1", BODY: body},
         )
 
     def _session_for(self, url: httpx2.URL) -> aiohttp.ClientSession:
@@ -167,14 +146,11 @@ class _Connector(aiohttp.TCPConnector):
 class Body(httpx2.AsyncByteStream):
     """The body of one reply, as its bytes arrive."""
 
-    NAME = "agentnb.body"
-    """Its name among the response's extensions."""
-
     def __init__(self, response: aiohttp.ClientResponse, *, silence_s: float) -> None:
         self._response = response
         self._content = response.content
         connection = response.connection  # none, when all of the reply has come already
-        self._protocol = connection.protocol if connection is not None else None
+        self._protocol = getattr(connection, "protocol", None)
         self._silence_s = silence_s
         self._loop = asyncio.get_running_loop()
         self._waits_since_s = math.inf
@@ -212,7 +188,9 @@ class Body(httpx2.AsyncByteStream):
 
     def _broken(self, error: Exception) -> httpx2.TransportError:
         """An end in the middle, or a connection that broke: aiohttp's error says both in one."""
-        ending = self._protocol.exception() if self._protocol is not None else None
+        # What it says is not aiohttp's public interface; without it, only the words are others.
+        told = getattr(self._protocol, "exception", None)
+        ending = told() if callable(told) else None
         if isinstance(ending, aiohttp.ClientOSError):
             return httpx2.ReadError(str(ending))
         if isinstance(ending, aiohttp.ServerDisconnectedError):
@@ -229,42 +207,12 @@ class Body(httpx2.AsyncByteStream):
             transport.abort()  # to be closed, it would wait for a request that is still being sent
 
     async def aclose(self) -> None:
-        """`close`, for the client above."""
+        """See `close`."""
         self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while chunk := await self.read():
             yield chunk
-
-
-class LayeredBody:
-    """The same, up through the layers of the client above: where a proxy is in between."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        self.has_ended = False
-        self._response = response
-        self._chunks = response.aiter_raw()
-
-    async def read(self) -> bytes:
-        """See `Body.read`."""
-        chunk = await anext(self._chunks, b"")
-        self.has_ended = not chunk
-        return chunk
-
-    async def aclose(self) -> None:
-        """See `Body.close`."""
-        # Generators of the transport that are left in the middle would be closed by tasks of the
-        # loop's own, after this call. A closed response lets them come to their end.
-        with contextlib.suppress(Exception):
-            await self._response.aclose()
-            async for _ in self._chunks:
-                pass
-
-
-def bytes_of(response: httpx2.Response) -> Body | LayeredBody:
-    """The bytes of a reply that began."""
-    body: Body | None = response.extensions.get(Body.NAME)
-    return body or LayeredBody(response)
 
 
 def _as_text(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:

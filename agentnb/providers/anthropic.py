@@ -55,7 +55,8 @@ _Key = tuple[asyncio.AbstractEventLoop, _Settings]
 def _load_sdk() -> None:
     import anthropic  # noqa: F401
 
-    import agentnb.providers.aio_transport  # noqa: F401
+    with contextlib.suppress(ImportError):  # calls then go on without it
+        import agentnb.providers.aio_transport  # noqa: F401
 
 
 _sdk = LateImport(_load_sdk)
@@ -157,7 +158,7 @@ class _Client:
     def __init__(self, settings: _Settings, *, timeout_s: float) -> None:
         import anthropic
 
-        from agentnb.providers.aio_transport import AioClient
+        from agentnb.providers.http_client import ApiClient
 
         secrets = tuple(value.strip() for name, value in settings if name in _SECRETS)
         self._teller = ErrorTeller("the API", secrets, timeout_s)
@@ -168,7 +169,7 @@ class _Client:
                 max_retries=0,
                 timeout=timeout_s,
                 default_headers={"Accept-Encoding": "gzip"},
-                http_client=AioClient(connect_s=_CONNECT_S, silence_s=timeout_s),
+                http_client=ApiClient(connect_s=_CONNECT_S, silence_s=timeout_s),
             )
         host = self.sdk.base_url.netloc.decode("ascii")  # with the port, without a password
         self._teller = ErrorTeller(host, secrets, timeout_s)
@@ -249,7 +250,7 @@ class _Reply:
     def __init__(
         self, request: CompletionRequest, response: httpx2.Response, teller: ErrorTeller
     ) -> None:
-        from agentnb.providers.aio_transport import bytes_of
+        from agentnb.providers.http_client import bytes_of
 
         self.body = bytes_of(response)
         self._response, self._teller = response, teller

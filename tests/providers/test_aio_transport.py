@@ -14,8 +14,9 @@ import pytest
 
 from agentnb.core.errors import ConnectionFailed, LlmError
 from agentnb.core.types import CompletionRequest, Stopped, TextDelta, user_message
-from agentnb.providers.aio_transport import AioClient, Body, LayeredBody, bytes_of
+from agentnb.providers.aio_transport import Body
 from agentnb.providers.anthropic import AnthropicProvider
+from agentnb.providers.http_client import ApiClient, LayeredBody, bytes_of
 from tests.faults.wire import CLOSE, OPEN, START, delta, ending
 from tests.loopback import Act, LoopbackServer, Reply
 from tests.loopback.messages import encoded
@@ -31,7 +32,7 @@ SAID = b"".join(encoded(event) for event in (START, OPEN, delta("Hello."), CLOSE
 @contextlib.asynccontextmanager
 async def asking(url: str, *, silence_s: float = 60.0) -> AsyncIterator[httpx2.Response]:
     """A response that has begun; the client, and the response if it goes on, are closed."""
-    async with AioClient(connect_s=10.0, silence_s=silence_s) as client:
+    async with ApiClient(connect_s=10.0, silence_s=silence_s) as client:
         request = client.build_request(
             "POST", f"{url}/v1/messages", json={**ASKED, "stream": True}, headers=HEADERS
         )
@@ -107,7 +108,7 @@ async def test_name_that_nobody_looks_up_is_given_up(monkeypatch: pytest.MonkeyP
         await asyncio.Event().wait()
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
-    async with AioClient(connect_s=0.01, silence_s=60.0) as client:
+    async with ApiClient(connect_s=0.01, silence_s=60.0) as client:
         with pytest.raises(httpx2.ConnectTimeout):
             await client.post("http://api.example.invalid", content=b"{}")
 
@@ -176,7 +177,7 @@ async def test_call_that_is_cancelled_while_it_is_sent_leaves_no_connection(
 ) -> None:
     async with (
         Deaf().serving(monkeypatch) as server,
-        AioClient(connect_s=10.0, silence_s=60.0) as client,
+        ApiClient(connect_s=10.0, silence_s=60.0) as client,
     ):
         call = asyncio.create_task(client.post(server.url, content=LONG))
         await server.was_called.wait()
@@ -191,7 +192,7 @@ async def test_call_that_nobody_reads_is_given_up_and_leaves_no_connection(
 ) -> None:
     async with (
         Deaf().serving(monkeypatch) as server,
-        AioClient(connect_s=10.0, silence_s=0.2) as client,
+        ApiClient(connect_s=10.0, silence_s=0.2) as client,
     ):
         with pytest.raises(httpx2.ReadTimeout):
             await client.post(server.url, content=LONG)
@@ -204,7 +205,7 @@ async def test_reply_that_is_left_while_its_request_is_sent_leaves_no_connection
     begun = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nHe"
     async with (
         Deaf(begun).serving(monkeypatch) as server,
-        AioClient(connect_s=10.0, silence_s=60.0) as client,
+        ApiClient(connect_s=10.0, silence_s=60.0) as client,
     ):
         request = client.build_request("POST", server.url, content=LONG)
         body = bytes_of(await client.send(request, stream=True))
@@ -314,6 +315,32 @@ async def test_proxy_that_is_not_there_is_a_failed_connection(
             _ = [event async for event in provider.stream(HELLO)]
 
 
+# -- where aiohttp is not there -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["aiohttp", "yarl"])
+def test_calls_go_on_without_aiohttp(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    code = f"""
+    import asyncio, contextlib, logging, sys
+    sys.modules[{missing!r}] = None  # an import of it fails
+    from agentnb.core.types import CompletionRequest, user_message
+    from agentnb.providers.anthropic import AnthropicProvider
+
+    logging.getLogger("anthropic").setLevel("ERROR")  # it tells where it found the key
+
+    async def call():
+        request = CompletionRequest("m", "", (user_message("Say hello"),))
+        async with contextlib.aclosing(AnthropicProvider()) as provider:
+            return [event async for event in provider.stream(request)]
+
+    print(asyncio.run(call())[-1].message.text)
+    """
+    with LoopbackServer({"": "Hello."}) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        assert run_python(code) == "Hello.\n"
+
+
 # -- what is dropped ------------------------------------------------------------------------------
 
 
@@ -347,7 +374,7 @@ def test_provider_that_nobody_closed_says_nothing_when_it_goes(
 
 async def test_reply_that_is_held_does_not_hold_up_the_end_of_the_client() -> None:
     with LoopbackServer({"": Reply(text="Hello.", chunk=3, hold=threading.Event())}) as server:
-        client = AioClient(connect_s=10.0, silence_s=60.0)
+        client = ApiClient(connect_s=10.0, silence_s=60.0)
         request = client.build_request(
             "POST", f"{server.url}/v1/messages", json={**ASKED, "stream": True}, headers=HEADERS
         )

@@ -1,0 +1,76 @@
+"""The client that the SDK is given, and the bytes of a reply, whatever is below.
+
+aiohttp is faster, and nothing but faster: where it cannot be imported, calls go on without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+if TYPE_CHECKING:
+    from agentnb.providers.aio_transport import Body
+
+BODY = "agentnb.body"
+"""The name among a response's extensions of its body, if it is read where its bytes arrive."""
+
+
+class ApiClient(httpx2.AsyncClient):
+    """The client for the SDK: over aiohttp, and over what `httpx2` has where that is not there.
+
+    Through a proxy, too, it goes over what `httpx2` has for that.
+
+    Args:
+        connect_s: The longest that a connection may take.
+        silence_s: How long the server may be silent, before and within a reply.
+    """
+
+    def __init__(self, *, connect_s: float, silence_s: float) -> None:
+        self._connect_s, self._silence_s = connect_s, silence_s
+        super().__init__(
+            timeout=httpx2.Timeout(silence_s, connect=connect_s),
+            # How many calls may be open at once is the gate's to say.
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
+            # The API redirects nobody, and what was asked would go wherever a redirect points.
+            follow_redirects=False,
+        )
+
+    # The hook by which the SDK, too, sets its transport. Without it all would go on, but slower.
+    def _init_transport(self, *args: Any, **kwargs: Any) -> httpx2.AsyncBaseTransport:
+        try:
+            from agentnb.providers.aio_transport import AioTransport
+        except ImportError:  # aiohttp is missing, or broken
+            return super()._init_transport(*args, **kwargs)
+        return AioTransport(connect_s=self._connect_s, silence_s=self._silence_s)
+
+
+class LayeredBody:
+    """A reply's bytes, up through the layers of the client: where aiohttp is not below it."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self.has_ended = False
+        self._response = response
+        self._chunks = response.aiter_raw()
+
+    async def read(self) -> bytes:
+        """What came next; nothing at the end."""
+        chunk = await anext(self._chunks, b"")
+        self.has_ended = not chunk
+        return chunk
+
+    async def aclose(self) -> None:
+        """Hang up, unless the whole reply has come."""
+        # Generators of the transport that are left in the middle would be closed by tasks of the
+        # loop's own, after this call. A closed response lets them come to their end.
+        with contextlib.suppress(Exception):
+            await self._response.aclose()
+            async for _ in self._chunks:
+                pass
+
+
+def bytes_of(response: httpx2.Response) -> Body | LayeredBody:
+    """The bytes of a reply that began."""
+    body: Body | None = response.extensions.get(BODY)
+    return body or LayeredBody(response)
