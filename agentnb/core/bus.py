@@ -53,7 +53,7 @@ class EventBus:
         self._log: list[Row] = []
         self._milestones: list[EventRow] = []
         self._lock = threading.Lock()
-        self._waiting: dict[_Waiter, None] = {}
+        self._waiting: dict[_Waiter | _ThreadWaiter, None] = {}
         self.closed = False
         """Whether `RunFinished` was published: nothing comes after it."""
 
@@ -65,6 +65,11 @@ class EventBus:
         bus._milestones = [row for row in rows if len(row) == 2]
         bus.closed = True
         return bus
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the run began, by the clock of `Entry.at_s`."""
+        return self._now() - self._started_at
 
     @property
     def entries(self) -> list[Entry]:
@@ -132,6 +137,19 @@ class EventBus:
         """
         return Subscription(self, position=0 if past else len(self._log), limit=limit)
 
+    def wait_past(self, position: int, *, timeout_s: float) -> None:
+        """Block the calling thread until there may be more than `position` entries, or so long.
+
+        Never for the run's own thread, which would wait for itself.
+        """
+        waiter = _ThreadWaiter()
+        with self._lock:
+            self._waiting[waiter] = None
+        if len(self._log) <= position and not self.closed:
+            waiter.wait(timeout_s)
+        with self._lock:
+            self._waiting.pop(waiter, None)
+
     async def _wait_past(self, position: int) -> None:
         """Return when there may be more than `position` entries, or there is no more to come."""
         waiter = _Waiter()
@@ -172,6 +190,15 @@ class _Waiter:
     async def wait(self) -> None:
         if await self._future:
             await asyncio.sleep(_WAKE_PAUSE_S)
+
+
+class _ThreadWaiter:
+    """One reader that blocks its own thread."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.wake = self._event.set
+        self.wait = self._event.wait
 
 
 class Subscription:

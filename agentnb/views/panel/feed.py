@@ -1,0 +1,226 @@
+"""One run's frames, made once for all its live views.
+
+A view that is attached gets everything at once and then what changes, at most ten times a
+second, until the run's last event: the last frame always comes. While nobody is attached, and
+after the run's end, nothing runs here. Views are shown their news one at a time, under one lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any, Protocol
+
+from agentnb.core.bus import EventBus
+from agentnb.views.panel.fold import PanelFold
+from agentnb.views.panel.news import News, Summary
+from agentnb.views.panel.orders import Orders
+from agentnb.views.panel.viewers import Viewers
+from agentnb.views.text import visible
+
+FRAME_S = 0.1
+"""At most one frame in so many seconds."""
+_LOOK_AGAIN_S = 1.0
+"""Also where no event comes: time goes on, and silence is noticed by looking at the clock."""
+_COST_EVERY_S = 2.0
+"""A cost is added up anew at most so often: it looks at every call of the run."""
+
+_MOST_SAID = 5
+
+_log = logging.getLogger("agentnb")
+
+
+class View(Protocol):
+    """Something that shows news. It is shown them by one thread at a time, never by two."""
+
+    def show(self, news: News) -> None:
+        """Show what changed; everything, the first time."""
+        ...
+
+
+class CostLine(Protocol):
+    """What a run costs, in words (`str`), and by path."""
+
+    @property
+    def by_agent(self) -> Mapping[str, Any]:
+        """Each agent's part, by path."""
+        ...
+
+
+class Feed:
+    """The frames of one run, for any number of views.
+
+    Args:
+        bus: Where the run tells what happens.
+        pot: Asks the pot itself for tokens used and the total; left out for a run from a file.
+        cost: What the run costs so far.
+        viewers: Who really looks.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        *,
+        pot: Callable[[], tuple[int, int]] | None = None,
+        cost: Callable[[], CostLine] | None = None,
+        viewers: Viewers | None = None,
+    ) -> None:
+        self.bus = bus
+        self.orders: Orders | None = None
+        """What a person can order; stays `None` for a run from a file."""
+        self.viewers = viewers or Viewers()
+        self.lock = threading.RLock()
+        """Held while a view is shown something. Whoever answers a front end takes it, too."""
+        self.fold = PanelFold()
+        self._pot = pot
+        self._cost = cost
+        self._cost_words = ""
+        self._costs: CostLine | None = None
+        self._cost_of = -1
+        self._cost_at_s = float("-inf")
+        self._position = 0
+        self._seq = 0
+        self._sent: dict[str, dict[str, Any]] = {}
+        self._views: list[View] = []
+        self._said: list[str] = []
+        self._shown_s = 0.0
+        self._thread: threading.Thread | None = None
+        self._replay = _Replay(bus)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
+        return self.bus.closed and self._position >= len(self.bus)
+
+    # -- views ------------------------------------------------------------------------------------
+
+    def attach(self, view: View) -> None:
+        """Show a view everything so far, and from now on what changes."""
+        with self.lock:
+            self._tick()
+            view.show(self.whole())
+            self._views.append(view)
+            if self._thread is None and not self.done:
+                self._thread = threading.Thread(target=self._go, name="agentnb-panel", daemon=True)
+                self._thread.start()
+
+    def detach(self, view: View) -> None:
+        """Show it nothing any more. One that is not attached is left alone."""
+        with self.lock:
+            self._views = [other for other in self._views if other is not view]
+
+    def tell(self, line: str) -> None:
+        """Tell a person something beside what the events say: an order that failed, say."""
+        with self.lock:
+            self._said = [*self._said, visible(line, 300)][-_MOST_SAID:]
+            self._show({})
+
+    def whole(self) -> News:
+        """Everything as it was in the newest frame. Under the lock."""
+        return News(self._seq, self._sent, self._summary())
+
+    def cost_of(self, path: str) -> str:
+        """What an agent has cost so far, in words; empty while that is unknown. Under the lock."""
+        cost = self._costs.by_agent.get(path) if self._costs is not None else None
+        return "" if cost is None else str(cost)
+
+    def replayed(self, at_s: float) -> list[dict[str, Any]]:
+        """What the tree showed at a time of the run: of each agent there was, what changes."""
+        return self._replay.rows_at(at_s)
+
+    # -- frames -----------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        while True:
+            self.bus.wait_past(self._position, timeout_s=_LOOK_AGAIN_S)
+            with self.lock:
+                if self._views:
+                    self._tick()
+                if self.done or not self._views:
+                    self._thread = None
+                    return
+            time.sleep(FRAME_S)
+
+    def _tick(self) -> None:
+        """Bring everything up to now, and show the views what changed."""
+        rows = self.bus.rows_since(self._position)
+        self._position += len(rows)
+        self.fold.feed(rows)
+        now_s = self.now_s
+        if not self.fold.done:
+            self.fold.notice_silence(now_s)
+        changes = self._changes()
+        is_due = not self.done and now_s >= self._shown_s + _LOOK_AGAIN_S  # time goes on, too
+        if rows or changes or is_due:
+            self._shown_s = now_s
+            self._show(changes)
+
+    def _show(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
+        self._seq += 1
+        news = News(self._seq, changes, self._summary())
+        for view in self._views.copy():
+            try:
+                view.show(news)
+            except Exception:
+                # A broken view must not take the others with it, nor this thread.
+                _log.exception("A live view failed and is not kept up to date any more.")
+                self.detach(view)
+
+    def _changes(self) -> dict[str, dict[str, Any]]:
+        changes = {}
+        for agent_id in self.fold.take_touched():
+            known = self._sent.get(path := self.fold.tree.agents[agent_id].path)
+            if known is None:
+                changes[path] = self.fold.row(agent_id)
+                self._sent[path] = dict(changes[path])
+                continue
+            row = self.fold.changing_row(agent_id)
+            changed = {name: value for name, value in row.items() if known[name] != value}
+            if changed:
+                known.update(changed)
+                changes[path] = changed
+        return changes
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the run began, as far as its record goes."""
+        return self.fold.newest_s if self.bus.closed else self.bus.now_s
+
+    def _summary(self) -> Summary:
+        self._add_up()
+        pot = self._pot() if self._pot is not None else None
+        summary = self.fold.summary(self.now_s, cost=self._cost_words, pot=pot)
+        return replace(summary, notices=(*summary.notices, *self._said)) if self._said else summary
+
+    def _add_up(self) -> None:
+        calls, now = self.fold.calls_ended, time.monotonic()
+        is_early = now < self._cost_at_s + _COST_EVERY_S and not self.fold.done
+        if self._cost is None or not calls or calls == self._cost_of or is_early:
+            return
+        self._cost_of, self._cost_at_s = calls, now
+        self._costs = self._cost()
+        self._cost_words = str(self._costs)
+
+
+class _Replay:
+    """The same fold, stopped at a time. Going on from there is cheap, going back begins anew."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+        self._fold = PanelFold()
+        self._position = 0
+        self._at_s = 0.0
+
+    def rows_at(self, at_s: float) -> list[dict[str, Any]]:
+        if at_s < self._at_s:
+            self._fold, self._position = PanelFold(), 0
+        self._at_s = at_s
+        news = list(takewhile(lambda row: row[0] <= at_s, self._bus.rows_since(self._position)))
+        self._position += len(news)
+        self._fold.feed(news)
+        self._fold.notice_silence(at_s)
+        return [self._fold.changing_row(agent_id) for agent_id in self._fold.tree.agents]

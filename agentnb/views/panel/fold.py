@@ -1,0 +1,307 @@
+"""What a live view shows of a run, folded from its events.
+
+Rows of the record in; out come the rows of the agents that changed and a summary. Which agent
+has which status is the tree's fold to say (`agentnb.core.tree`); added here is what only matters
+while somebody watches: what an agent waits for, how far its reply is, and that it is silent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from agentnb.core.budget import BYTES_PER_TOKEN
+from agentnb.core.events import (
+    AgentCompleted,
+    AgentFailed,
+    AgentSpawned,
+    AgentWaiting,
+    BudgetPaused,
+    BudgetResumed,
+    Event,
+    ModelCallFinished,
+    ModelCallStarted,
+    Row,
+    RunFinished,
+    SynthesisStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+    is_terminal,
+)
+from agentnb.core.tree import AgentState, TreeFold
+from agentnb.core.types import AgentStatus, path_of
+from agentnb.views.panel.news import Question, Summary
+from agentnb.views.panel.told import Told
+from agentnb.views.text import visible
+
+STALLED_AFTER_S = 30.0
+"""An agent whose open call has brought nothing for so long is shown as stalled."""
+
+_TASK_LENGTH = 300
+_LINE_LENGTH = 200
+
+
+@dataclass(slots=True)
+class _Doing:
+    """What an agent is at, beyond its status."""
+
+    is_calling: bool = False
+    heard_at_s: float = 0.0
+    """When its open call began, or last brought something."""
+    said: int = 0
+    """Characters of the reply that streams."""
+    synthesising: int = 0
+    """How many results it brings together."""
+    is_stalled: bool = False
+    attempt: int = 1
+    wait_until_s: float | None = None
+    tool: str = ""
+    children: int = 0
+    children_open: int = 0
+    waits_to: bool = False
+    """Whether the reason of its wait is something to do, and not something to get."""
+
+
+class PanelFold:
+    """Rows in; the rows and the summary of a view out. Belongs to whoever holds the feed's lock."""
+
+    def __init__(self) -> None:
+        self.tree = TreeFold()
+        self.touched: set[str] = set()
+        """Ids of the agents whose row may have changed since `take_touched`."""
+        self.done = False
+        self.calls_ended = 0
+        self.newest_s = 0.0
+        """When the newest row came, seconds since the run began."""
+        self._doing: dict[str, _Doing] = {}
+        self._calling: dict[str, _Doing] = {}
+        self._question: Question | None = None
+        self._end: RunFinished | None = None
+        self._told = Told()
+        self._pot = (0, 0)
+
+    # -- in ---------------------------------------------------------------------------------------
+
+    def feed(self, rows: list[Row]) -> None:
+        """Learn what happened; each row once, in its order."""
+        if not rows:
+            return
+        self.tree.feed(rows)
+        doings, touched = self._doing, self.touched
+        for row in rows:
+            if len(row) == 3:
+                at_s, agent_id, text = row
+                doing = doings.get(agent_id) or self._new(agent_id)
+                doing.heard_at_s = at_s
+                doing.said += len(text)
+                touched.add(agent_id)
+            else:
+                self._learn(*row)
+        self.newest_s = rows[-1][0]
+
+    def _new(self, agent_id: str) -> _Doing:
+        doing = self._doing[agent_id] = _Doing()
+        return doing
+
+    def _learn(self, at_s: float, event: Event) -> None:
+        agent_id = getattr(event, "agent_id", None)
+        if agent_id is None:
+            self._learn_of_run(at_s, event)
+            return
+        self.touched.add(agent_id)
+        doing = self._doing.get(agent_id) or self._new(agent_id)
+        match event:
+            case AgentSpawned(parent_id=str(parent_id)):
+                parent = self._doing.get(parent_id) or self._new(parent_id)
+                parent.children += 1
+                parent.children_open += 1
+                self.touched.add(parent_id)
+            case ModelCallStarted():
+                doing.is_calling, doing.heard_at_s, doing.said = True, at_s, 0
+                doing.is_stalled, doing.wait_until_s = False, None
+                self._calling[agent_id] = doing
+            case ModelCallFinished():
+                self._no_call(agent_id, doing)
+                self.calls_ended += 1
+            case AgentWaiting():
+                doing.wait_until_s = None if event.wait_s is None else at_s + event.wait_s
+                doing.waits_to = event.reason.startswith("to ")
+            case AgentFailed(will_retry=True):
+                doing.attempt = event.attempt + 1
+            case SynthesisStarted():
+                doing.synthesising = event.total
+            case ToolCallStarted():
+                doing.tool = event.name
+            case ToolCallFinished():
+                doing.tool = ""
+        if is_terminal(event):
+            self._ended(agent_id, doing, event)
+
+    def _no_call(self, agent_id: str, doing: _Doing) -> None:
+        doing.is_calling, doing.is_stalled, doing.said = False, False, 0
+        self._calling.pop(agent_id, None)
+
+    def _ended(self, agent_id: str, doing: _Doing, event: Event) -> None:
+        self._no_call(agent_id, doing)
+        if not isinstance(event, AgentCompleted):
+            self._told.is_stale = True
+        parent_id = self.tree.agents[agent_id].parent_id
+        if parent_id is not None and (parent := self._doing.get(parent_id)) is not None:
+            parent.children_open -= 1
+            self.touched.add(parent_id)
+
+    def _learn_of_run(self, at_s: float, event: Event) -> None:
+        used, total = self._pot
+        self._pot = (
+            getattr(event, "tokens_used", used),
+            getattr(event, "budget_total", total),
+        )
+        match event:
+            case BudgetPaused():
+                self._question = Question(
+                    event.tokens_used, event.budget_total, event.percentage, event.wait_s, at_s
+                )
+            case BudgetResumed():
+                self._question = None
+            case RunFinished():
+                self._end, self._question, self.done = event, None, True
+        self._told.learn(event)
+
+    def notice_silence(self, now_s: float) -> None:
+        """See who has been silent for too long. Costs a look at each open call."""
+        for agent_id, doing in self._calling.items():
+            is_stalled = now_s - doing.heard_at_s >= STALLED_AFTER_S
+            if is_stalled is not doing.is_stalled:
+                doing.is_stalled = is_stalled
+                self.touched.add(agent_id)
+
+    # -- out --------------------------------------------------------------------------------------
+
+    def take_touched(self) -> list[str]:
+        """Ids of the agents that may have changed, in the order in which they came to be."""
+        if len(self.touched) < 50:
+            touched = sorted(self.touched, key=lambda agent_id: self.tree.agents[agent_id].key)
+        else:
+            touched = [agent_id for agent_id in self.tree.agents if agent_id in self.touched]
+        self.touched.clear()
+        return touched
+
+    def row(self, agent_id: str) -> dict[str, Any]:
+        """What the tree shows of an agent: plain values, texts visible and on one line."""
+        agent, doing = self.tree.agents[agent_id], self._doing.get(agent_id) or _Doing()
+        return {
+            "path": agent.path,
+            "parent": path_of(agent.parent_id) if agent.parent_id else None,
+            "depth": agent.depth,
+            "task": visible(agent.task, _TASK_LENGTH),
+            "model": visible(agent.model, _LINE_LENGTH),
+            **self._changing(agent, doing),
+        }
+
+    def changing_row(self, agent_id: str) -> dict[str, Any]:
+        """The part of a row that changes while an agent lives, with its path."""
+        agent = self.tree.agents[agent_id]
+        doing = self._doing.get(agent_id) or _Doing()
+        return {"path": agent.path, **self._changing(agent, doing)}
+
+    def _changing(self, agent: AgentState, doing: _Doing) -> dict[str, Any]:
+        status = self._status_of(agent, doing)
+        has_ended = status.is_terminal
+        return {
+            "status": str(status),
+            "tokens": agent.tokens_used + doing.said // BYTES_PER_TOKEN,
+            "estimated": bool(doing.said),
+            "begun": round(agent.spawned_at_s, 2),
+            "ended": round(agent.spawned_at_s + agent.duration_ms / 1000, 2) if has_ended else None,
+            "doing": "" if has_ended else _in_words(agent, doing, status),
+            "until": doing.wait_until_s if status is AgentStatus.WAITING else None,
+            "stalled": doing.is_stalled,
+            "attempt": doing.attempt,
+            "error": visible(agent.error, _LINE_LENGTH) if agent.error else None,
+            "notes": len(agent.notes),
+        }
+
+    @staticmethod
+    def _status_of(agent: AgentState, doing: _Doing) -> AgentStatus:
+        """An agent's status; a root that plans nothing makes no call before its sub-agents."""
+        is_at_work = agent.status is AgentStatus.PENDING and doing.children
+        return AgentStatus.RUNNING if is_at_work else agent.status
+
+    def summary(self, now_s: float, *, cost: str, pot: tuple[int, int] | None) -> Summary:
+        """How the run stands.
+
+        Args:
+            now_s: Seconds since the run began.
+            cost: In words.
+            pot: Tokens used and the total, where the pot itself can be asked; else the events'.
+        """
+        agents = self.tree.agents.values()
+        counts = Counter(
+            self._status_of(agent, self._doing.get(agent.agent_id) or _Doing()) for agent in agents
+        )
+        used, total = self._pot if pot is None else pot
+        return Summary(
+            status=self.status,
+            done=self.done,
+            at_s=self._end.duration_ms / 1000 if self._end is not None else now_s,
+            agents=len(agents),
+            by_status=counts,
+            doing=self._run_doing(),
+            tokens_used=used,
+            budget_total=total,
+            cost=cost,
+            question=self._question,
+            notices=self._told.lines(self.tree),
+        )
+
+    @property
+    def root(self) -> AgentState | None:
+        """The root agent, once it was spawned."""
+        return next((a for a in self.tree.agents.values() if not a.depth and a.task), None)
+
+    @property
+    def status(self) -> AgentStatus:
+        """The run's own status: its root's while it goes on."""
+        if self._end is not None:
+            return self._end.status
+        root = self.root
+        if root is None:
+            return AgentStatus.PENDING
+        status = self._status_of(root, self._doing.get(root.agent_id) or _Doing())
+        return AgentStatus.RUNNING if status.is_terminal else status
+
+    def _run_doing(self) -> str:
+        if self.done:
+            return ""
+        if self._question is not None:
+            return "new calls wait for an answer about the budget"
+        root = self.root
+        if root is None:
+            return "starting"
+        doing = self._doing.get(root.agent_id) or _Doing()
+        return _in_words(root, doing, self._status_of(root, doing))
+
+
+def _in_words(agent: AgentState, doing: _Doing, status: AgentStatus) -> str:
+    """What an agent does or waits for, on one visible line; empty when its text says it."""
+    if status is AgentStatus.PENDING:
+        return f"getting ready to ask {visible(agent.model, 60)}" if agent.model else "starting"
+    if status is AgentStatus.WAITING:
+        link = "waiting" if doing.waits_to else "waiting for"
+        return visible(f"{link} {agent.waiting_for}", _LINE_LENGTH)
+    if doing.is_stalled:
+        return f"no text for {STALLED_AFTER_S:.0f} s"
+    if doing.is_calling and not doing.said:
+        return "waiting for the first token"
+    if doing.tool:
+        return visible(f"tool {doing.tool}", _LINE_LENGTH)
+    if doing.children_open:
+        return (
+            "1 sub-agent at work"
+            if doing.children_open == 1
+            else (f"{doing.children_open} sub-agents at work")
+        )
+    if doing.synthesising and doing.is_calling:
+        return f"bringing {doing.synthesising} results together"
+    return ""

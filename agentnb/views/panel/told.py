@@ -1,0 +1,101 @@
+"""What a person should be told of a run beyond its tree: what was stopped, what was not done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentnb.core.events import BudgetExhausted, BudgetResumed, Event, RunFinished
+from agentnb.core.tree import AgentState, TreeFold
+from agentnb.core.types import AgentStatus, path_key, path_of
+from agentnb.views.text import visible
+
+_MOST_PATHS = 12
+_WHY_RESUMED = {
+    "stop": "Stopped at the budget's question: no new calls are made.",
+    "timeout": "Nobody answered the budget's question in time: no new calls are made.",
+    "lowered": "The total was set to what is used already.",
+}
+
+
+class Told:
+    """Collects what happened to a run as a whole, and says it in lines."""
+
+    def __init__(self) -> None:
+        self.is_stale = False
+        """Whether an agent ended in a way that may be worth a line."""
+        self._answers: list[str] = []
+        self._exhausted: BudgetExhausted | None = None
+        self._end: RunFinished | None = None
+        self._lines: tuple[str, ...] = ()
+
+    def learn(self, event: Event) -> None:
+        """Learn of an event of the run as a whole."""
+        match event:
+            case BudgetResumed(reason=reason) if reason.startswith("stop: "):
+                self._answers.append(visible(f"Stopped: {reason.removeprefix('stop: ')}", 200))
+            case BudgetResumed(reason=reason) if reason in _WHY_RESUMED:
+                self._answers.append(_WHY_RESUMED[reason])
+            case BudgetExhausted():
+                self._exhausted = event
+            case RunFinished():
+                self._end = event
+            case _:
+                return
+        self.is_stale = True
+
+    def lines(self, tree: TreeFold) -> tuple[str, ...]:
+        """One visible line for each thing to tell, oldest first."""
+        if self.is_stale:
+            self.is_stale = False
+            self._lines = tuple(self._made(tree))
+        return self._lines
+
+    def _made(self, tree: TreeFold) -> list[str]:
+        lines = [*self._answers]
+        if self._exhausted is not None:
+            lines.append(_of_exhausted(self._exhausted))
+        lines += _of_cancelled(tree)
+        end = self._end
+        if end is not None and end.status is AgentStatus.FAILED:
+            lines.append(visible(f"The run failed: {end.error}", 300))
+        return lines
+
+
+def _of_exhausted(event: BudgetExhausted) -> str:
+    subs = [path_of(agent_id) for agent_id in event.incomplete_agents]
+    done = _listed([path_of(agent_id) for agent_id in event.completed_agents])
+    left = _listed([path for path in subs if path != "root"])
+    stopped_early = event.tokens_used < event.budget_total
+    head = "The budget stopped the run" if stopped_early else "The budget is used up"
+    said = f"{head} at {event.tokens_used:,} of {event.budget_total:,} tokens."
+    return f"{said} Done by then: {done or 'nothing'}. Not done: {left or 'the answer itself'}."
+
+
+def _of_cancelled(tree: TreeFold) -> list[str]:
+    """One line for each branch that was stopped, by its topmost agent."""
+    gone = {
+        agent_id: agent
+        for agent_id, agent in tree.agents.items()
+        if agent.status is AgentStatus.CANCELLED
+    }
+    tops = [agent for agent in gone.values() if agent.parent_id not in gone]
+    lines = []
+    for top in sorted(tops, key=lambda agent: agent.key):
+        below = [a for a in gone.values() if a is not top and _is_below(a, top)]
+        whom = "the run" if top.parent_id is None else top.path
+        more = f" with {_listed([a.path for a in below])} below it" if below else ""
+        if top.parent_id is None and below:
+            more = f", {_listed([a.path for a in below])} still at work"
+        lines.append(visible(f"Cancelled: {whom}{more} ({top.error or 'no reason given'}).", 300))
+    return lines
+
+
+def _is_below(agent: AgentState, top: AgentState) -> bool:
+    return top.parent_id is None or agent.path.startswith(f"{top.path}.")
+
+
+def _listed(paths: Sequence[str]) -> str:
+    ordered = sorted(paths, key=path_key)
+    shown = ", ".join(ordered[:_MOST_PATHS])
+    more = len(ordered) - _MOST_PATHS
+    return f"{shown} and {more} more" if more > 0 else shown

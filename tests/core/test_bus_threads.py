@@ -1,0 +1,50 @@
+"""A thread that waits for news of a run."""
+
+from __future__ import annotations
+
+import threading
+
+from agentnb.core.bus import EventBus
+from agentnb.core.events import AgentTextDelta, RunFinished
+from agentnb.core.types import AgentStatus
+from tests.support import DEADLINE_S
+
+
+def waiting(bus: EventBus, position: int) -> threading.Thread:
+    thread = threading.Thread(target=bus.wait_past, args=(position,), kwargs={"timeout_s": 600})
+    thread.start()
+    return thread
+
+
+def test_thread_wakes_when_something_is_published() -> None:
+    bus = EventBus()
+    thread = waiting(bus, 0)
+
+    bus.publish(AgentTextDelta(agent_id="a", text="hello"))
+
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+
+
+def test_thread_does_not_wait_for_what_is_there_already() -> None:
+    bus = EventBus()
+    bus.publish_text("a", "hello")
+
+    bus.wait_past(0, timeout_s=600)
+
+    assert not bus._waiting
+
+
+def test_thread_does_not_wait_for_a_run_that_has_ended() -> None:
+    bus = EventBus()
+    bus.publish(RunFinished(status=AgentStatus.COMPLETED, tokens_used=0, duration_ms=0))
+
+    bus.wait_past(1, timeout_s=600)
+
+
+def test_thread_that_gave_up_leaves_nothing_behind() -> None:
+    bus = EventBus()
+
+    bus.wait_past(0, timeout_s=0)
+
+    assert not bus._waiting

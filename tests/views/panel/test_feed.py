@@ -1,0 +1,228 @@
+"""Frames: everything at once, then what changes, to the last one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import ClassVar
+
+import pytest
+
+from agentnb.core.types import AgentStatus
+from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.news import News
+from tests.support import DEADLINE_S
+from tests.views.panel.told import Screen, ToldRun
+
+
+class WatchedScreen(Screen):
+    """A screen that a test can wait for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._came = threading.Condition()
+
+    def show(self, news: News) -> None:
+        with self._came:
+            super().show(news)
+            self._came.notify_all()
+
+    def wait_until(self, is_so: Callable[[WatchedScreen], bool]) -> None:
+        with self._came:
+            assert self._came.wait_for(lambda: is_so(self), DEADLINE_S), self.news[-1:]
+
+
+def panel_threads() -> int:
+    return sum(thread.name == "agentnb-panel" for thread in threading.enumerate())
+
+
+def wait_for_no_thread() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "agentnb-panel":
+            thread.join(DEADLINE_S)
+    assert panel_threads() == 0
+
+
+def test_view_gets_everything_when_it_is_attached() -> None:
+    run = ToldRun().began().spawned("1").called("1").said("1", "x" * 40)
+    feed, screen = Feed(run.bus), Screen()
+
+    feed.attach(screen)
+    feed.detach(screen)
+
+    (news,) = screen.news
+    assert list(news.rows) == ["root", "1"]
+    assert news.rows["1"]["tokens"] == 10
+    wait_for_no_thread()
+
+
+def test_view_gets_what_changes_and_nothing_else() -> None:
+    run = ToldRun().began().spawned("1").called("1")
+    feed, screen = Feed(run.bus), WatchedScreen()
+    feed.attach(screen)
+
+    run.said("1", "x" * 40)
+    screen.wait_until(lambda s: s.rows["1"]["tokens"] == 10)
+
+    change = next(news.rows for news in screen.news[1:] if news.rows)
+    assert change == {"1": {"tokens": 10, "estimated": True, "doing": ""}}
+    run.completed("1").completed("root").ended()
+    screen.wait_until(lambda s: s.news[-1].summary.done)
+    wait_for_no_thread()
+
+
+def test_frames_are_numbered_without_a_gap() -> None:
+    run = ToldRun().began()
+    feed, screen = Feed(run.bus), WatchedScreen()
+    feed.attach(screen)
+    for path in ("1", "2", "3"):
+        run.spawned(path)
+        screen.wait_until(lambda s, path=path: path in s.rows)  # type: ignore[misc]
+    run.ended()
+    screen.wait_until(lambda s: s.news[-1].summary.done)
+
+    seqs = [news.seq for news in screen.news]
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+
+
+def test_last_frame_always_comes_and_then_nothing_runs() -> None:
+    run = ToldRun().began().called("root")
+    feed, screen = Feed(run.bus), WatchedScreen()
+    feed.attach(screen)
+
+    run.said("root", "bye").replied("root", tokens=7).completed("root").ended()
+    screen.wait_until(lambda s: s.news[-1].summary.done)
+
+    assert screen.rows["root"]["status"] == "completed"
+    assert screen.rows["root"]["tokens"] == 7
+    wait_for_no_thread()
+
+
+def test_two_views_are_shown_the_same_and_a_late_one_everything() -> None:
+    run = ToldRun().began().spawned("1")
+    feed, early, late = Feed(run.bus), WatchedScreen(), WatchedScreen()
+    feed.attach(early)
+    run.called("1").said("1", "x" * 40)
+    early.wait_until(lambda s: s.rows["1"]["tokens"] == 10)
+    feed.attach(late)
+    run.completed("1").completed("root").ended()
+    early.wait_until(lambda s: s.news[-1].summary.done)
+    late.wait_until(lambda s: s.news[-1].summary.done)
+
+    assert early.rows == late.rows
+    assert early.news[-1] is late.news[-1]
+
+
+def test_view_of_a_run_that_has_ended_gets_everything_without_a_thread() -> None:
+    run = ToldRun().began().completed("root").ended()
+    screen = Screen()
+
+    Feed(run.bus).attach(screen)
+
+    assert screen.news[-1].summary.done
+    assert screen.rows["root"]["status"] == "completed"
+    assert panel_threads() == 0
+
+
+def test_feed_whose_last_view_is_gone_rests_and_wakes_for_the_next_one() -> None:
+    run = ToldRun().began()
+    feed, first, second = Feed(run.bus), WatchedScreen(), WatchedScreen()
+    feed.attach(first)
+    feed.detach(first)
+    run.spawned("1")
+    wait_for_no_thread()
+
+    feed.attach(second)
+    run.spawned("2").ended()
+    second.wait_until(lambda s: s.news[-1].summary.done)
+
+    assert list(second.rows) == ["root", "1", "2"]
+    assert len(first.news) == 1
+
+
+def test_view_that_fails_is_left_out_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Screen):
+        def show(self, news: News) -> None:
+            super().show(news)
+            if len(self.news) > 1:
+                raise RuntimeError("no front end")
+
+    run = ToldRun().began()
+    feed, broken, screen = Feed(run.bus), Broken(), WatchedScreen()
+    feed.attach(broken)
+    feed.attach(screen)
+    run.spawned("1")
+    screen.wait_until(lambda s: "1" in s.rows)
+    run.ended()
+    screen.wait_until(lambda s: s.news[-1].summary.done)
+
+    assert len(broken.news) == 2
+    assert "no front end" in caplog.text
+
+
+def test_time_goes_on_where_no_event_comes() -> None:
+    run = ToldRun().began().called("root")
+    feed, screen = Feed(run.bus), WatchedScreen()
+    feed.attach(screen)
+
+    run.after(40)
+    screen.wait_until(lambda s: s.news[-1].summary.at_s == 40)
+
+    screen.wait_until(lambda s: s.rows["root"]["stalled"])
+    run.ended()
+    screen.wait_until(lambda s: s.news[-1].summary.done)
+
+
+def test_what_is_told_beside_the_events_is_a_notice_of_every_view() -> None:
+    run = ToldRun().began().ended(AgentStatus.FAILED, error="no key")
+    feed, screen = Feed(run.bus), Screen()
+    feed.attach(screen)
+
+    feed.tell("The order came\ntoo late.")
+
+    assert screen.news[-1].summary.notices == ("The run failed: no key", "The order came too late.")
+
+
+def test_pot_is_asked_itself_where_it_is_there() -> None:
+    run = ToldRun().began().ended()
+    screen = Screen()
+
+    Feed(run.bus, pot=lambda: (30, 40)).attach(screen)
+
+    assert (screen.news[-1].summary.tokens_used, screen.news[-1].summary.budget_total) == (30, 40)
+
+
+def test_cost_is_asked_for_when_a_call_has_ended() -> None:
+    class Costs:
+        by_agent: ClassVar = {"root": "$1"}
+
+        def __str__(self) -> str:
+            return "about $2"
+
+    run = ToldRun().began().called("root")
+    feed, screen = Feed(run.bus, cost=Costs), WatchedScreen()
+    feed.attach(screen)
+    assert screen.news[-1].summary.cost == ""
+
+    run.replied("root").completed("root").ended()
+    screen.wait_until(lambda s: s.news[-1].summary.done)
+
+    assert screen.news[-1].summary.cost == "about $2"
+    assert (feed.cost_of("root"), feed.cost_of("1")) == ("$1", "")
+
+
+def test_replay_shows_the_tree_as_it_was_forwards_and_backwards() -> None:
+    run = ToldRun().began().called("root").after(1).said("root", "x" * 40).after(1)
+    run.replied("root", tokens=50).spawned("1").after(1).completed("1").completed("root").ended()
+    feed = Feed(run.bus)
+
+    def at(seconds: float) -> list[tuple[str, str, int]]:
+        rows = feed.replayed(seconds)
+        return [(row["path"], row["status"], row["tokens"]) for row in rows]
+
+    assert at(0.5) == [("root", "running", 0)]
+    assert at(2.5) == [("root", "running", 50), ("1", "pending", 0)]
+    assert at(1.5) == [("root", "running", 10)]
+    assert at(3) == [("root", "completed", 50), ("1", "completed", 0)]

@@ -1,0 +1,253 @@
+"""What a row and the summary say, event by event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentnb.core.events import (
+    AgentCancelled,
+    AgentFailed,
+    AgentWaiting,
+    BudgetExhausted,
+    BudgetPaused,
+    BudgetResumed,
+    BudgetUpdate,
+    SynthesisStarted,
+    ToolCallStarted,
+)
+from agentnb.core.types import AgentStatus
+from agentnb.views.panel.fold import STALLED_AFTER_S, PanelFold
+from agentnb.views.panel.news import Summary
+from tests.views.panel.told import ToldRun, id_of
+
+
+def folded(run: ToldRun) -> PanelFold:
+    fold = PanelFold()
+    fold.feed(run.bus.rows_since(0))
+    fold.notice_silence(run.clock.now())
+    return fold
+
+
+def row(run: ToldRun, path: str = "root") -> dict[str, Any]:
+    return folded(run).row(id_of(path))
+
+
+def summary(run: ToldRun) -> Summary:
+    return folded(run).summary(run.clock.now(), cost="", pot=None)
+
+
+def test_row_of_an_agent_names_its_place_its_task_and_its_time() -> None:
+    run = ToldRun().began("Sum up").after(2).spawned("1", "Find\nfacts").called("1")
+
+    shown = row(run, "1")
+
+    assert (shown["path"], shown["parent"], shown["depth"]) == ("1", "root", 1)
+    assert (shown["task"], shown["status"], shown["begun"]) == ("Find facts", "running", 2)
+    assert shown["ended"] is None
+
+
+def test_ended_agent_has_the_time_of_its_end() -> None:
+    run = ToldRun().began().called("root").replied("root").completed("root")
+
+    assert (row(run)["status"], row(run)["ended"]) == ("completed", 0.01)
+
+
+def test_tokens_are_an_estimate_while_a_reply_streams_and_the_count_afterwards() -> None:
+    run = ToldRun().began().called("root").said("root", "x" * 80)
+    assert (row(run)["tokens"], row(run)["estimated"]) == (20, True)
+
+    run.replied("root", tokens=50)
+
+    assert (row(run)["tokens"], row(run)["estimated"]) == (50, False)
+
+
+def test_tokens_of_calls_before_stay_while_the_next_reply_streams() -> None:
+    run = ToldRun().began().called("root").replied("root", tokens=50).called("root")
+
+    assert row(run.said("root", "x" * 40))["tokens"] == 60
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (ToldRun().began(), "getting ready to ask m/one"),
+        (ToldRun().began().called("root"), "waiting for the first token"),
+        (ToldRun().began().called("root").said("root", "Hm"), ""),
+        (
+            ToldRun().began().tell(AgentWaiting(agent_id=id_of("root"), reason="the rate limit")),
+            "waiting for the rate limit",
+        ),
+        (
+            ToldRun().began().tell(AgentWaiting(agent_id=id_of("root"), reason="to try again")),
+            "waiting to try again",
+        ),
+        (ToldRun().began().called("root").replied("root").spawned("1"), "1 sub-agent at work"),
+        (
+            ToldRun().began().called("root").replied("root").spawned("1").spawned("2"),
+            "2 sub-agents at work",
+        ),
+        (
+            ToldRun().began().called("root").replied("root").spawned("1").completed("1"),
+            "",
+        ),
+        (
+            ToldRun()
+            .began()
+            .tell(SynthesisStarted(agent_id=id_of("root"), total=3))
+            .called("root")
+            .said("root", "So"),
+            "bringing 3 results together",
+        ),
+        (
+            ToldRun()
+            .began()
+            .called("root")
+            .replied("root")
+            .tell(
+                ToolCallStarted(agent_id=id_of("root"), tool_use_id="t", name="look_up", input={})
+            ),
+            "tool look_up",
+        ),
+        (ToldRun().began().called("root").replied("root").completed("root"), ""),
+    ],
+)
+def test_row_says_what_an_agent_does_or_waits_for(run: ToldRun, words: str) -> None:
+    assert row(run)["doing"] == words
+
+
+def test_wait_of_known_length_tells_when_it_ends() -> None:
+    waiting = AgentWaiting(agent_id=id_of("root"), reason="the rate limit", wait_s=12)
+    run = ToldRun().began().after(3).tell(waiting)
+    assert (row(run)["status"], row(run)["until"]) == ("waiting", 15)
+
+    assert row(run.called("root"))["until"] is None
+
+
+def test_agent_that_has_brought_no_text_for_half_a_minute_is_stalled() -> None:
+    run = ToldRun().began().called("root").said("root", "Hm").after(STALLED_AFTER_S - 1)
+    assert not row(run)["stalled"]
+
+    shown = row(run.after(1))
+
+    assert (shown["stalled"], shown["doing"]) == (True, "no text for 30 s")
+    assert not row(run.said("root", "so"))["stalled"]
+
+
+def test_agent_without_an_open_call_never_counts_as_stalled() -> None:
+    run = ToldRun().began().called("root").replied("root").spawned("1").after(100)
+
+    assert not row(run)["stalled"]
+
+
+def test_second_attempt_is_counted() -> None:
+    failed = AgentFailed(agent_id=id_of("root"), error="cut", will_retry=True, attempt=1)
+
+    shown = row(ToldRun().began().called("root").tell(failed))
+
+    assert (shown["attempt"], shown["doing"]) == (2, "waiting for a second attempt")
+
+
+def test_root_that_plans_nothing_works_while_its_sub_agents_do() -> None:
+    run = ToldRun().began().spawned("1")
+
+    assert row(run)["status"] == "running"
+    assert summary(run).by_status == {AgentStatus.RUNNING: 1, AgentStatus.PENDING: 1}
+
+
+def test_text_from_a_model_is_made_visible() -> None:
+    run = ToldRun().began("\x1b[31mred\u202e \ud800")
+
+    assert row(run)["task"] == "\\x1b[31mred\\u202e \ufffd"
+
+
+def test_summary_counts_agents_and_has_the_pot_and_the_time() -> None:
+    update = BudgetUpdate(tokens_used=400, budget_total=900, percentage=44.4)
+    run = ToldRun().began().spawned("1").called("1").tell(update).after(7)
+
+    told = summary(run)
+
+    assert (told.agents, told.status, told.at_s) == (2, "running", 7)
+    assert (told.tokens_used, told.budget_total) == (400, 900)
+    assert not told.done
+
+
+def test_summary_of_a_run_that_has_ended_has_its_duration() -> None:
+    told = summary(ToldRun().began().completed("root").ended().after(60))
+
+    assert (told.done, told.status, told.at_s) == (True, "completed", 0.01)
+
+
+def test_root_that_has_ended_is_not_the_end_of_the_run() -> None:
+    assert summary(ToldRun().began().called("root").completed("root")).status == "running"
+
+
+def test_question_is_open_from_the_pause_to_the_answer() -> None:
+    paused = BudgetPaused(tokens_used=800, budget_total=1000, percentage=80, wait_s=600)
+    run = ToldRun().began().after(5).tell(paused)
+
+    question = summary(run).question
+    assert question is not None
+    assert (question.tokens_used, question.budget_total, question.asked_at_s) == (800, 1000, 5)
+    assert summary(run).doing == "new calls wait for an answer about the budget"
+
+    assert summary(run.tell(BudgetResumed(reason="continue"))).question is None
+
+
+def test_notice_of_an_empty_pot_says_what_was_done_and_what_was_not() -> None:
+    exhausted = BudgetExhausted(
+        tokens_used=1000,
+        budget_total=1000,
+        percentage=100,
+        completed_agents=(id_of("2"),),
+        incomplete_agents=(id_of("root"), id_of("1"), id_of("10")),
+    )
+
+    (notice,) = summary(ToldRun().began().tell(exhausted)).notices
+
+    assert notice == (
+        "The budget is used up at 1,000 of 1,000 tokens. Done by then: 2. Not done: 1, 10."
+    )
+
+
+def cancelled(path: str) -> AgentCancelled:
+    return AgentCancelled(agent_id=id_of(path), reason="by hand")
+
+
+def test_notice_of_a_cancel_names_the_branch_by_its_top() -> None:
+    run = ToldRun().began().spawned("1").spawned("1.1").spawned("2").spawned("11")
+    run.tell(cancelled("1.1")).tell(cancelled("1")).tell(cancelled("11"))
+
+    assert summary(run).notices == (
+        "Cancelled: 1 with 1.1 below it (by hand).",
+        "Cancelled: 11 (by hand).",
+    )
+
+
+def test_notice_of_a_cancelled_run_names_who_was_still_at_work() -> None:
+    run = ToldRun().began().spawned("1").completed("1").spawned("2")
+    run.tell(cancelled("2")).tell(cancelled("root")).ended(AgentStatus.CANCELLED)
+
+    assert summary(run).notices == ("Cancelled: the run, 2 still at work (by hand).",)
+
+
+def test_notice_of_a_failed_run_says_why() -> None:
+    run = ToldRun().began().ended(AgentStatus.FAILED, error="no key\nis set")
+
+    assert summary(run).notices == ("The run failed: no key is set",)
+
+
+@pytest.mark.parametrize("reason", ["continue", "raised"])
+def test_answer_that_lets_the_run_go_on_needs_no_notice(reason: str) -> None:
+    assert summary(ToldRun().began().tell(BudgetResumed(reason=reason))).notices == ()
+
+
+def test_only_agents_that_something_happened_to_are_touched() -> None:
+    run = ToldRun().began().spawned("1").spawned("2")
+    fold = folded(run)
+    assert fold.take_touched() == [id_of("root"), id_of("1"), id_of("2")]
+
+    fold.feed(run.said("2", "x").bus.rows_since(len(run.bus) - 1))
+
+    assert fold.take_touched() == [id_of("2")]

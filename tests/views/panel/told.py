@@ -1,0 +1,111 @@
+"""A run's events published by hand, with time that passes on command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentnb.core.bus import EventBus
+from agentnb.core.events import (
+    AgentCompleted,
+    AgentSpawned,
+    AgentTextDelta,
+    ModelCallFinished,
+    ModelCallStarted,
+    RunFinished,
+    RunStarted,
+)
+from agentnb.core.types import AgentStatus, CompletionRequest, Usage, user_message
+from agentnb.views.panel.news import News
+from tests.core.clock import ManualClock
+
+ROOT = "nb_20261101_abcdef"
+
+
+class ToldRun:
+    """A run that is told step by step."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.bus = EventBus("run", clock=self.clock)
+
+    def began(self, task: str = "the task") -> ToldRun:
+        self.bus.publish(
+            RunStarted(task_description=task, model="m", budget_total=1000, max_depth=3)
+        )
+        return self.spawned("root", task)
+
+    def spawned(self, path: str, task: str = "a task") -> ToldRun:
+        parent = None if path == "root" else id_of(path.rpartition(".")[0] or "root")
+        depth = 0 if path == "root" else path.count(".") + 1
+        self.bus.publish(
+            AgentSpawned(
+                agent_id=id_of(path),
+                parent_id=parent,
+                task_description=task,
+                depth=depth,
+                model="m/one",
+            )
+        )
+        return self
+
+    def called(self, path: str, said: str = "hello", **how: Any) -> ToldRun:
+        request = CompletionRequest(
+            model="m/one", system="be brief", messages=(user_message(said),)
+        )
+        self.bus.publish(
+            ModelCallStarted(agent_id=id_of(path), request=request, model="m/one", **how)
+        )
+        return self
+
+    def said(self, path: str, text: str) -> ToldRun:
+        self.bus.publish(AgentTextDelta(agent_id=id_of(path), text=text))
+        return self
+
+    def replied(self, path: str, *, tokens: int = 100, **how: Any) -> ToldRun:
+        self.bus.publish(
+            ModelCallFinished(
+                agent_id=id_of(path),
+                model="m/one",
+                usage=Usage(tokens, 0),
+                duration_ms=10,
+                **{"stop_reason": "end_turn", **how},
+            )
+        )
+        return self
+
+    def completed(self, path: str, text: str = "done") -> ToldRun:
+        self.bus.publish(
+            AgentCompleted(
+                agent_id=id_of(path), result_summary=text, text=text, tokens_used=1, duration_ms=10
+            )
+        )
+        return self
+
+    def ended(self, status: AgentStatus = AgentStatus.COMPLETED, **how: Any) -> ToldRun:
+        self.bus.publish(RunFinished(status=status, tokens_used=1, duration_ms=10, **how))
+        return self
+
+    def tell(self, event: Any) -> ToldRun:
+        self.bus.publish(event)
+        return self
+
+    def after(self, seconds: float) -> ToldRun:
+        self.clock.advance(seconds)
+        return self
+
+
+def id_of(path: str) -> str:
+    return ROOT if path == "root" else f"{ROOT}.{path}"
+
+
+class Screen:
+    """A view that keeps what it was shown, and what a front end would have made of it."""
+
+    def __init__(self) -> None:
+        self.news: list[News] = []
+        self.rows: dict[str, dict[str, Any]] = {}
+
+    def show(self, news: News) -> None:
+        self.news.append(news)
+        for path, fields in news.rows.items():
+            self.rows.setdefault(path, {}).update(fields)
