@@ -1,0 +1,56 @@
+// What a screen reader hears of a run: who has ended, and how the run ended. Gathered for a while, so
+// that a hundred agents are one sentence; tokens and seconds are never told.
+
+import { make } from "./dom.js";
+import { counted } from "./format.js";
+import { statusCounts } from "./status.js";
+
+const EVERY_MS = 3_000;
+const NAMED = 3;
+
+export class Announcer {
+  #ended = [];
+  #last = "";
+  #timer = null;
+  #stopped = false;
+  element = make("div", "agentnb-live", { role: "status", "aria-live": "polite" });
+
+  /** Rows of agents that have ended. */
+  tell(rows) {
+    this.#ended.push(...rows.map(({ path, status }) => ({ path, status })));
+    if (this.#ended.length) this.#soon();
+  }
+
+  /** The run has ended. */
+  tellEnd(status) {
+    this.#last = `The run has ended: ${status}.`;
+    this.#soon();
+  }
+
+  stop() {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  #soon() {
+    if (this.#timer !== null || this.#stopped) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = null;
+      this.element.textContent = `${endWords(this.#ended)} ${this.#last}`.trim();
+      this.#ended = [];
+      this.#last = "";
+    }, EVERY_MS);
+  }
+}
+
+/** `1.2 completed, 1.3 failed.`; of many: `12 agents completed, 1 agent failed.` */
+export function endWords(ended) {
+  if (!ended.length) return "";
+  const words =
+    ended.length <= NAMED
+      ? ended.map(({ path, status }) => `${path} ${status}`)
+      : statusCounts(ended.map(({ status }) => status)).map(
+          ([status, count]) => `${counted(count, "agent")} ${status}`,
+        );
+  return `${words.join(", ")}.`;
+}

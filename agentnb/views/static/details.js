@@ -1,0 +1,174 @@
+// All that is known of the selected agent: what it was asked, how it stands, each call with the
+// prompt as it was sent, and the text as it comes. Sections are kept and only their words change.
+
+import { Calls } from "./calls.js";
+import { make, makeButton, setAttribute, setText } from "./dom.js";
+import { doingNow, timeTaken, tokenCount, wholeNumber } from "./format.js";
+import { Prompt } from "./prompt.js";
+import { Prose } from "./prose.js";
+import { isFinal, makeMark } from "./status.js";
+
+const FACTS = ["Model", "Tokens", "Cost", "Time", "Now", "Attempt", "Error", "Notes"];
+
+export class Details {
+  #look = {};
+  #facts = new Map();
+  #mark = makeMark("pending");
+  #title = document.createTextNode("");
+  #status = document.createTextNode("");
+  #cancel = makeButton("agentnb-cancel", "Cancel agent", { hidden: "" });
+  #task = new Prose("agentnb-task", "Task");
+  #result = new Prose("agentnb-result", "Answer of the agent");
+  #resultBox;
+  #text = new Prose("agentnb-text", "Text of the call", { fromEnd: true });
+  #textTitle = document.createTextNode("Text");
+  #prompt = new Prompt();
+  #asked = null;
+  #canCancel = false;
+
+  /** `onCancel(path)`, `onCall(number or null)`. */
+  constructor({ onCancel, onCall, signal }) {
+    this.calls = new Calls(onCall, signal);
+    this.#resultBox = folding("Answer", this.#result.element);
+    this.#resultBox.hidden = true;
+    this.element = make(
+      "section",
+      "agentnb-details",
+      { "data-agent-details": "", "aria-label": "Details of the agent" },
+      this.#head(),
+      this.#task.element,
+      this.#factList(),
+      this.calls.element,
+      this.#prompt.element,
+      section(this.#textTitle, this.#text.element),
+      this.#resultBox,
+    );
+    this.#cancel.addEventListener("click", () => this.#askToCancel(onCancel), { signal });
+  }
+
+  /** An agent was chosen: what the tree knows of it stands at once, the rest comes. */
+  begin(row) {
+    const known = { agent: row.path, task: row.task, model: row.model, error: row.error };
+    this.#look = { ...known, calls: [], call: null, prompt: null, text: "", notes: [] };
+    this.#asked = null;
+    setAttribute(this.element, "data-agent-details", row.path);
+    setAttribute(this.element, "aria-label", `Details of agent ${row.path}`);
+    setText(this.#title, row.path);
+    this.#draw();
+    this.element.scrollTop = 0;
+  }
+
+  /** Applies a `look` message for the agent that was chosen. */
+  take({ add, ...fields }) {
+    if (fields.reset) this.#look = { agent: fields.agent, text: "" };
+    Object.assign(this.#look, fields);
+    this.#draw();
+    if (typeof add === "string") this.#text.add(add);
+  }
+
+  /** The agent's row changed, or time passed. */
+  show(row, now, { canCancel }) {
+    this.#canCancel = canCancel && !isFinal(row.status);
+    this.#mark.show(row.status);
+    setText(this.#status, row.status + (row.stalled ? ", stalled" : ""));
+    setAttribute(this.element, "data-status", row.status);
+    this.#fact("Tokens", this.#tokenWords(row));
+    this.#fact("Time", timeTaken(row, now));
+    this.#fact("Now", doingNow(row, now));
+    this.#fact("Attempt", row.attempt > 1 ? `${row.attempt} (it was tried again)` : "");
+    this.#offerCancel(row);
+  }
+
+  /** An order failed: it may be given again. */
+  orderFailed() {
+    this.#asked = null;
+    this.#cancel.disabled = false;
+  }
+
+  #head() {
+    const status = make("span", "agentnb-details-status", {}, this.#mark.element, this.#status);
+    const title = make("strong", "agentnb-details-path", { tabindex: -1 }, this.#title);
+    return make("div", "agentnb-details-head", {}, title, status, this.#cancel);
+  }
+
+  #factList() {
+    const list = make("dl", "agentnb-facts");
+    for (const name of FACTS) {
+      const value = document.createTextNode("");
+      const box = make("div", "agentnb-fact", { "data-fact": name.toLowerCase(), hidden: "" });
+      box.append(make("dt", "", {}, name), make("dd", "", { dir: "auto" }, value));
+      this.#facts.set(name, { box, value });
+      list.append(box);
+    }
+    return list;
+  }
+
+  #fact(name, words) {
+    const { box, value } = this.#facts.get(name);
+    setText(value, words ?? "");
+    box.hidden = !words;
+  }
+
+  #draw() {
+    const look = this.#look;
+    this.#task.set(look.task ?? "");
+    this.#fact("Model", look.model);
+    this.#fact("Cost", look.cost);
+    this.#fact("Error", look.error);
+    this.#fact("Notes", (look.notes ?? []).join("\n"));
+    this.calls.show(look);
+    this.#prompt.show(look.prompt ?? null);
+    const call = look.call ?? null;
+    setText(this.#textTitle, call === null ? "Text" : `Text of call ${call}`);
+    this.#text.label(call === null ? "Text" : `Text of call ${call} of agent ${look.agent}`);
+    // What is added later comes as `add`; only a whole text replaces.
+    if (typeof look.text === "string") this.#text.set(look.text);
+    delete look.text;
+    this.#resultBox.hidden = !look.result;
+    this.#result.set(look.result ?? "");
+  }
+
+  #tokenWords(row) {
+    const { tokens } = this.#look;
+    const sum = row.tokens ? tokenCount(row.tokens, row.estimated) : "";
+    if (!tokens || !sum) return sum;
+    const parts = [
+      [tokens.input, "in"],
+      [tokens.output, "out"],
+      [tokens.cache_read, "read from the cache"],
+      [tokens.cache_write, "written to the cache"],
+    ];
+    const known = parts.filter(([count]) => count);
+    const words = known.map(([count, what]) => `${wholeNumber(count)} ${what}`);
+    return words.length ? `${sum} (${words.join(", ")})` : sum;
+  }
+
+  #offerCancel(row) {
+    const hadFocus = document.activeElement === this.#cancel;
+    this.#cancel.hidden = !this.#canCancel;
+    if (this.#asked !== row.path) this.#cancel.disabled = false;
+    // A button that goes away must not take the place of the keyboard with it.
+    if (this.#cancel.hidden && hadFocus)
+      this.element.querySelector(".agentnb-details-path").focus();
+  }
+
+  #askToCancel(onCancel) {
+    this.#asked = this.#look.agent;
+    this.#cancel.disabled = true;
+    onCancel(this.#look.agent);
+  }
+}
+
+function section(title, ...content) {
+  return make(
+    "div",
+    "agentnb-section",
+    {},
+    make("div", "agentnb-section-title", {}, title),
+    ...content,
+  );
+}
+
+function folding(title, ...content) {
+  return make("details", "agentnb-folding", {}, make("summary", "", {}, title), ...content);
+}

@@ -1,0 +1,78 @@
+// Numbers as a person reads them. Pure; the same words as the figures have.
+
+const UNITS = [
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
+/** At most four digits: `987`, `1.2k`, `35k`, `1.2M`. */
+export function shortCount(count) {
+  const number = Number.isFinite(count) ? count : 0;
+  for (const [size, unit] of UNITS) {
+    // What would be rounded up to a thousand of the smaller unit belongs to the larger one.
+    if (number < size * 0.9995) continue;
+    const scaled = number / size;
+    return (scaled < 99.95 ? scaled.toFixed(1).replace(/\.0$/, "") : scaled.toFixed(0)) + unit;
+  }
+  return number.toFixed(0);
+}
+
+/** `~1.2k` while it is an estimate. */
+export function tokenCount(tokens, estimated) {
+  return (estimated ? "~" : "") + shortCount(tokens);
+}
+
+/** `1 agent`, `2 agents`, `1,234 agents`. */
+export function counted(count, what) {
+  return `${wholeNumber(count)} ${what}${count === 1 ? "" : "s"}`;
+}
+
+/** `1,234`. */
+export function wholeNumber(count) {
+  return Math.round(Number.isFinite(count) ? count : 0).toLocaleString("en-US");
+}
+
+/** How long something took: `340 ms`, `3.2 s`, `2 min 5 s`, `1 h 20 min`. */
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 0.9995) return `${(Math.max(0, seconds) * 1000).toFixed(0)} ms`;
+  if (seconds < 59.95) return `${seconds.toFixed(1).replace(/\.0$/, "")} s`;
+  return longDuration(Math.round(seconds));
+}
+
+/** How long something has been going on, in whole seconds, so that it does not flicker. */
+export function elapsed(seconds) {
+  const whole = Math.max(0, Math.floor(Number.isFinite(seconds) ? seconds : 0));
+  return whole < 60 ? `${whole} s` : longDuration(whole);
+}
+
+/** The time an agent has taken, by its row and the time of the run; `""` before it began. */
+export function timeTaken(row, now) {
+  if (!Number.isFinite(row.begun)) return "";
+  if (Number.isFinite(row.ended)) return duration(row.ended - row.begun);
+  return elapsed(now - row.begun);
+}
+
+/** What an agent does or waits for, with the seconds that are left when they are known. */
+export function doingNow(row, now) {
+  const left = Number.isFinite(row.until) ? Math.ceil(row.until - now) : 0;
+  if (!row.doing) return left > 0 ? `${elapsed(left)} left` : "";
+  return left > 0 ? `${row.doing}, ${elapsed(left)} left` : row.doing;
+}
+
+/** `998 characters`, `12 kB`, `1.4 MB`: how long a text is, as a rule of thumb. */
+export function textSize(length) {
+  if (length < 10_000) return counted(length, "character");
+  if (length < 999_500) return `${Math.round(length / 1000)} kB`;
+  return `${(length / 1e6).toFixed(1)} MB`;
+}
+
+function longDuration(whole) {
+  if (whole < 3600) {
+    const rest = whole % 60;
+    return `${Math.floor(whole / 60)} min${rest ? ` ${rest} s` : ""}`;
+  }
+  const minutes = Math.round(whole / 60);
+  return `${Math.floor(minutes / 60)} h${minutes % 60 ? ` ${minutes % 60} min` : ""}`;
+}

@@ -1,0 +1,116 @@
+// The talk with the kernel, once for each model: frames go into the store, and every view hears what
+// changed. A front end may drop messages, so a gap is mended by asking, and silence is checked.
+
+const RESEND_MS = 2_000;
+const SYNC_MS = 5_000;
+
+export class Link {
+  #model;
+  #store;
+  #clock;
+  #views = new Set();
+  #resendTimer = null;
+  #syncTimer = null;
+  #open = true;
+
+  /** `clock` has `now()` in ms, `setTimeout` and `clearTimeout`. */
+  constructor(model, store, clock) {
+    this.#model = model;
+    this.#store = store;
+    this.#clock = clock;
+    this.take(model.get("snapshot"));
+    model.on("change:snapshot", () => this.take(model.get("snapshot")));
+    model.on("msg:custom", (message) => this.hear(message));
+    model.on("comm:close", () => this.close());
+  }
+
+  /** Whether nobody answers any more. */
+  get isClosed() {
+    return !this.#open;
+  }
+
+  get store() {
+    return this.#store;
+  }
+
+  /** Whether a view is the first of its model: only that one speaks to a screen reader. */
+  isFirst(view) {
+    return this.#views.values().next().value === view;
+  }
+
+  /** A view has `id`, `frame(change)`, `message(message)` and `closed()`. */
+  join(view) {
+    this.#views.add(view);
+    this.send({ type: "hello", view: view.id });
+    this.#watchSilence();
+  }
+
+  leave(view) {
+    this.#views.delete(view);
+    this.send({ type: "bye", view: view.id });
+    if (this.#views.size === 0) this.#clearTimers();
+  }
+
+  /** Tells the kernel; a kernel that is gone is no error of ours. */
+  send(message) {
+    if (!this.#open) return;
+    try {
+      this.#model.send(message);
+    } catch {
+      this.close();
+    }
+  }
+
+  hear(message) {
+    if (message?.type === "frame") return this.take(message);
+    for (const view of this.#views) {
+      if (message?.view === undefined || message.view === view.id) view.message(message);
+    }
+  }
+
+  take(frame) {
+    const change = this.#store.take(frame, this.#clock.now());
+    if (change.outcome === "gap") return this.#askForAll();
+    if (change.outcome === "stale") return;
+    this.#clock.clearTimeout(this.#resendTimer);
+    this.#resendTimer = null;
+    this.#watchSilence();
+    for (const view of this.#views) view.frame(change);
+  }
+
+  /** The kernel is gone: what was heard last stays. */
+  close() {
+    if (!this.#open) return;
+    this.#open = false;
+    this.#clearTimers();
+    const wasDone = this.#store.done;
+    this.#store.stop(this.#clock.now());
+    for (const view of this.#views) view.closed(wasDone);
+  }
+
+  #askForAll() {
+    if (this.#resendTimer !== null || !this.#open) return;
+    this.send({ type: "resend" });
+    this.#resendTimer = this.#clock.setTimeout(() => {
+      this.#resendTimer = null;
+      if (this.#store.gap && this.#views.size) this.#askForAll();
+    }, RESEND_MS);
+  }
+
+  // The last frame of a run may be the one that was dropped, and then no gap would ever show.
+  #watchSilence() {
+    this.#clock.clearTimeout(this.#syncTimer);
+    this.#syncTimer = null;
+    if (this.#store.done || !this.#views.size || !this.#open) return;
+    this.#syncTimer = this.#clock.setTimeout(() => {
+      this.send({ type: "sync", seq: this.#store.seq });
+      this.#watchSilence();
+    }, SYNC_MS);
+  }
+
+  #clearTimers() {
+    this.#clock.clearTimeout(this.#resendTimer);
+    this.#clock.clearTimeout(this.#syncTimer);
+    this.#resendTimer = this.#syncTimer = null;
+  }
+}

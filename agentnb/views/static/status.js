@@ -1,0 +1,74 @@
+// The statuses of an agent: their order, which of them are final, and one shape for each. The shapes
+// are those of the figures, in a square from -1 to 1, y downwards; holes follow the even-odd rule.
+
+import { makeSvg } from "./dom.js";
+
+export const STATUSES = [
+  "pending",
+  "running",
+  "waiting",
+  "completed",
+  "failed",
+  "cancelled",
+  "exhausted",
+  "interrupted",
+  "skipped",
+];
+
+const FINAL = new Set(STATUSES.slice(3));
+
+const RING =
+  "M.95 0A.95.95 0 1 1-.95 0A.95.95 0 1 1 .95 0ZM.62 0A.62.62 0 1 1-.62 0A.62.62 0 1 1 .62 0Z";
+
+const SHAPES = {
+  pending: RING,
+  running: "M-.75-.95L1 0L-.75.95Z",
+  waiting: "M-.7-.9H-.2V.9H-.7ZM.2-.9H.7V.9H.2Z",
+  completed: "M-1 0L-.65-.38L-.25.1L.68-.9L1-.58L-.25.78Z",
+  failed: "M-.9-.55L-.55-.9L0-.35L.55-.9L.9-.55L.35 0L.9.55L.55.9L0 .35L-.55.9L-.9.55L-.35 0Z",
+  cancelled: "M-.8-.8H.8V.8H-.8Z",
+  exhausted: `${RING}M0 0L.62 0A.62.62 0 0 0 0-.62Z`,
+  interrupted: "M-.25-1H.25V-.2H-.25ZM-.25.2H.25V1H-.25Z",
+  skipped: "M-.9-.22H.9V.22H-.9Z",
+};
+
+// For a status that a newer kernel knows and this page does not.
+const OTHER_SHAPE = "M0-1L1 0L0 1L-1 0Z";
+
+/** Whether an agent of this status has ended for good. */
+export function isFinal(status) {
+  return FINAL.has(status);
+}
+
+/** The path data of a status' shape. */
+export function shapeOf(status) {
+  return Object.hasOwn(SHAPES, status) ? SHAPES[status] : OTHER_SHAPE;
+}
+
+/** A status' shape as a small picture: `show(status)` changes it. */
+export function makeMark(status) {
+  const path = makeSvg("path", { "fill-rule": "evenodd" });
+  const svg = makeSvg(
+    "svg",
+    { class: "agentnb-mark", viewBox: "-1.05 -1.05 2.1 2.1", "aria-hidden": "true" },
+    path,
+  );
+  let shown = null;
+  const show = (next) => {
+    if (next === shown) return;
+    shown = next;
+    path.setAttribute("d", shapeOf(next));
+    svg.dataset.status = next;
+  };
+  show(status);
+  return { element: svg, show };
+}
+
+/** Counts by status as words, in the order of the statuses: `2 running, 1 failed`. */
+export function statusCounts(statuses) {
+  const counts = new Map();
+  for (const status of statuses) counts.set(status, (counts.get(status) ?? 0) + 1);
+  const known = STATUSES.filter((status) => counts.has(status));
+  const others = [...counts.keys()].filter((status) => !STATUSES.includes(status)).sort();
+  return [...known, ...others].map((status) => [status, counts.get(status)]);
+}

@@ -1,0 +1,146 @@
+// The agents of a run, as the frames from the kernel tell them. A frame is applied when it follows
+// the one before it, so what is held is always a state that the kernel was in, or is known to be
+// incomplete until a full frame comes. Touches no page: frames in, changes out.
+
+import { isFinal } from "./status.js";
+
+// A field that is missing must not throw where it is shown.
+const BLANK = {
+  parent: null,
+  depth: 0,
+  task: "",
+  model: "",
+  status: "pending",
+  tokens: 0,
+  estimated: false,
+  begun: null,
+  ended: null,
+  doing: "",
+  until: null,
+  stalled: false,
+  attempt: 1,
+  error: null,
+  notes: 0,
+};
+
+export class Store {
+  rows = new Map();
+  /** Number of the newest frame that was applied. */
+  seq = -1;
+  done = false;
+  status = "pending";
+  /** A frame is missing; only a full one mends it. */
+  gap = false;
+  #children = new Map();
+  #at = 0;
+  #heardAt = 0;
+
+  /**
+   * Applies a frame that came when the page's clock read `nowMs`.
+   *
+   * Returns what changed: `outcome` is `full`, `changes`, `stale` (nothing new) or `gap`; `paths`
+   * the agents with other fields than before, `added` whether agents came or went, `ended` the rows
+   * of those that have ended since the frame before.
+   */
+  take(frame, nowMs) {
+    if (!Number.isFinite(frame?.seq) || frame.seq <= this.seq) return change("stale");
+    const full = frame.base === null || frame.base === undefined;
+    if (!full && frame.base !== this.seq) {
+      this.gap = true;
+      return change("gap");
+    }
+    const known = full ? this.#cleared() : this.rows;
+    const result = change(full ? "full" : "changes");
+    result.added = full;
+    for (const fields of Array.isArray(frame.agents) ? frame.agents : []) {
+      if (typeof fields?.path === "string") this.#merge(fields, known, result);
+    }
+    this.gap = false;
+    this.seq = frame.seq;
+    this.done = frame.done === true;
+    this.status = frame.status ?? this.status;
+    this.#at = Number.isFinite(frame.at) ? frame.at : this.#at;
+    this.#heardAt = nowMs;
+    return result;
+  }
+
+  /** Seconds since the run began; its duration when it is done. */
+  time(nowMs) {
+    return this.done ? this.#at : this.#at + Math.max(0, nowMs - this.#heardAt) / 1000;
+  }
+
+  /** The clock stands still from now on: nobody will tell when the run ends. */
+  stop(nowMs) {
+    this.#at = this.time(nowMs);
+    this.done = true;
+  }
+
+  /** Paths of an agent's children, in path order; of `null`: those whose parent is not known. */
+  childrenOf(path) {
+    return this.#children.get(path) ?? [];
+  }
+
+  /** Paths from an agent's parent up to the root. */
+  ancestorsOf(path) {
+    const found = [];
+    let next = this.rows.get(path)?.parent;
+    while (this.rows.has(next) && !found.includes(next)) {
+      found.push(next);
+      next = this.rows.get(next).parent;
+    }
+    return found;
+  }
+
+  #cleared() {
+    const known = this.rows;
+    this.rows = new Map();
+    this.#children = new Map();
+    return known;
+  }
+
+  #merge(fields, known, result) {
+    const { path } = fields;
+    const statusBefore = known.get(path)?.status;
+    const isNew = !this.rows.has(path);
+    const row = Object.assign(isNew ? { ...BLANK } : this.rows.get(path), fields);
+    this.rows.set(path, row);
+    if (isNew) {
+      result.added = true;
+      this.#adopt(row);
+    }
+    result.paths.push(path);
+    if (isFinal(row.status) && statusBefore && !isFinal(statusBefore)) result.ended.push(row);
+  }
+
+  #adopt(row) {
+    const parent = row.parent === row.path ? null : row.parent;
+    const siblings = this.#children.get(parent) ?? [];
+    // They nearly always come in order: look for the place from the end.
+    let place = siblings.length;
+    while (place > 0 && comparePaths(siblings[place - 1], row.path) > 0) place -= 1;
+    siblings.splice(place, 0, row.path);
+    this.#children.set(parent, siblings);
+  }
+}
+
+/** Order of paths: by their numbers, so `2` before `10`, and `root` before all. */
+export function comparePaths(one, other) {
+  if (one === other) return 0;
+  if (one === "root") return -1;
+  if (other === "root") return 1;
+  const left = one.split(".");
+  const right = other.split(".");
+  for (let place = 0; place < Math.min(left.length, right.length); place += 1) {
+    const difference = Number(left[place]) - Number(right[place]);
+    if (difference) return difference;
+    // Not numbers: never heard of, but an order is needed all the same.
+    if (Number.isNaN(difference) && left[place] !== right[place]) {
+      return left[place] < right[place] ? -1 : 1;
+    }
+  }
+  return left.length - right.length;
+}
+
+function change(outcome) {
+  return { outcome, paths: [], added: false, ended: [] };
+}

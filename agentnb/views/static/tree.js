@@ -1,0 +1,239 @@
+// The tree of agents: one card for each that is not in a collapsed branch. Re-arranged only when
+// agents came, or branches were opened or closed, or a filter changed; otherwise a frame touches the
+// cards of the agents that changed and no others.
+
+import { Board } from "./board.js";
+import { Card } from "./card.js";
+import { make } from "./dom.js";
+import { filtered, isFiltering } from "./filter.js";
+import { keyMeaning } from "./keys.js";
+import { arrange, connect, descendants } from "./layout.js";
+import { MARGIN } from "./scale.js";
+import { isFinal } from "./status.js";
+
+export class Tree {
+  selected = "root";
+  /** How many agents match the filter, and of how many. */
+  counts = { matching: 0, all: 0 };
+  #scene;
+  #onSelect;
+  #cards = new Map();
+  #items = [];
+  #rows = new Map();
+  #folded = new Set();
+  /** While a filter is on, branches are closed and opened without touching what was before. */
+  #foldedInFilter = new Set();
+  #filter = { text: "", statuses: new Set() };
+  #matching = null;
+
+  /** `scene` is who is there and when; `onSelect(path)` hears every choice of a person. */
+  constructor(scene, { onSelect, onZoom, signal }) {
+    this.#scene = scene;
+    this.#onSelect = onSelect;
+    this.element = make("div", "agentnb-tree", {
+      role: "tree",
+      "aria-label": "Agents of this run",
+    });
+    this.board = new Board(
+      this.element,
+      () => {
+        this.#place();
+        onZoom();
+      },
+      signal,
+    );
+    this.element.addEventListener("click", (event) => this.#click(event), { signal });
+    this.element.addEventListener("keydown", (event) => this.#key(event), { signal });
+  }
+
+  /** Shows changed agents; `paths` may hold some that are not in the page. */
+  update(paths) {
+    if (this.#matching && this.#matchesDiffer(paths)) return this.arrange();
+    const touched = new Set();
+    for (const path of paths) {
+      const shown = this.#nearestShown(path);
+      if (shown) touched.add(shown);
+    }
+    const now = this.#scene.time();
+    for (const path of touched) this.#refresh(path, now);
+    return undefined;
+  }
+
+  /** Builds the tree anew from what there is, and keeps in its place what a person looks at. */
+  arrange() {
+    const anchor = this.#anchor();
+    const { rows, childrenOf, exists, ancestorsOf } = this.#scene;
+    const all = [...rows()];
+    const filtering = isFiltering(this.#filter);
+    const found = filtering ? filtered(all, ancestorsOf, this.#filter) : null;
+    this.#matching = found?.matching ?? null;
+    this.counts = { matching: found ? found.matching.size : all.length, all: all.length };
+    const shown = found ? (path) => found.shown.has(path) : undefined;
+    const { items, ...extent } = arrange(childrenOf, { folded: this.#closed, shown, exists });
+    this.#items = items;
+    this.#rows = new Map(items.map((item) => [item.path, item]));
+    this.board.draw(extent, connect(items));
+    this.#replaceCards();
+    this.#place();
+    const now = this.#scene.time();
+    for (const item of items) this.#refresh(item.path, now);
+    this.#mark();
+    const after = this.#rows.get(anchor?.path);
+    if (after) this.board.keep(anchor.row, after.row);
+  }
+
+  /** Moves on the times of the agents that are at work and can be seen. */
+  tick() {
+    const now = this.#scene.time();
+    const { first, last } = this.board.rowsInView();
+    for (const { path, row, expanded } of this.#items) {
+      if (row < first || row > last) continue;
+      const agent = this.#scene.row(path);
+      if (isFinal(agent.status)) continue;
+      this.#cards.get(path).tick(agent, now, expanded === false ? this.#hidden(path) : null);
+    }
+  }
+
+  filter(filter) {
+    this.#filter = filter;
+    this.#foldedInFilter.clear();
+    this.arrange();
+    const place = this.#rows.get(this.selected);
+    if (place) this.board.reveal(place);
+  }
+
+  select(path, { focus = false } = {}) {
+    const changed = path !== this.selected;
+    this.selected = path;
+    this.#mark();
+    const place = this.#rows.get(path);
+    if (place) this.board.reveal(place);
+    if (focus) this.#cards.get(path)?.element.focus({ preventScroll: true });
+    if (changed) this.#onSelect(path);
+  }
+
+  collapseAll() {
+    const { childrenOf } = this.#scene;
+    for (const row of this.#scene.rows()) {
+      if (row.parent !== null && childrenOf(row.path).length) this.#closed.add(row.path);
+    }
+    this.#afterFolding();
+  }
+
+  expandAll() {
+    this.#closed.clear();
+    this.#afterFolding();
+  }
+
+  get #closed() {
+    return isFiltering(this.#filter) ? this.#foldedInFilter : this.#folded;
+  }
+
+  #fold(path) {
+    this.#closed.add(path);
+    this.#afterFolding();
+  }
+
+  #unfold(paths) {
+    for (const path of paths) this.#closed.delete(path);
+    this.#afterFolding();
+  }
+
+  // Who is selected may be in a closed branch now: then the branch itself is.
+  #afterFolding() {
+    const focused = this.element.contains(document.activeElement);
+    this.arrange();
+    const shown = this.#nearestShown(this.selected);
+    if (shown && shown !== this.selected) this.select(shown);
+    if (focused) this.#cards.get(this.selected)?.element.focus({ preventScroll: true });
+  }
+
+  #replaceCards() {
+    const focused = document.activeElement;
+    for (const [path, card] of this.#cards) {
+      if (this.#rows.has(path)) continue;
+      card.element.remove();
+      this.#cards.delete(path);
+    }
+    let before = null;
+    for (const { path } of this.#items) {
+      let card = this.#cards.get(path);
+      if (!card) {
+        card = new Card(path);
+        this.#cards.set(path, card);
+      }
+      // In the order of the outline: that is the order in which a screen reader reads.
+      const next = before ? before.nextSibling : this.element.firstChild;
+      if (next !== card.element) this.element.insertBefore(card.element, next);
+      before = card.element;
+    }
+    if (focused !== document.activeElement && this.element.contains(focused)) focused.focus();
+  }
+
+  #place() {
+    for (const item of this.#items) {
+      this.#cards.get(item.path).place(item, this.board.sizes, MARGIN);
+    }
+  }
+
+  #refresh(path, now) {
+    const hidden = this.#rows.get(path).expanded === false ? this.#hidden(path) : null;
+    const matching = this.#matching === null || this.#matching.has(path);
+    this.#cards.get(path).update(this.#scene.row(path), now, { hidden, matching });
+  }
+
+  #hidden(path) {
+    return descendants(this.#scene.childrenOf, path)
+      .filter(this.#scene.exists)
+      .map((below) => this.#scene.row(below));
+  }
+
+  #nearestShown(path) {
+    if (this.#rows.has(path)) return path;
+    return this.#scene.ancestorsOf(path).find((above) => this.#rows.has(above));
+  }
+
+  #matchesDiffer(paths) {
+    const rows = paths.map((path) => this.#scene.row(path));
+    const { matching } = filtered(rows, () => [], this.#filter);
+    return paths.some((path) => matching.has(path) !== this.#matching.has(path));
+  }
+
+  // The selected agent when it is in view, else the first one that is.
+  #anchor() {
+    const { first, last } = this.board.rowsInView();
+    const inView = (item) => item && item.row >= first + 2 && item.row <= last - 3;
+    const selected = this.#rows.get(this.selected);
+    return inView(selected) ? selected : this.#items.find(inView);
+  }
+
+  #mark() {
+    const focusable = this.#rows.has(this.selected) ? this.selected : this.#items[0]?.path;
+    for (const [path, card] of this.#cards) card.select(path === this.selected, path === focusable);
+  }
+
+  #click(event) {
+    const toggle = event.target.closest("[data-toggle]");
+    if (toggle) {
+      const path = toggle.dataset.toggle;
+      if (this.#closed.has(path)) this.#unfold([path]);
+      else this.#fold(path);
+      return;
+    }
+    const item = event.target.closest("[role=treeitem]");
+    if (item) this.select(item.dataset.agentPath, { focus: true });
+  }
+
+  #key(event) {
+    const item = event.target.closest("[role=treeitem]");
+    const meaning = item && keyMeaning(event, this.#items, item.dataset.agentPath);
+    if (!meaning) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (meaning.go) this.select(meaning.go, { focus: true });
+    if (meaning.fold) this.#fold(meaning.fold);
+    if (meaning.unfold) this.#unfold(meaning.unfold);
+    if (meaning.zoom === 0) this.board.setZoom(1);
+    else if (meaning.zoom) this.board.step(meaning.zoom);
+  }
+}

@@ -1,0 +1,257 @@
+// One view of a run: the tree, the details of the selected agent, the replay. Frames are gathered and
+// drawn with the next paint; a page in the background draws the last state when it is looked at.
+
+import { Announcer } from "./announcer.js";
+import { Asking } from "./asking.js";
+import { Details } from "./details.js";
+import { make, makeButton } from "./dom.js";
+import { nameHandles } from "./labels.js";
+import { Scene } from "./scene.js";
+import { Scrubber } from "./scrubber.js";
+import { Toolbar } from "./toolbar.js";
+import { Tree } from "./tree.js";
+
+const TICK_MS = 1_000;
+
+export class View {
+  id = makeId();
+  #link;
+  #model;
+  #over = new AbortController();
+  #scene;
+  #asking;
+  #tree;
+  #toolbar;
+  #details;
+  #scrubber;
+  #announcer = new Announcer();
+  #notice = make("div", "agentnb-notice", { role: "status" });
+  #dirty = new Set();
+  #rearrange = true;
+  #paint = null;
+  #lastLook = null;
+  /** What is looked at: a call (`null`: the newest) at a time (`null`: now). */
+  #call = null;
+  #at = null;
+  #labelled = false;
+
+  constructor(link, model) {
+    this.#link = link;
+    this.#model = model;
+    this.#scene = new Scene(link.store, () => performance.now());
+    this.#asking = new Asking((wish) => link.send({ type: "look", view: this.id, ...wish }));
+    this.#build();
+    this.#listen();
+    link.join(this);
+    this.#choose();
+    this.#soon();
+  }
+
+  frame(change) {
+    for (const path of change.paths) this.#dirty.add(path);
+    if (change.added) this.#rearrange = true;
+    if (this.#link.isFirst(this) && change.outcome === "changes") {
+      this.#announcer.tell(change.ended);
+      if (this.#link.store.done) this.#announcer.tellEnd(this.#link.store.status);
+    }
+    this.#soon();
+  }
+
+  message(message) {
+    if (message.type === "look") this.#takeLook(message);
+    else if (message.type === "replay") this.#takeReplay(message);
+    else if (message.type === "notice") this.#say(String(message.text ?? ""));
+  }
+
+  closed(wasDone) {
+    this.#scrubber.withdraw();
+    this.#asking.stop();
+    if (!wasDone) this.#say("The kernel is gone. This is the last that was heard of the run.");
+    this.#soon();
+  }
+
+  close() {
+    this.#over.abort();
+    this.#asking.stop();
+    this.#announcer.stop();
+    cancelAnimationFrame(this.#paint);
+    this.#link.leave(this);
+    this.element.remove();
+  }
+
+  #build() {
+    const { signal } = this.#over;
+    this.#tree = new Tree(this.#scene, {
+      onSelect: () => this.#choose(),
+      onZoom: () => this.#toolbar.zoom(this.#tree.board.zoom),
+      signal,
+    });
+    const { board } = this.#tree;
+    this.#toolbar = new Toolbar(
+      {
+        filter: (filter) => {
+          this.#tree.filter(filter);
+          this.#count();
+        },
+        collapseAll: () => this.#tree.collapseAll(),
+        expandAll: () => this.#tree.expandAll(),
+        zoomBy: (direction) => board.step(direction),
+        zoomTo: (zoom) => board.setZoom(zoom),
+        fit: () => board.fit(),
+      },
+      signal,
+    );
+    this.#details = new Details({
+      onCancel: (agent) => this.#link.send({ type: "cancel", agent }),
+      onCall: (call) => {
+        this.#call = call;
+        this.#ask();
+      },
+      signal,
+    });
+    this.#scrubber = new Scrubber((at) => this.#goTo(at), signal);
+    this.element = make(
+      "div",
+      // Keys pressed in here are ours: JupyterLab would move cells with them.
+      "agentnb-tree-view",
+      { "data-lm-suppress-shortcuts": "true" },
+      this.#toolbar.element,
+      this.#notice,
+      make("div", "agentnb-body", {}, board.element, this.#details.element),
+      this.#scrubber.element,
+      this.#announcer.element,
+    );
+    this.#resize();
+  }
+
+  #listen() {
+    const { signal } = this.#over;
+    const timer = setInterval(() => this.#tick(), TICK_MS);
+    const size = new ResizeObserver(() => this.#settled());
+    size.observe(this.element);
+    const controls = () => this.#soon();
+    const height = () => this.#resize();
+    this.#model.on("change:controls", controls);
+    this.#model.on("change:height", height);
+    signal.addEventListener("abort", () => {
+      clearInterval(timer);
+      size.disconnect();
+      this.#model.off("change:controls", controls);
+      this.#model.off("change:height", height);
+    });
+  }
+
+  // Now the element is in the page, or in another place of it.
+  #settled() {
+    if (!this.element.isConnected) return;
+    this.#tree.board.restore();
+    this.#labelled ||= nameHandles(this.element, this.#over.signal);
+  }
+
+  #resize() {
+    const height = Number(this.#model.get("height")) || 0;
+    if (height > 0) this.element.style.setProperty("--agentnb-height", `${height}px`);
+    else this.element.style.removeProperty("--agentnb-height");
+  }
+
+  #soon() {
+    this.#paint ??= requestAnimationFrame(() => {
+      this.#paint = null;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    if (!this.#scene.isReplay) {
+      if (this.#rearrange) this.#tree.arrange();
+      else this.#tree.update([...this.#dirty]);
+      this.#rearrange = false;
+      this.#dirty.clear();
+    }
+    this.#count();
+    this.#showDetails();
+    this.#offerReplay();
+  }
+
+  #tick() {
+    if (document.hidden || this.#link.store.done || this.#scene.isReplay) return;
+    this.#tree.tick();
+    this.#showDetails();
+  }
+
+  #count() {
+    const statuses = this.#scene.rows().map((row) => row.status);
+    this.#toolbar.show(statuses, this.#tree.counts);
+  }
+
+  #showDetails() {
+    const row = this.#scene.row(this.#tree.selected);
+    if (!row) return;
+    const canCancel = Boolean(this.#model.get("controls")) && !this.#scene.isReplay;
+    this.#details.show(row, this.#scene.time(), { canCancel });
+  }
+
+  #offerReplay() {
+    const { store } = this.#link;
+    if (!store.done || this.#at !== null || this.#link.isClosed) return;
+    const changes = [...store.rows.values()].flatMap(({ begun, ended }) => [begun, ended]);
+    this.#scrubber.offer(store.time(0), changes.filter(Number.isFinite));
+  }
+
+  #choose() {
+    const row = this.#scene.row(this.#tree.selected);
+    this.#call = null;
+    if (row) this.#details.begin(row);
+    this.#showDetails();
+    this.#ask();
+  }
+
+  #ask() {
+    this.#asking.want({ agent: this.#tree.selected, call: this.#call, at: this.#at });
+  }
+
+  #goTo(at) {
+    if (at === this.#at) return;
+    this.#at = at;
+    if (at === null) this.#showReplay(null);
+    this.#ask();
+  }
+
+  #takeLook(look) {
+    const missed = !look.reset && look.n !== this.#lastLook + 1;
+    this.#lastLook = look.n;
+    if (look.reset) this.#asking.answered();
+    const wanted = look.agent === undefined || look.agent === this.#tree.selected;
+    const isNow = look.at === undefined || look.at === null;
+    if (!wanted || (look.reset && isNow !== (this.#at === null))) return;
+    if (missed) this.#ask();
+    else {
+      this.#details.take(look);
+      this.#soon();
+    }
+  }
+
+  #takeReplay(replay) {
+    if (this.#at !== null) this.#showReplay(replay);
+  }
+
+  #showReplay(replay) {
+    this.#scene.replay(replay);
+    this.#tree.arrange();
+    this.#rearrange = false;
+    this.#count();
+    this.#showDetails();
+    this.element.dataset.replay = String(this.#scene.isReplay);
+  }
+
+  #say(text) {
+    this.#details.orderFailed();
+    const close = makeButton("agentnb-notice-close", "Dismiss");
+    close.addEventListener("click", () => this.#notice.replaceChildren());
+    this.#notice.replaceChildren(make("span", "", { dir: "auto" }, text), close);
+  }
+}
+
+function makeId() {
+  return Math.random().toString(36).slice(2, 12);
+}

@@ -1,0 +1,53 @@
+// Shows a made-up run. In the address: `agents` (how many), `dark`, `done`, `live` (it goes on by
+// itself). `window.page` drives it.
+
+import widget from "/agentnb/views/static/panel.js";
+import { fakeModel } from "./fake_model.js";
+import { madeUpFrame, madeUpLook, nextFrame } from "./made_up.js";
+
+const asked = new URLSearchParams(location.search);
+const done = asked.has("done");
+let frame = madeUpFrame(Number(asked.get("agents") ?? 30), { done });
+let looks = 0;
+const rows = structuredClone(frame.agents);
+const model = fakeModel({ snapshot: frame, controls: !done });
+const { initialize, render } = widget();
+
+document.body.dataset.jpThemeLight = String(!asked.has("dark"));
+
+model.answer = (message) => {
+  if (message.type !== "look") return;
+  looks += 1;
+  const look = madeUpLook(message, { agents: rows }, looks);
+  setTimeout(() => {
+    if (message.at !== null) model.tell(replayAt(message));
+    model.tell(look);
+  });
+};
+
+function replayAt({ view, at }) {
+  const here = rows.filter(({ begun }) => begun !== null && begun <= at);
+  const agents = here.map((one) =>
+    one.ended !== null && one.ended <= at
+      ? one
+      : { ...one, status: "running", ended: null, error: null, estimated: true },
+  );
+  return { type: "replay", view, n: looks, at, agents };
+}
+
+/** The next frame of the run: the milliseconds until it was painted. */
+async function step(share = 0.05) {
+  frame = nextFrame(frame, rows, { share });
+  const begun = performance.now();
+  model.tell(frame);
+  // Two frames: the first draws, and the second begins when that has been painted.
+  await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)));
+  return performance.now() - begun;
+}
+
+initialize({ model: model.proxy() });
+const el = document.getElementById("view");
+const close = render({ model: model.proxy(), el });
+if (asked.has("live")) setInterval(step, 100);
+
+window.page = { model, step, close, render, rows, frame: () => frame };
