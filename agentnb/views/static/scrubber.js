@@ -4,7 +4,7 @@
 import { make, makeButton, setText } from "./dom.js";
 import { duration } from "./format.js";
 
-const STEPS = 1000;
+const NOTCHES = 1000;
 const FRAME_MS = 100;
 // A long run is played faster, so that nobody waits for more than about this.
 const LONGEST_PLAY_S = 30;
@@ -18,9 +18,9 @@ export class Scrubber {
   #range = make("input", "agentnb-scrubber-range", {
     type: "range",
     min: 0,
-    max: STEPS,
+    max: NOTCHES,
     step: 1,
-    value: STEPS,
+    value: NOTCHES,
     "aria-label": "Time of the replay",
   });
   #play = makeButton("agentnb-play", "Play");
@@ -73,11 +73,11 @@ export class Scrubber {
   }
 
   get #at() {
-    return (Number(this.#range.value) / STEPS) * this.#total;
+    return (Number(this.#range.value) / NOTCHES) * this.#total;
   }
 
   get #isAtEnd() {
-    return Number(this.#range.value) >= STEPS;
+    return Number(this.#range.value) >= NOTCHES;
   }
 
   #start() {
@@ -90,7 +90,7 @@ export class Scrubber {
       const now = performance.now();
       at += ((now - last) / 1000) * speed;
       last = now;
-      this.#range.value = Math.min(STEPS, (at / this.#total) * STEPS);
+      this.#range.value = Math.min(NOTCHES, (at / this.#total) * NOTCHES);
       if (this.#isAtEnd) this.pause();
       this.#go();
     }, FRAME_MS);
@@ -105,13 +105,13 @@ export class Scrubber {
   #step(direction) {
     this.pause();
     const at = this.#isAtEnd ? this.#total : this.#at;
-    const slack = this.#total / STEPS;
+    const slack = this.#total / NOTCHES;
     const next =
       direction > 0
         ? this.#changes.find((change) => change > at + slack)
         : this.#changes.findLast((change) => change < at - slack);
     this.#range.value =
-      direction < 0 && next === undefined ? 0 : ((next ?? this.#total) / this.#total) * STEPS;
+      direction < 0 && next === undefined ? 0 : ((next ?? this.#total) / this.#total) * NOTCHES;
     this.#go(next);
   }
 

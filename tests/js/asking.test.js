@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Asking } from "../../agentnb/views/static/asking.js";
+import { HandClock } from "./clock.js";
+
+function asking() {
+  const sent = [];
+  const clock = new HandClock();
+  return { sent, clock, asking: new Asking((wish) => sent.push(wish), clock) };
+}
+
+test("while an answer is awaited only the latest wish is kept, and asked for then", () => {
+  const { sent, asking: one } = asking();
+
+  for (const wish of ["a", "b", "c"]) one.want(wish);
+  assert.deepEqual(sent, ["a"]);
+  one.answered();
+  assert.deepEqual(sent, ["a", "c"]);
+  one.answered();
+  assert.deepEqual(sent, ["a", "c"]);
+});
+
+test("an answer that does not come is asked for again, less and less often", () => {
+  const { sent, clock, asking: one } = asking();
+  one.want("a");
+
+  clock.pass(2_000);
+  assert.equal(sent.length, 2);
+  clock.pass(3_999);
+  assert.equal(sent.length, 2);
+  clock.pass(1);
+  assert.equal(sent.length, 3);
+  clock.pass(600_000);
+  assert.ok(sent.length < 30);
+});
+
+test("what is asked again is the latest wish", () => {
+  const { sent, clock, asking: one } = asking();
+  one.want("a");
+  one.want("b");
+
+  clock.pass(2_000);
+
+  assert.deepEqual(sent, ["a", "b"]);
+});
+
+test("one that was stopped asks no more", () => {
+  const { sent, clock, asking: one } = asking();
+  one.want("a");
+  one.want("b");
+
+  one.stop();
+  clock.pass(600_000);
+
+  assert.deepEqual(sent, ["a"]);
+  assert.equal(clock.waiting, 0);
+});

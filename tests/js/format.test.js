@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { endWords } from "../../agentnb/views/static/announcer.js";
+import { hiddenWords } from "../../agentnb/views/static/card.js";
+import {
+  doingNow,
+  duration,
+  elapsed,
+  shortCount,
+  textSize,
+  timeTaken,
+  tokenCount,
+} from "../../agentnb/views/static/format.js";
+import { isFinal, STATUSES, shapeOf } from "../../agentnb/views/static/status.js";
+
+test("tokens have at most four digits, and a tilde while they are an estimate", () => {
+  const shown = [0, 987, 999.6, 1234, 35_040, 999_700, 1_234_567].map(shortCount);
+
+  assert.deepEqual(shown, ["0", "987", "1k", "1.2k", "35k", "1M", "1.2M"]);
+  assert.equal(tokenCount(1234, true), "~1.2k");
+  assert.equal(tokenCount(undefined, false), "0");
+});
+
+test("durations are told in the unit that suits them", () => {
+  const shown = [0.34, 3.24, 59.96, 125, 3600, 4800].map(duration);
+
+  assert.deepEqual(shown, ["340 ms", "3.2 s", "1 min", "2 min 5 s", "1 h", "1 h 20 min"]);
+  assert.equal(duration(Number.NaN), "");
+});
+
+test("what goes on is told in whole seconds", () => {
+  assert.deepEqual([elapsed(3.9), elapsed(61), elapsed(-1)], ["3 s", "1 min 1 s", "0 s"]);
+});
+
+test("an agent's time ends when it ends and is empty before it begins", () => {
+  assert.equal(timeTaken({ begun: 2, ended: 5.5 }, 100), "3.5 s");
+  assert.equal(timeTaken({ begun: 2, ended: null }, 10), "8 s");
+  assert.equal(timeTaken({ begun: null, ended: null }, 10), "");
+});
+
+test("a known wait counts its seconds down, and says no more when they are over", () => {
+  const row = { doing: "rate limit", until: 20 };
+
+  assert.equal(doingNow(row, 7.5), "rate limit, 13 s left");
+  assert.equal(doingNow(row, 21), "rate limit");
+  assert.equal(doingNow({ doing: "", until: null }, 1), "");
+});
+
+test("a closed branch says how many it hides, by status", () => {
+  const rows = ["running", "completed", "running", "unheard-of"].map((status) => ({ status }));
+
+  assert.equal(hiddenWords(rows), "4 hidden: 2 running, 1 completed, 1 unheard-of");
+});
+
+test("few ends are told by name and many by number", () => {
+  const row = (path, status) => ({ path, status });
+
+  assert.equal(endWords([row("1.2", "failed"), row("1", "completed")]), "1.2 failed, 1 completed.");
+  const many = Array.from({ length: 12 }, (_, at) => row(`${at}`, at ? "completed" : "failed"));
+  assert.equal(endWords(many), "11 agents completed, 1 agent failed.");
+  assert.equal(endWords([]), "");
+});
+
+test("sizes of texts are rounded", () => {
+  assert.deepEqual([998, 12_345, 1_400_000].map(textSize), ["998 characters", "12 kB", "1.4 MB"]);
+});
+
+test("each status has a shape of its own, and one that is not known has one too", () => {
+  const shapes = [...STATUSES, "unheard-of"].map(shapeOf);
+
+  assert.equal(new Set(shapes).size, STATUSES.length + 1);
+  assert.equal(shapeOf("constructor"), shapeOf("unheard-of"));
+  assert.deepEqual(STATUSES.filter(isFinal), STATUSES.slice(3));
+});

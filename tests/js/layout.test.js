@@ -1,0 +1,99 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { arrange, connect, descendants } from "../../agentnb/views/static/layout.js";
+import { fittingZoom, nextZoom, sizesAt } from "../../agentnb/views/static/scale.js";
+
+const TREE = { null: ["root"], root: ["1", "2"], 1: ["1.1", "1.2"], 2: ["2.1"] };
+const childrenOf = (path) => TREE[path] ?? [];
+const places = ({ items }) =>
+  Object.fromEntries(items.map(({ path, column, row }) => [path, [column, row]]));
+
+test("each leaf has a row of its own and a parent stands in the row of its first child", () => {
+  const arranged = arrange(childrenOf, { folded: new Set() });
+
+  assert.deepEqual(places(arranged), {
+    ...{ root: [0, 0], 1: [1, 0], 1.1: [2, 0], 1.2: [2, 1], 2: [1, 2], 2.1: [2, 2] },
+  });
+  assert.deepEqual([arranged.columns, arranged.rows], [3, 3]);
+});
+
+test("agents come in the order of the outline, with their level and their place among siblings", () => {
+  const { items } = arrange(childrenOf, { folded: new Set() });
+
+  assert.deepEqual(
+    items.map(({ path }) => path),
+    ["root", "1", "1.1", "1.2", "2", "2.1"],
+  );
+  const { level, position, size } = items[3];
+  assert.deepEqual({ level, position, size }, { level: 3, position: 2, size: 2 });
+});
+
+test("a closed branch takes one row, and says that it can be opened", () => {
+  const arranged = arrange(childrenOf, { folded: new Set(["1"]) });
+
+  assert.deepEqual(Object.keys(places(arranged)).sort(), ["1", "2", "2.1", "root"]);
+  assert.equal(arranged.rows, 2);
+  const expanded = Object.fromEntries(arranged.items.map((item) => [item.path, item.expanded]));
+  assert.deepEqual(expanded, { root: true, 1: false, 2: true, 2.1: null });
+});
+
+test("a new agent moves only what stands below it", () => {
+  const before = places(arrange(childrenOf, { folded: new Set() }));
+  const grown = (path) => (path === "2" ? ["2.1", "2.2"] : childrenOf(path));
+
+  const after = places(arrange(grown, { folded: new Set() }));
+
+  for (const [path, place] of Object.entries(before)) assert.deepEqual(after[path], place);
+});
+
+test("who is not there yet keeps the place free, and counts for no one", () => {
+  const exists = (path) => path !== "1.1" && path !== "2.1";
+  const { items } = arrange(childrenOf, { folded: new Set(), exists });
+  const found = Object.fromEntries(items.map((item) => [item.path, item]));
+
+  assert.equal(found["1.1"], undefined);
+  assert.equal(found["1.2"].row, 1);
+  assert.deepEqual([found["1.2"].position, found["1.2"].size], [1, 1]);
+  assert.equal(found[2].expanded, null);
+});
+
+test("lines go from a parent to each child that is there", () => {
+  const { items } = arrange(childrenOf, { folded: new Set(["2"]) });
+
+  assert.equal((connect(items).match(/H\d(?!\.)/g) ?? []).length, 4);
+});
+
+test("a chain of ten thousand agents is laid out", () => {
+  const chain = (path) => (path === null ? [0] : path < 9_999 ? [path + 1] : []);
+
+  const { items, rows, columns } = arrange(chain, { folded: new Set() });
+
+  assert.deepEqual([items.length, rows, columns], [10_000, 1, 10_000]);
+  assert.equal(descendants(chain, 0).length, 9_999);
+});
+
+test("letters stay legible while cards shrink, and cards say less", () => {
+  const lines = [1, 0.6, 0.33, 0.18].map((zoom) => sizesAt(zoom).lines);
+
+  assert.deepEqual(lines, [3, 2, 1, 0]);
+  for (const zoom of [2, 1, 0.6, 0.33, 0.25]) assert.ok(sizesAt(zoom).font >= 10, `at ${zoom}`);
+});
+
+test("a tree that fits is shown whole and never larger than it is", () => {
+  const room = { width: 900, height: 400 };
+  const few = fittingZoom({ columns: 2, rows: 2 }, room);
+  const some = fittingZoom({ columns: 4, rows: 20 }, room);
+
+  assert.equal(few, 1);
+  assert.ok(sizesAt(some).row * 20 <= 400);
+  assert.ok(sizesAt(some).column * 3 + sizesAt(some).cardWidth <= 900);
+});
+
+test("steps of zoom come to an end in both directions", () => {
+  let zoom = 1;
+  for (let step = 0; step < 50; step += 1) zoom = nextZoom(zoom, 1);
+  assert.equal(zoom, 2);
+  for (let step = 0; step < 50; step += 1) zoom = nextZoom(zoom, -1);
+  assert.equal(zoom, 0.12);
+  assert.equal(nextZoom(0.5, 1), 0.6);
+});

@@ -1,0 +1,149 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Link } from "../../agentnb/views/static/link.js";
+import { Store } from "../../agentnb/views/static/store.js";
+import { HandClock } from "./clock.js";
+import { fakeModel } from "./page/fake_model.js";
+
+function linked({ snapshot = frame(1, null) } = {}) {
+  const model = fakeModel({ snapshot });
+  const clock = new HandClock();
+  const link = new Link(model.proxy(), new Store(), clock);
+  return { model, clock, link };
+}
+
+function frame(seq, base = seq - 1, fields = {}) {
+  const root = { path: "root", parent: null, status: "running", tokens: seq };
+  return {
+    type: "frame",
+    seq,
+    base,
+    at: seq,
+    done: false,
+    status: "running",
+    agents: [root],
+    ...fields,
+  };
+}
+
+function view(id = "v") {
+  const heard = [];
+  return {
+    ...{ id, heard },
+    frame: (change) => heard.push(change.outcome),
+    message: (message) => heard.push(message.type),
+    closed: (wasDone) => heard.push({ wasDone }),
+  };
+}
+
+const types = (model) => model.sent.map(({ type }) => type);
+
+test("what came before a view was made is there when it is", () => {
+  const { model, link } = linked();
+  model.tell(frame(2));
+
+  assert.equal(link.store.rows.get("root").tokens, 2);
+});
+
+test("a view says hello and good-bye by its name", () => {
+  const { model, link } = linked();
+  const one = view("one");
+
+  link.join(one);
+  link.leave(one);
+
+  assert.deepEqual(model.sent, [
+    { type: "hello", view: "one" },
+    { type: "bye", view: "one" },
+  ]);
+});
+
+test("a gap is mended by asking for all, again every two seconds while it lasts", () => {
+  const { model, clock, link } = linked();
+  link.join(view());
+
+  model.tell(frame(3));
+  model.tell(frame(4));
+  assert.deepEqual(types(model), ["hello", "resend"]);
+  clock.pass(2_000);
+  assert.deepEqual(types(model), ["hello", "resend", "resend"]);
+
+  model.tell(frame(5, null));
+  clock.pass(4_000);
+  assert.deepEqual(types(model), ["hello", "resend", "resend"]);
+  assert.equal(link.store.seq, 5);
+});
+
+test("a silence is checked every five seconds until the run is done", () => {
+  const { model, clock, link } = linked();
+  link.join(view());
+
+  clock.pass(10_000);
+  assert.deepEqual(model.sent.slice(1), [
+    { type: "sync", seq: 1 },
+    { type: "sync", seq: 1 },
+  ]);
+
+  model.tell(frame(2, 1, { done: true }));
+  clock.pass(60_000);
+  assert.equal(model.sent.length, 3);
+});
+
+test("without a view nobody asks", () => {
+  const { model, clock, link } = linked();
+  const one = view();
+  link.join(one);
+  link.leave(one);
+
+  clock.pass(60_000);
+
+  assert.deepEqual(types(model), ["hello", "bye"]);
+  assert.equal(clock.waiting, 0);
+});
+
+test("a message for one view is heard by no other", () => {
+  const { model, link } = linked();
+  const [one, other] = [view("one"), view("other")];
+  link.join(one);
+  link.join(other);
+
+  model.tell({ type: "look", view: "one" });
+  model.tell({ type: "notice", text: "for all" });
+
+  assert.deepEqual([one.heard, other.heard], [["look", "notice"], ["notice"]]);
+});
+
+test("the snapshot is a frame, when it is newer than what is known", () => {
+  const { model, link } = linked();
+  model.update({ snapshot: frame(9, null) });
+  model.update({ snapshot: frame(4, null) });
+
+  assert.equal(link.store.seq, 9);
+});
+
+test("a kernel that is gone is told once, and asked no more", () => {
+  const { model, clock, link } = linked();
+  const one = view();
+  link.join(one);
+
+  model.close();
+  model.close();
+  link.send({ type: "cancel", agent: "1" });
+  clock.pass(60_000);
+
+  assert.deepEqual(one.heard, [{ wasDone: false }]);
+  assert.deepEqual(types(model), ["hello"]);
+  assert.equal(link.store.time(1e9), link.store.time(2e9));
+});
+
+test("a message that cannot be sent is no error", () => {
+  const { model, link } = linked();
+  const one = view();
+  model.answer = () => {
+    throw new Error("the comm is closed");
+  };
+
+  link.join(one);
+
+  assert.deepEqual(one.heard, [{ wasDone: false }]);
+});

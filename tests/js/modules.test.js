@@ -1,0 +1,82 @@
+// What lets the modules be joined into the one that anywidget takes, by leaving out the imports and
+// the word `export`: without a tool, and without a surprise.
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+
+const FOLDER = new URL("../../agentnb/views/static/", import.meta.url);
+const ENTRY = "panel.js";
+const IMPORT = /^import \{([^}]*)\} from "\.\/([a-z_]+\.js)";$/gm;
+
+const sources = new Map(
+  readdirSync(FOLDER)
+    .filter((name) => name.endsWith(".js"))
+    .map((name) => [name, readFileSync(new URL(name, FOLDER), "utf8")]),
+);
+
+function joined() {
+  const done = new Set();
+  const parts = [];
+  const add = (name) => {
+    if (done.has(name)) return;
+    done.add(name);
+    for (const [, , needed] of sources.get(name).matchAll(IMPORT)) add(needed);
+    parts.push(
+      sources
+        .get(name)
+        .replace(IMPORT, "")
+        .replace(/^export (?!default)/gm, ""),
+    );
+  };
+  add(ENTRY);
+  return { text: parts.join("\n"), names: done };
+}
+
+test("every module is reached from the entry", () => {
+  assert.deepEqual([...joined().names].sort(), [...sources.keys()].sort());
+});
+
+test("the joined module can be loaded without a page, and gives the two functions of a widget", async () => {
+  const url = `data:text/javascript;base64,${Buffer.from(joined().text).toString("base64")}`;
+
+  const { default: widget } = await import(url);
+
+  assert.deepEqual(Object.keys(widget()), ["initialize", "render"]);
+});
+
+test("imports name what they take as it is called", () => {
+  for (const [name, source] of sources) {
+    const plain = source.replace(IMPORT, (_, names) => {
+      assert.doesNotMatch(names, / as /, name);
+      return "";
+    });
+    assert.doesNotMatch(plain, /^\s*import\b/m, name);
+    assert.doesNotMatch(plain, /^export (?!function |const |class |default )/m, name);
+    if (name !== ENTRY) assert.doesNotMatch(plain, /export default/, name);
+  }
+});
+
+test("no name is given twice at the top of modules", () => {
+  const seen = new Map();
+  for (const [name, source] of sources) {
+    const names = source.matchAll(
+      /^(?:export )?(?:async )?(?:function|const|let|class) ([A-Za-z_$]+)/gm,
+    );
+    for (const [, top] of names) {
+      assert.equal(seen.get(top), undefined, `${top} is in ${seen.get(top)} and ${name}`);
+      seen.set(top, name);
+    }
+  }
+});
+
+test("no module asks the network for anything or makes markup of text", () => {
+  for (const [name, source] of sources) {
+    assert.doesNotMatch(
+      source,
+      /innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(/,
+      name,
+    );
+    assert.doesNotMatch(source.replace("http://www.w3.org/2000/svg", ""), /https?:\/\//, name);
+  }
+});

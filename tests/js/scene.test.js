@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Scene } from "../../agentnb/views/static/scene.js";
+import { Store } from "../../agentnb/views/static/store.js";
+
+function ended() {
+  const agents = [
+    { path: "root", parent: null, status: "completed", ended: 9, begun: 0 },
+    { path: "1", parent: "root", status: "failed", ended: 5, begun: 2, error: "It broke." },
+  ];
+  const store = new Store();
+  store.take({ seq: 1, base: null, at: 9, done: true, status: "completed", agents }, 0);
+  return { store, scene: new Scene(store, () => 0) };
+}
+
+test("a replay shows who was there, as they were then", () => {
+  const { scene } = ended();
+
+  scene.replay({ at: 1, agents: [{ path: "root", status: "running", ended: null }] });
+
+  assert.equal(scene.time(), 1);
+  assert.deepEqual(
+    scene.rows().map(({ path, status }) => [path, status]),
+    [["root", "running"]],
+  );
+  assert.equal(scene.exists("1"), false);
+});
+
+test("a replay leaves the store as it is, and ends with what is now", () => {
+  const { store, scene } = ended();
+
+  scene.replay({ at: 3, agents: [{ path: "1", status: "running", error: null }] });
+  assert.equal(scene.row("1").error, null);
+  assert.equal(store.rows.get("1").status, "failed");
+
+  scene.replay(null);
+  assert.equal(scene.row("1").error, "It broke.");
+  assert.equal(scene.time(), 9);
+});

@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { comparePaths, Store } from "../../agentnb/views/static/store.js";
+
+const agent = (path, fields = {}) => ({
+  path,
+  parent: path === "root" ? null : "root",
+  status: "running",
+  task: `Task ${path}`,
+  ...fields,
+});
+
+function frame(seq, agents, fields = {}) {
+  return {
+    type: "frame",
+    seq,
+    base: seq - 1,
+    at: seq,
+    done: false,
+    status: "running",
+    agents,
+    ...fields,
+  };
+}
+
+function begun() {
+  const store = new Store();
+  store.take(frame(1, [agent("root"), agent("1", { tokens: 5 })], { base: null }), 0);
+  return store;
+}
+
+test("a frame that follows the one before changes the fields it has and no others", () => {
+  const store = begun();
+
+  const change = store.take(frame(2, [{ path: "1", tokens: 9 }]), 0);
+
+  assert.equal(change.outcome, "changes");
+  assert.deepEqual(change.paths, ["1"]);
+  assert.equal(change.added, false);
+  assert.equal(store.rows.get("1").tokens, 9);
+  assert.equal(store.rows.get("1").task, "Task 1");
+});
+
+test("a frame whose base is missing is not applied, nor is what follows it, until a full one comes", () => {
+  const store = begun();
+
+  assert.equal(store.take(frame(3, [{ path: "1", tokens: 9 }]), 0).outcome, "gap");
+  assert.equal(store.take(frame(4, [{ path: "1", tokens: 10 }]), 0).outcome, "gap");
+  assert.equal(store.gap, true);
+  assert.equal(store.rows.get("1").tokens, 5);
+
+  const full = frame(4, [agent("root"), agent("1", { tokens: 10 })], { base: null });
+  assert.equal(store.take(full, 0).outcome, "full");
+  assert.equal(store.gap, false);
+  assert.equal(store.take(frame(5, [{ path: "1", tokens: 11 }]), 0).outcome, "changes");
+  assert.equal(store.rows.get("1").tokens, 11);
+});
+
+test("a frame that is known already changes nothing", () => {
+  const store = begun();
+  const again = frame(1, [agent("root", { task: "another" })], { base: null });
+
+  assert.equal(store.take(again, 0).outcome, "stale");
+  assert.equal(store.rows.get("root").task, "Task root");
+});
+
+test("a full frame replaces everything", () => {
+  const store = begun();
+
+  store.take(frame(7, [agent("root"), agent("2")], { base: null }), 0);
+
+  assert.deepEqual([...store.rows.keys()], ["root", "2"]);
+  assert.deepEqual(store.childrenOf("root"), ["2"]);
+});
+
+test("what is no frame, or holds no agents, does not throw", () => {
+  const store = begun();
+  for (const odd of [
+    undefined,
+    null,
+    {},
+    { seq: "2" },
+    frame(2, null),
+    frame(3, [{}, null, { path: 4 }]),
+  ]) {
+    store.take(odd, 0);
+  }
+  assert.equal(store.rows.size, 2);
+});
+
+test("siblings stand in the order of their numbers, whenever they came", () => {
+  const store = begun();
+
+  store.take(frame(2, [agent("10"), agent("2"), agent("9")]), 0);
+
+  assert.deepEqual(store.childrenOf("root"), ["1", "2", "9", "10"]);
+  assert.deepEqual(["1.10", "root", "1.9", "2", "1"].sort(comparePaths), [
+    "root",
+    "1",
+    "1.9",
+    "1.10",
+    "2",
+  ]);
+});
+
+test("the ancestors of an agent go up to the root, also when a parent is its own", () => {
+  const store = begun();
+  store.take(frame(2, [agent("1.1", { parent: "1" }), agent("odd", { parent: "odd" })]), 0);
+
+  assert.deepEqual(store.ancestorsOf("1.1"), ["1", "root"]);
+  assert.ok(store.ancestorsOf("odd").length <= 1);
+  assert.deepEqual(store.ancestorsOf("unheard of"), []);
+});
+
+test("who has ended since the frame before is told, once", () => {
+  const store = begun();
+
+  const ended = store.take(frame(2, [{ path: "1", status: "failed" }]), 0).ended;
+  const again = store.take(frame(3, [{ path: "1", tokens: 1 }]), 0).ended;
+
+  assert.deepEqual(
+    ended.map(({ path }) => path),
+    ["1"],
+  );
+  assert.deepEqual(again, []);
+});
+
+test("a full frame tells who has ended since what was known before it", () => {
+  const store = begun();
+
+  const full = frame(9, [agent("root"), agent("1", { status: "completed" })], { base: null });
+
+  assert.deepEqual(
+    store.take(full, 0).ended.map(({ path }) => path),
+    ["1"],
+  );
+});
+
+test("the run's time goes on with the page's clock, and stands still when the run is done", () => {
+  const store = new Store();
+  store.take(frame(1, [agent("root")], { base: null, at: 10 }), 5_000);
+  assert.equal(store.time(7_500), 12.5);
+
+  store.take(frame(2, [], { at: 13, done: true }), 8_000);
+  assert.equal(store.time(60_000), 13);
+});
