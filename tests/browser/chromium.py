@@ -1,0 +1,122 @@
+"""One real Chromium, headless, that can reach this machine and nothing else.
+
+Playwright drives whichever Chromium the machine has, so that nobody has to load a second one.
+Every address but this machine's is unknown to it, and each attempt to reach one is written down.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Error,
+    Page,
+    Playwright,
+    Request,
+    WebSocket,
+    expect,
+    sync_playwright,
+)
+
+DEADLINE_MS = 60_000.0
+"""Against hangs only. Playwright waits for what a test names, and goes on when it is there."""
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_FLAGS = (
+    "--no-sandbox",  # a container's root has none
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)
+_AT_HOME = re.compile(r"(https?|wss?)://127\.0\.0\.1(:\d+)?(/|$)|(data|blob|about):")
+# What JupyterLab itself says, of nothing that a test looks at.
+_NOISE = re.compile(
+    r"Comm not found for comm id"  # a page asks for the widgets of comms that are just closed
+    r"|ResizeObserver loop"
+)
+
+
+def find_chromium(playwright: Playwright) -> str | None:
+    """The path of a Chromium: the machine's, else one that Playwright itself has installed."""
+    for name in _NAMES:
+        if path := shutil.which(name):
+            return path
+    own = playwright.chromium.executable_path
+    return own if Path(own).is_file() else None
+
+
+@contextmanager
+def a_playwright() -> Iterator[Playwright]:
+    """Playwright's driver. While it is there, this thread has a running event loop of its own."""
+    expect.set_options(timeout=DEADLINE_MS)
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@contextmanager
+def a_chromium(playwright: Playwright, path: str) -> Iterator[Browser]:
+    """A running browser, ended afterwards."""
+    browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+class Watch:
+    """What the pages of one browser context did that nobody wants: written down, in order."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.left_the_machine: list[str] = []
+        """Addresses elsewhere that were asked for. None of them was reached."""
+        self.errors: list[str] = []
+        """What was written to the console as an error, and errors that no one caught."""
+        self.dialogs: list[str] = []
+        """What `alert`, `confirm` and `prompt` said: the usual sign of a script that ran."""
+        context.on("request", self._request)
+        context.on("console", self._console)
+        context.on("weberror", lambda error: self._error(error.error))
+        context.on("dialog", self._dialog)
+        context.on("page", self._page)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        for written in (self.left_the_machine, self.errors, self.dialogs):
+            written.clear()
+
+    def _page(self, page: Page) -> None:
+        page.on("websocket", self._websocket)
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def _request(self, request: Request) -> None:
+        self._address(request.url)
+
+    def _websocket(self, socket: WebSocket) -> None:
+        self._address(socket.url)
+
+    def _address(self, url: str) -> None:
+        if not _AT_HOME.match(url):
+            self.left_the_machine.append(url)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self._error(f"{message.text} ({message.location.get('url', '')})")
+
+    def _error(self, error: Error | str) -> None:
+        if not _NOISE.search(str(error)):
+            self.errors.append(str(error))

@@ -1,0 +1,128 @@
+"""Where a test works: JupyterLab in a page of a browser, and the notebooks that it opens there.
+
+The page is used by one test after the other, since loading JupyterLab takes seconds; whatever a
+test opened is closed after it, and its kernels are shut down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.browser.chromium import DEADLINE_MS, Watch
+from tests.browser.notebook import Notebook
+from tests.browser.server import LabServer
+from tests.notebook import saved
+
+SIZE = (1280, 1000)
+LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
+
+
+class Desk:
+    """JupyterLab in a browser.
+
+    Args:
+        browser: What it is shown in.
+        server: Who serves it.
+    """
+
+    def __init__(self, browser: Browser, server: LabServer) -> None:
+        self.server = server
+        self._context = self._new_context(browser)
+        self.watch = Watch(self._context)
+        self._page: Page | None = None
+        self._others: list[Page] = []
+        self._notebooks = 0
+        self._theme = LIGHT
+
+    @staticmethod
+    def _new_context(browser: Browser) -> BrowserContext:
+        width, height = SIZE
+        context = browser.new_context(viewport={"width": width, "height": height})
+        context.set_default_timeout(DEADLINE_MS)
+        return context
+
+    # -- for tests ------------------------------------------------------------------------------
+
+    @property
+    def page(self) -> Page:
+        """The page that tests share."""
+        if self._page is None or self._page.is_closed():
+            self._page = self._load()
+        return self._page
+
+    def another_page(self) -> Page:
+        """A second window on the same server, closed after the test."""
+        self._others.append(self._load())
+        return self._others[-1]
+
+    def notebook(self, *cells: str | Sequence[str]) -> Notebook:
+        """A new notebook of these code cells, opened."""
+        self._notebooks += 1
+        name = f"notebook{self._notebooks}.ipynb"
+        made = saved.notebook(*[saved.code("".join(source)) for source in cells])
+        made["metadata"]["kernelspec"] = {
+            "name": "python3",
+            "display_name": "Python 3 (ipykernel)",
+            "language": "python",
+        }
+        saved.save(made, self.server.folder / name)
+        return self.open(name)
+
+    def open(self, name: str, *, page: Page | None = None) -> Notebook:
+        """A notebook of the server's folder, opened."""
+        notebook = Notebook(page or self.page, self.server, name)
+        notebook.open()
+        return notebook
+
+    def untrusted_copy(self, notebook: Notebook) -> Notebook:
+        """The saved notebook as it comes by mail: another file, which nobody here has signed."""
+        name = f"from-elsewhere-{notebook.name}"
+        document = json.loads((self.server.folder / notebook.name).read_text(encoding="utf-8"))
+        document["metadata"]["from"] = "elsewhere"  # a signature is one of the content
+        (self.server.folder / name).write_text(json.dumps(document), encoding="utf-8")
+        return self.open(name, page=notebook.page)
+
+    def set_theme(self, theme: str) -> None:
+        """Show the shared page in a theme, `LIGHT` or `DARK`, for this test."""
+        self.page.evaluate(
+            """theme => jupyterapp.commands.execute("apputils:change-theme", {theme})""", theme
+        )
+        self._theme = theme
+        light = str(theme == LIGHT).lower()
+        # Attached, not visible: JupyterLab's `<body>` has no height.
+        self.page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', state="attached")
+
+    # -- between tests --------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Close what a test has opened, and shut its kernels down."""
+        for page in self._others:
+            page.close()
+        self._others.clear()
+        self.server.end_kernels()
+        if self._page is not None and not self._page.is_closed():
+            self._page.set_viewport_size({"width": SIZE[0], "height": SIZE[1]})
+            if self._theme != LIGHT:
+                self.set_theme(LIGHT)
+            self._page.evaluate(
+                """() => {
+                    for (const widget of [...jupyterapp.shell.widgets("main")]) {
+                        if (widget.context) { widget.context.model.dirty = false; }
+                        widget.close();
+                    }
+                }"""
+            )
+
+    def close(self) -> None:
+        """Close all pages."""
+        self._context.close()
+
+    def _load(self) -> Page:
+        page = self._context.new_page()
+        page.goto(f"{self.server.url}/lab?reset")
+        page.wait_for_function("window.jupyterapp?.restored")
+        page.evaluate("async () => { await jupyterapp.restored; jupyterapp.shell.collapseLeft(); }")
+        return page

@@ -1,0 +1,179 @@
+"""A real JupyterLab server for the time of the tests: nobody's settings, nothing from outside.
+
+It serves a temporary folder, has its own settings, and asks no one for news. Its kernels run
+this environment's Python and inherit this process's environment, so they see the same code as
+the tests do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+DEADLINE_S = 120.0
+"""Against hangs only: a cold JupyterLab on a loaded machine may take half a minute."""
+
+_READY = re.compile(r"(http://127\.0\.0\.1:\d+)/")
+
+# Each would ask the network, or put something over the page that a test wants to click.
+_DISABLED = (
+    "@jupyterlab/apputils-extension:announcements",
+    "@jupyterlab/extensionmanager-extension",
+)
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    # A save happens when a test says so.
+    "@jupyterlab/docmanager-extension/plugin": {"autosave": False},
+    "@jupyterlab/apputils-extension/notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
+}
+
+
+class LabServer:
+    """A running server.
+
+    Args:
+        url: Where it listens, without a slash at the end.
+        folder: The folder that it serves.
+    """
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+
+    @property
+    def kernels(self) -> list[str]:
+        """Ids of the kernels that run."""
+        return [kernel["id"] for kernel in json.loads(self._ask("GET", "/api/kernels"))]
+
+    def end_kernels(self) -> None:
+        """Shut down every kernel, as *Shut Down All* does."""
+        for session in json.loads(self._ask("GET", "/api/sessions")):
+            self._ask("DELETE", f"/api/sessions/{session['id']}")
+        for kernel_id in self.kernels:
+            self._ask("DELETE", f"/api/kernels/{kernel_id}")
+
+    def _ask(self, method: str, path: str) -> bytes:
+        request = urllib.request.Request(self.url + path, method=method)
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
+            body: bytes = response.read()
+        return body
+
+
+@contextmanager
+def a_lab(home: Path) -> Iterator[LabServer]:
+    """A JupyterLab server, ended afterwards with its kernels.
+
+    Args:
+        home: An empty folder for everything that it reads and writes.
+    """
+    folder = home / "notebooks"
+    folder.mkdir()
+    environment = {**os.environ, **_own_folders(home)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jupyterlab", *_options(home, folder)],
+        env=environment,
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    said = _Listener(process)
+    try:
+        server = LabServer(said.url(), folder)
+        yield server
+        server.end_kernels()
+    finally:
+        process.terminate()  # it ends its kernels, too
+        try:
+            process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        said.close()
+
+
+class _Listener:
+    """Reads what the server says: where it listens, and what to tell when it does not."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._lines: list[str] = []
+        self._url = ""
+        self._heard = threading.Event()
+        # All of it is read, or the server would wait for a full pipe.
+        self._thread = threading.Thread(target=self._listen, name="lab-server-log", daemon=True)
+        self._thread.start()
+
+    def url(self) -> str:
+        self._heard.wait(DEADLINE_S)
+        assert self._url, "JupyterLab did not start:\n" + "".join(self._lines[-40:])
+        return self._url
+
+    def close(self) -> None:
+        self._thread.join(DEADLINE_S)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._lines.append(line)
+            found = _READY.search(line)
+            if found and not self._url:
+                self._url = found[1]
+                self._heard.set()
+        self._heard.set()
+
+
+def _own_folders(home: Path) -> dict[str, str]:
+    variables = {}
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+        folder = home / name.lower()
+        folder.mkdir()
+        variables[name] = str(folder)
+    page = home / "jupyter_config_dir" / "labconfig" / "page_config.json"
+    page.parent.mkdir()
+    page.write_text(json.dumps({"disabledExtensions": dict.fromkeys(_DISABLED, True)}))
+    return variables
+
+
+def _options(home: Path, folder: Path) -> list[str]:
+    settings = home / "settings"
+    for name, values in _SETTINGS.items():
+        path = settings / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    return [
+        "--no-browser",
+        "--allow-root",
+        "--ServerApp.ip=127.0.0.1",
+        "--ServerApp.port=0",
+        f"--ServerApp.root_dir={folder}",
+        "--ServerApp.terminals_enabled=False",
+        # Only this machine reaches it, and only for the time of the tests.
+        "--IdentityProvider.token=",
+        "--ServerApp.password=",
+        "--ServerApp.disable_check_xsrf=True",
+        "--LabApp.news_url=",
+        "--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate",
+        "--LabApp.extension_manager=readonly",
+        "--LabApp.expose_app_in_browser=True",
+        f"--LabApp.user_settings_dir={settings}",
+        f"--LabApp.workspaces_dir={home / 'workspaces'}",
+    ]
