@@ -35,6 +35,7 @@ from agentnb.core.events import (
 from agentnb.core.life import without_block
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of
+from agentnb.files import replace_file
 from agentnb.prices import Call, Cost, cost_of
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
@@ -222,7 +223,7 @@ class RunRecord:
         document = write_document(self.id, self.task, self._bus.rows_since(0), agentnb=_version())
         if path is None:
             return document
-        _replace(Path(path), document)
+        replace_file(Path(path), document)
         return None
 
 
@@ -242,23 +243,6 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
         document = read_document(_text_of(path, source), source=source, parse=_parse)
         bus = EventBus.of_record(document.run_id, document.rows)
         return RunRecord(document.run_id, document.task, bus)
-
-
-def _replace(path: Path, document: str) -> None:
-    """Write a file as a whole or not at all: what was there is not lost to a full disk."""
-    path = path.resolve()  # what a link points to is replaced, and not the link
-    if path.exists() and not path.is_file():
-        path.write_text(document, encoding="utf-8")
-        return
-    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}")
-    try:
-        beside.write_text(document, encoding="utf-8")
-        if path.exists():
-            beside.chmod(path.stat().st_mode)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def _text_of(path: str | os.PathLike[str], source: str) -> str:
