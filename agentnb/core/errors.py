@@ -12,6 +12,7 @@
     ├── UnknownModel                a model name that no provider answers to
     ├── NoOpenQuestion              an answer where the budget asked nothing
     ├── UnreadableRun               a file that holds no run, or not one that can be read
+    ├── UnreadableNotebook          a file that is no notebook, or cannot be read
     ├── MissingExtra                an optional dependency is not installed
     └── NotebookError               a magic's line or cell could not be understood
 
@@ -216,6 +217,21 @@ class UnreadableRun(AgentnbError, ValueError):
         self.source = source
         fix = fix or "Give the path of a file that `run.to_json(path)` wrote."
         super().__init__(f"{source!r} cannot be read as a run: {what}. {fix}")
+
+
+class UnreadableNotebook(AgentnbError, ValueError):
+    """A file holds no notebook that this version can read.
+
+    Args:
+        source: The file, as it was named.
+        what: What is wrong with it, as a clause.
+    """
+
+    def __init__(self, source: str, what: str) -> None:
+        self.source = source
+        super().__init__(
+            f"{source!r} cannot be read as a notebook: {what}. Give the path of an .ipynb file."
+        )
 
 
 class MissingExtra(AgentnbError, ImportError):

@@ -22,6 +22,7 @@ from agentnb.core.errors import (
     RunCancelled,
     UnknownAgent,
     UnknownModel,
+    UnreadableNotebook,
     UnreadableRun,
 )
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult
@@ -132,6 +133,7 @@ ONE_OF_EACH: list[AgentnbError] = [
     UnknownModel("gpt", known=["anthropic", "demo"]),
     NoOpenQuestion(),
     UnreadableRun("run.json", "it is JSON, but not a run"),
+    UnreadableNotebook("a.ipynb", "it is a folder"),
     MissingExtra("matplotlib", extra="plots"),
     NotebookError("m"),
 ]

@@ -1,0 +1,69 @@
+"""`python -m agentnb`: what can be done with a notebook's file, without a kernel."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentnb.core.errors import UnreadableNotebook
+from agentnb.views.freeze import freeze_file
+from agentnb.views.text import visible
+
+WRONG = 2
+"""The exit code when something could not be done; what could be done was."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what a command line says.
+
+    Args:
+        arguments: Its words; those of this process when left out.
+
+    Returns:
+        The exit code.
+    """
+    parser = _parser()
+    order = parser.parse_args(arguments)
+    if order.verb is None:
+        parser.print_help()
+        return 0
+    # Each file is seen to, also after one that is wrong.
+    return max([_freeze(file) for file in order.files])
+
+
+def _freeze(file: str) -> int:
+    shown = visible(file, 200)
+    try:
+        taken = freeze_file(Path(file))
+    except UnreadableNotebook as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        print(f"{shown!r} cannot be written, and is as it was: {why}.", file=sys.stderr)
+        return WRONG
+    views = "1 live view" if taken == 1 else f"{taken:,} live views"
+    print(f"{shown}: {views} taken out" if taken else f"{shown}: nothing to take out")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m agentnb", description="Trees of language-model agents, in a notebook."
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands")
+    words = "take the live views out of saved notebooks"
+    freeze = verbs.add_parser(
+        "freeze",
+        help=words,
+        description="Take the live views of agentnb out of saved notebooks, so that they show "
+        "no 'model not found' when they are opened again. Pictures, outlines and answers stay.",
+    )
+    freeze.add_argument("files", nargs="+", metavar="FILE", help="a notebook (.ipynb)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
