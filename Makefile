@@ -3,8 +3,9 @@
 
 PYTHON ?= python
 
-.PHONY: check format format-check lint types imports test notebooks
+.PHONY: check format format-check lint types imports test browser javascript notebooks
 
+# In a few minutes; what drives a real browser takes longer: `make browser`.
 check: format-check lint types imports test
 
 format:
@@ -24,7 +25,17 @@ imports:
 	$(PYTHON) -c "from importlinter.cli import lint_imports_command as main; main()"
 
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -m "not browser and not live"
+
+browser:
+	$(PYTHON) -m pytest -m "browser and not live" tests/browser
+
+javascript: node_modules
+	npm run lint
+	npm test
+
+node_modules: package.json
+	npm install --no-package-lock --no-audit --no-fund
 
 notebooks:
 	$(PYTHON) -m pytest notebooks

@@ -71,3 +71,16 @@ def desk(shared_desk: Desk) -> Iterator[Desk]:
         assert (watch.left_the_machine, watch.dialogs, watch.errors) == ([], [], [])
     finally:
         shared_desk.tidy()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how long the tests of this folder took: they are the slow ones."""
+    reports = [
+        report
+        for outcome in ("passed", "failed", "error", "skipped", "")
+        for report in terminalreporter.getreports(outcome)
+        if report.nodeid.startswith("tests/browser/")
+    ]
+    if any(report.when == "call" for report in reports):
+        took_s = sum(report.duration for report in reports)
+        terminalreporter.write_line(f"The tests in a browser took {took_s:.0f} s.")
