@@ -92,6 +92,18 @@ class Runtime:
 
         return self.submit(run()).result()
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Have a short function run on the loop, from any thread, and wait for nothing.
+
+        Raises:
+            RuntimeError: The loop is gone.
+        """
+
+        async def run() -> None:
+            function()
+
+        self.submit(run())
+
     def at_close(self, closer: Callable[[], Awaitable[object]]) -> None:
         """Have `closer` awaited on the loop before it ends; once, however often it is given."""
         if closer not in self._closers:

@@ -21,6 +21,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 DEADLINE_S = 60.0
+_KINDS = {"view": "application/vnd.jupyter.widget-view+json", "picture": "image/png"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _UNSTABLE = re.compile(
     r"nb_\d{8}_\w+|\b[0-9a-f]{32}\b|0x[0-9a-f]{6,}|\b\d+(\.\d+)? ?m?s\b|\d\d:\d\d"
@@ -36,11 +37,13 @@ class Shown:
     stdout: str = ""
     stderr: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
-    """The data of each `display_data`, but for pictures: MIME types to content."""
+    """The data of each `display_data`, but for views and pictures: MIME types to content."""
+    views: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    """Data and metadata of each `display_data` that is a live view."""
     pictures: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     """Data and metadata of each `display_data` that is a picture."""
     order: list[str] = field(default_factory=list)
-    """`picture` or `display`, in the order in which they came."""
+    """`view`, `picture` or `display`, in the order in which they came."""
     result: str = ""
     """The cell's value, as plain text."""
     result_data: dict[str, Any] = field(default_factory=dict)
@@ -126,10 +129,10 @@ class Kernel:
         sent = [self.send(cell) for cell in cells]
         return [self.collect(message_id) for message_id in sent]
 
-    def collect(self, message_id: str) -> Shown:
+    def collect(self, message_id: str, *, deadline_s: float = DEADLINE_S) -> Shown:
         """Wait until a cell has replied and shown everything."""
         shown = self._shown[message_id]
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + deadline_s
         while not (shown.status and (shown.idle or shown.status == "aborted")):
             assert time.monotonic() < deadline, f"The kernel hangs; so far it showed {shown}."
             self._take_what_came()
@@ -170,12 +173,13 @@ def _note(shown: Shown, kind: str, content: Mapping[str, Any]) -> None:
         case "stream":
             setattr(shown, content["name"], getattr(shown, content["name"]) + content["text"])
         case "display_data":
-            is_picture = "image/png" in content["data"]
-            shown.order.append("picture" if is_picture else "display")
-            if is_picture:
-                shown.pictures.append((content["data"], content["metadata"]))
-            else:
+            kind_shown = next((k for k, t in _KINDS.items() if t in content["data"]), "display")
+            shown.order.append(kind_shown)
+            if kind_shown == "display":
                 shown.displays.append(content["data"])
+            else:
+                special = shown.pictures if kind_shown == "picture" else shown.views
+                special.append((content["data"], content["metadata"]))
         case "execute_result":
             shown.result = content["data"]["text/plain"]
             shown.result_data, shown.result_metadata = content["data"], content["metadata"]

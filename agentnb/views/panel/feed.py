@@ -22,8 +22,8 @@ from agentnb.views.panel.orders import Orders
 from agentnb.views.panel.viewers import Viewers
 from agentnb.views.text import visible
 
-FRAME_S = 0.1
-"""At most one frame in so many seconds."""
+FRAME_S = 0.15
+"""Between two frames at least: a person sees no difference to more of them, a run does."""
 _LOOK_AGAIN_S = 1.0
 """Also where no event comes: time goes on, and silence is noticed by looking at the clock."""
 _COST_EVERY_S = 2.0
@@ -171,7 +171,7 @@ class Feed:
                 self.detach(view)
 
     def _changes(self) -> dict[str, dict[str, Any]]:
-        changes = {}
+        changes = self._tokens_that_grew()
         for agent_id in self.fold.take_touched():
             known = self._sent.get(path := self.fold.tree.agents[agent_id].path)
             if known is None:
@@ -183,6 +183,19 @@ class Feed:
             if changed:
                 known.update(changed)
                 changes[path] = changed
+        return changes
+
+    def _tokens_that_grew(self) -> dict[str, dict[str, Any]]:
+        """What more text changes, which is most of all news: a number, and nothing else."""
+        fold, changes = self.fold, dict[str, dict[str, Any]]()
+        for agent_id in fold.said_more - fold.touched:
+            known = self._sent.get(fold.tree.agents[agent_id].path)
+            if known is None or not known["estimated"] or known["stalled"]:
+                fold.touched.add(agent_id)  # it has just begun to speak, or does again
+                continue
+            known["tokens"] = fold.tokens_of(agent_id)
+            changes[known["path"]] = {"tokens": known["tokens"]}
+        fold.said_more.clear()
         return changes
 
     @property

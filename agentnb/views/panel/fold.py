@@ -70,6 +70,8 @@ class PanelFold:
         self.tree = TreeFold()
         self.touched: set[str] = set()
         """Ids of the agents whose row may have changed since `take_touched`."""
+        self.said_more: set[str] = set()
+        """Ids of the agents that may only have said more. Most of all changes are these."""
         self.done = False
         self.calls_ended = 0
         self.newest_s = 0.0
@@ -88,14 +90,14 @@ class PanelFold:
         if not rows:
             return
         self.tree.feed(rows)
-        doings, touched = self._doing, self.touched
+        doings, said_more = self._doing, self.said_more
         for row in rows:
             if len(row) == 3:
                 at_s, agent_id, text = row
                 doing = doings.get(agent_id) or self._new(agent_id)
                 doing.heard_at_s = at_s
                 doing.said += len(text)
-                touched.add(agent_id)
+                said_more.add(agent_id)
             else:
                 self._learn(*row)
         self.newest_s = rows[-1][0]
@@ -187,6 +189,12 @@ class PanelFold:
         self.touched.clear()
         return touched
 
+    def tokens_of(self, agent_id: str) -> int:
+        """Its tokens so far: counted for the calls that have ended, estimated for an open one."""
+        doing = self._doing.get(agent_id)
+        said = doing.said if doing is not None else 0
+        return self.tree.agents[agent_id].tokens_used + said // BYTES_PER_TOKEN
+
     def row(self, agent_id: str) -> dict[str, Any]:
         """What the tree shows of an agent: plain values, texts visible and on one line."""
         agent, doing = self.tree.agents[agent_id], self._doing.get(agent_id) or _Doing()
@@ -210,7 +218,7 @@ class PanelFold:
         has_ended = status.is_terminal
         return {
             "status": str(status),
-            "tokens": agent.tokens_used + doing.said // BYTES_PER_TOKEN,
+            "tokens": self.tokens_of(agent.agent_id),
             "estimated": bool(doing.said),
             "begun": round(agent.spawned_at_s, 2),
             "ended": round(agent.spawned_at_s + agent.duration_ms / 1000, 2) if has_ended else None,

@@ -248,6 +248,6 @@ def test_only_agents_that_something_happened_to_are_touched() -> None:
     fold = folded(run)
     assert fold.take_touched() == [id_of("root"), id_of("1"), id_of("2")]
 
-    fold.feed(run.said("2", "x").bus.rows_since(len(run.bus) - 1))
+    fold.feed(run.called("2").bus.rows_since(len(run.bus) - 1))
 
     assert fold.take_touched() == [id_of("2")]

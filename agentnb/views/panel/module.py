@@ -1,0 +1,51 @@
+"""The JavaScript of the tree view: small modules on disk, one module for the front end.
+
+A widget library takes one text, and there is no build step. So the modules keep to a plain form,
+which their linter and a test hold: imports by name from each other, exports by declaration, and
+no top-level name twice. Then one after the other, in the order of their imports, is one module.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+STATIC = Path(__file__).parent.parent / "static"
+ENTRY = "panel.js"
+
+_IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./([\w-]+\.js)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class)\b)", re.MULTILINE)
+
+
+@cache
+def joined_module() -> str:
+    """All modules that the entry needs, as one; the entry's own `export default` is its face."""
+    return "\n".join(_plain(name) for name in in_order(ENTRY))
+
+
+def style() -> str:
+    """The style sheet."""
+    return "\n".join(path.read_text("utf-8") for path in sorted(STATIC.glob("*.css")))
+
+
+def in_order(entry: str) -> list[str]:
+    """The modules that `entry` needs, each behind those that it imports, and `entry` last."""
+    order: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name not in order:
+            for needed in _IMPORT.findall(_source(name)):
+                visit(needed)
+            order[name] = None
+
+    visit(entry)
+    return list(order)
+
+
+def _plain(name: str) -> str:
+    return _EXPORT.sub("", _IMPORT.sub("", _source(name)))
+
+
+def _source(name: str) -> str:
+    return (STATIC / name).read_text("utf-8")

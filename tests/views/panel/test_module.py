@@ -1,0 +1,45 @@
+"""The modules of the tree view keep to the form that can be joined."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from agentnb.views.panel.module import STATIC, in_order, joined_module
+
+_TOP_LEVEL = re.compile(
+    r"^(?:export )?(?:async )?(?:function\*?|const|let|class) +([\w$]+)", re.MULTILINE
+)
+
+
+def test_every_module_is_needed_and_stands_behind_what_it_imports() -> None:
+    order = in_order("panel.js")
+
+    assert sorted(order) == sorted(path.name for path in STATIC.glob("*.js"))
+    for place, name in enumerate(order):
+        needed = re.findall(r'from\s+"\./([\w-]+\.js)"', (STATIC / name).read_text("utf-8"))
+        assert set(needed) <= set(order[:place]), name
+
+
+def test_no_top_level_name_is_taken_twice() -> None:
+    names = Counter(
+        name for path in STATIC.glob("*.js") for name in _TOP_LEVEL.findall(path.read_text("utf-8"))
+    )
+
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_joined_module_imports_nothing_and_exports_its_face_alone() -> None:
+    joined = joined_module()
+
+    assert re.findall(r"^import\b.*", joined, re.MULTILINE) == []
+    assert len(re.findall(r"^export\b.*", joined, re.MULTILINE)) == 1
+    assert "export default" in joined
+
+
+def test_module_asks_no_network() -> None:
+    joined = joined_module().replace("http://www.w3.org/2000/svg", "")
+
+    assert (
+        re.findall(r"https?://|\bfetch\(|XMLHttpRequest|WebSocket|innerHTML|\beval\(", joined) == []
+    )

@@ -1,0 +1,225 @@
+"""What goes between the tree view and its front ends, message by message."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from agentnb.core.events import AgentCancelled
+from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.orders import Orders
+from agentnb.views.panel.tree_view import TreeView
+from tests.support import DEADLINE_S
+from tests.views.panel.told import ToldRun, id_of
+
+
+class Wire(TreeView):
+    """A tree view whose messages a test reads, and whose front end the test is."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self._came = threading.Condition()
+        super().__init__(feed)
+
+    def send(self, content: dict[str, Any], buffers: object = None) -> None:
+        with self._came:
+            self.sent.append(content)
+            self._came.notify_all()
+
+    def heard(self, **message: Any) -> list[dict[str, Any]]:
+        """Say something as a front end; what was sent meanwhile."""
+        before = len(self.sent)
+        self._handle_custom_msg(message, None)
+        return self.sent[before:]
+
+    def wait_until(self, is_so: Callable[[list[dict[str, Any]]], bool]) -> None:
+        with self._came:
+            assert self._came.wait_for(lambda: is_so(self.sent), DEADLINE_S), self.sent[-3:]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in self.sent if message["type"] == kind]
+
+
+class Clicks:
+    """Orders that were given."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Any, ...]] = []
+
+    def cancel(self, agent: str | None = None, reason: str | None = None) -> Any:
+        self.given.append(("cancel", agent))
+
+    def set_budget(self, total: int) -> None:
+        self.given.append(("set_budget", total))
+
+    def answer_budget(self, answer: str) -> None:
+        self.given.append(("answer", answer))
+
+
+@pytest.fixture
+def run() -> ToldRun:
+    return ToldRun().began().called("root", "Hello").said("root", "Hm").spawned("1", "a part")
+
+
+@pytest.fixture
+def wire(run: ToldRun) -> Iterator[Wire]:
+    view = Wire(Feed(run.bus))
+    yield view
+    view.close()
+
+
+def test_state_that_goes_to_a_page_holds_everything_so_far(run: ToldRun, wire: Wire) -> None:
+    first = wire.get_state("snapshot")["snapshot"]
+    assert [row["path"] for row in first["agents"]] == ["root", "1"]
+    assert (first["type"], first["base"], first["done"]) == ("frame", None, False)
+
+    run.spawned("2")
+    wire.wait_until(lambda sent: bool(sent))
+
+    again = wire.get_state("snapshot")["snapshot"]
+    assert [row["path"] for row in again["agents"]] == ["root", "1", "2"]
+    assert again["seq"] == wire.of("frame")[-1]["seq"]
+
+
+def test_each_frame_is_built_on_the_one_before(run: ToldRun, wire: Wire) -> None:
+    begun = wire.get_state("snapshot")["snapshot"]["seq"]
+    for path in ("2", "3"):
+        run.spawned(path)
+        wire.wait_until(
+            lambda sent, path=path: any(  # type: ignore[misc]
+                row["path"] == path for message in sent for row in message.get("agents", ())
+            )
+        )
+
+    frames = wire.of("frame")
+    assert [frame["base"] for frame in frames] == [begun, *[f["seq"] for f in frames[:-1]]]
+    assert [row["path"] for row in frames[-1]["agents"]] == ["root", "3"]  # its count of them
+
+
+def test_greeting_is_answered_with_everything_and_a_look_at_the_root(wire: Wire) -> None:
+    frame, look = wire.heard(type="hello", view="v1")
+
+    assert (frame["base"], [row["path"] for row in frame["agents"]]) == (None, ["root", "1"])
+    assert (look["view"], look["agent"], look["text"]) == ("v1", "root", "Hm")
+
+
+def test_somebody_is_there_from_the_greeting_to_the_farewell(wire: Wire) -> None:
+    viewers = wire._feed.viewers
+    assert not viewers.any()
+
+    wire.heard(type="hello", view="v1")
+    wire.heard(type="hello", view="v2")
+    wire.heard(type="bye", view="v1")
+    assert viewers.any()
+
+    wire.heard(type="bye", view="v2")
+    assert not viewers.any()
+
+
+def test_front_end_that_missed_something_gets_everything(wire: Wire) -> None:
+    (frame,) = wire.heard(type="resend")
+
+    assert frame["base"] is None
+    assert len(frame["agents"]) == 2
+
+
+def test_front_end_that_is_behind_is_brought_up_and_one_that_is_not_left_alone(wire: Wire) -> None:
+    newest = wire.get_state("snapshot")["snapshot"]["seq"]
+
+    assert wire.heard(type="sync", seq=newest) == []
+    (frame,) = wire.heard(type="sync", seq=newest - 1)
+    assert frame["base"] is None
+
+
+def test_view_that_looks_at_an_agent_gets_its_text_and_no_other_view_does(
+    run: ToldRun, wire: Wire
+) -> None:
+    wire.heard(type="hello", view="v1")
+    wire.heard(type="hello", view="v2")
+    wire.heard(type="look", view="v2", agent="1", call=None, at=None)
+    run.called("1").said("1", "mine")
+
+    wire.wait_until(lambda sent: any("mine" in str(m.get("text", m.get("add"))) for m in sent))
+
+    assert {m["view"] for m in wire.sent if m.get("text") == "mine" or m.get("add") == "mine"} == {
+        "v2"
+    }
+
+
+def test_view_that_said_farewell_is_sent_no_details(run: ToldRun, wire: Wire) -> None:
+    wire.heard(type="hello", view="v1")
+    wire.heard(type="bye", view="v1")
+    before = len(wire.of("look"))
+
+    run.said("root", "more").spawned("9")
+    wire.wait_until(lambda sent: any("9" == r["path"] for m in sent for r in m.get("agents", ())))
+
+    assert len(wire.of("look")) == before
+
+
+def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ToldRun) -> None:
+    run.after(10).completed("1").replied("root").completed("root").ended()
+    wire = Wire(Feed(run.bus))
+
+    replay, look = wire.heard(type="look", view="v1", agent="1", call=None, at=5)
+
+    assert (replay["type"], replay["view"], replay["at"]) == ("replay", "v1", 5)
+    assert {row["path"]: row["status"] for row in replay["agents"]} == {
+        "root": "running",
+        "1": "pending",
+    }
+    assert (look["at"], look["status"]) == (5, "pending")
+    wire.close()
+
+
+def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ToldRun) -> None:
+    clicks, feed = Clicks(), Feed(run.bus)
+    feed.orders = Orders(clicks, lambda call: call(), feed.tell)
+    wire = Wire(feed)
+    assert wire.controls
+
+    wire.heard(type="cancel", agent="1")
+
+    assert clicks.given == [("cancel", "1")]
+    wire.close()
+
+
+def test_run_from_a_file_has_nothing_to_cancel(wire: Wire) -> None:
+    assert not wire.controls
+    assert wire.heard(type="cancel", agent="1") == []
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {},
+        {"type": "no such thing"},
+        {"type": "look", "view": "v", "agent": "1", "call": "x", "at": None},
+        {"type": "look", "view": "v", "agent": "1", "call": None, "at": "soon"},
+        {"type": "cancel"},
+    ],
+)
+def test_what_makes_no_sense_is_passed_over(wire: Wire, nonsense: dict[str, Any]) -> None:
+    assert wire.heard(**nonsense) == []
+
+
+def test_closed_view_is_sent_nothing_and_nobody_is_there(run: ToldRun) -> None:
+    feed = Feed(run.bus)
+    wire = Wire(feed)
+    wire.heard(type="hello", view="v1")
+    wire.close()
+    sent = len(wire.sent)
+
+    run.tell(AgentCancelled(agent_id=id_of("1"), reason="by hand"))
+    feed.tell("something")
+
+    assert len(wire.sent) == sent
+    assert not feed.viewers.any()
+
+
+def test_two_displays_of_a_view_are_told_apart_and_its_text_is_constant(wire: Wire) -> None:
+    assert repr(wire) == repr(Wire(wire._feed))
+    assert "0x" not in repr(wire)
