@@ -1,0 +1,87 @@
+"""How far a budget control goes, in numbers: values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentnb.core.errors import NotebookError
+
+CEILING_VARIABLE = "AGENTNB_BUDGET_CEILING"
+LARGEST = 2**53 - 1
+"""The largest whole number that a browser holds exactly."""
+
+_SMALLEST_END = 1_000
+"""A slider of a few tokens could not be moved to anything of use."""
+_PRESSES = 200
+"""How many presses of an arrow key lead from one end of the slider to the other."""
+_NEAR_THE_END = 0.75
+# The beginnings of round numbers, in tenths. An end is to stay about twice the total; a step is to
+# make every value that the keys reach a round one.
+_ENDS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+_STEPS = (10, 20, 50, 100)
+
+
+def ceiling_of(text: str | None) -> int | None:
+    """The ceiling that a teacher set: a whole number of tokens, such as `200_000`.
+
+    Args:
+        text: What `AGENTNB_BUDGET_CEILING` holds; `None` or blank for no ceiling.
+
+    Raises:
+        NotebookError: It holds something else.
+    """
+    if text is None or not text.strip():
+        return None
+    try:
+        ceiling = int(text)
+    except ValueError:
+        ceiling = 0
+    if ceiling < 1:
+        raise NotebookError(
+            f"The environment variable {CEILING_VARIABLE} is {text[:80]!r}: set it to a whole "
+            "number of tokens, at least 1, such as 200_000, or remove it."
+        )
+    return ceiling
+
+
+def highest_total(total: int, ceiling: int | None) -> int:
+    """Up to where a person may set the total.
+
+    A total above the ceiling, which some code has set, is shown as it is: it can be lowered, and
+    once it is below the ceiling it cannot be raised above it again.
+    """
+    return max(total, LARGEST if ceiling is None else min(ceiling, LARGEST))
+
+
+def allowed_total(wanted: int, *, used: int, highest: int) -> int:
+    """The total nearest to the one that is wanted: not below what is used, nor above the end."""
+    return min(max(wanted, used, 0), highest)
+
+
+def slider_end(total: int, *, end: int = 0, ceiling: int | None = None) -> int:
+    """Where the slider ends: at a round number of about twice the total, or at the ceiling.
+
+    It moves when the total comes near to it, and never back: else the handle would jump away
+    under a person's hand at every change.
+
+    Args:
+        total: The total to show.
+        end: Where the slider ended until now; 0 for a new one.
+        ceiling: What a teacher allows.
+    """
+    is_roomy = 0 < end and total <= end * _NEAR_THE_END
+    twice = _rounded_up(min(2 * total, LARGEST), _ENDS)
+    wanted = end if is_roomy else max(end, twice, total, _SMALLEST_END)
+    return min(wanted, highest_total(total, ceiling))
+
+
+def slider_step(end: int) -> int:
+    """What one press of an arrow key moves: a round number, about a 200th of the whole."""
+    return _rounded_up(end // _PRESSES, _STEPS)
+
+
+def _rounded_up(number: int, beginnings: Sequence[int]) -> int:
+    """The next number, at least 1, that has one of the beginnings, and zeros behind it."""
+    size = int(10 ** (len(str(number)) - 1))
+    rounds = (size * beginning // 10 for beginning in beginnings)
+    return next(rounded for rounded in rounds if rounded >= number)
