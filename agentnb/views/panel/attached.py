@@ -1,0 +1,82 @@
+"""A widget that shows one run, from when it is made until it is closed."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ipywidgets import HTML, Box, DOMWidget, Widget
+
+from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.news import News, Summary
+from agentnb.views.panel.show import Live
+from agentnb.views.text import visible
+
+_LINE_LENGTH = 300
+
+
+class Whole(Live, DOMWidget):
+    """A widget that is closed with all that belongs to it, and prints the same in every run."""
+
+    def close(self) -> None:
+        """Take it from all screens; it costs nothing from then on."""
+        _close_parts(self)
+        super().close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def _close_parts(widget: Widget) -> None:
+    """Close what the kernel would keep for good: what is in a widget, its layout, its style."""
+    children = widget.children if isinstance(widget, Box) else ()
+    for part in (*children, getattr(widget, "layout", None), getattr(widget, "style", None)):
+        if isinstance(part, Widget):
+            _close_parts(part)
+            part.close()
+
+
+class Attached(Whole):
+    """A widget that is told the news of a run. To stand before a class of ipywidgets."""
+
+    feed: Feed | None = None
+
+    def attach(self, feed: Feed) -> None:
+        """Begin to show a run, everything so far at once. The widget is made by then."""
+        self.feed = feed
+        feed.attach(self)
+
+    def show(self, news: News) -> None:
+        """Show what is new. Called by one thread at a time."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Take it from all screens; it costs nothing from then on."""
+        if self.feed is not None:
+            self.feed.detach(self)
+        super().close()
+
+
+class Page(Attached, HTML):
+    """Markup of ours, made anew from every summary, and sent where it has changed.
+
+    Every text in it that is not ours goes through `text`: it is shown, and never markup.
+    """
+
+    def __init__(self, feed: Feed, **traits: Any) -> None:
+        with feed.lock:  # no news may come before it can show them
+            super().__init__(**traits)
+            self.attach(feed)
+
+    def show(self, news: News) -> None:
+        """Show a summary."""
+        self.value = self.markup(news.summary)
+
+    def markup(self, summary: Summary) -> str:
+        """What it shows of a run."""
+        raise NotImplementedError
+
+
+def text(words: str) -> str:
+    """Words of anybody, as one line of markup that shows them."""
+    return escape(visible(words, _LINE_LENGTH))

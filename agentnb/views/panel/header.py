@@ -1,0 +1,77 @@
+"""The line above the tree: how the run stands.
+
+The status has a place of its own that changes with the status alone, so that a screen reader
+tells it, and nothing else, as it changes. Time is told in whole seconds: where nothing but time
+goes on, nothing is sent more than once a second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipywidgets import Box, Layout
+
+from agentnb.core.types import AgentStatus
+from agentnb.views.outline import GLYPHS
+from agentnb.views.panel.attached import Page, Whole, text
+from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.news import Summary
+from agentnb.views.panel.words import clock, counted
+
+
+class Header(Whole, Box):
+    """Status, time, agents, tokens, cost, and what the run waits for.
+
+    Args:
+        feed: The run's frames.
+    """
+
+    def __init__(self, feed: Feed, **traits: Any) -> None:
+        layout = Layout(flex="1 1 20em", flex_flow="row wrap", overflow="visible", min_width="0")
+        status = _Status(feed, layout=Layout(flex="0 0 auto", margin="2px 12px 2px 2px"))
+        facts = _Facts(feed, layout=Layout(flex="1 1 22em", min_width="0"))
+        super().__init__([status, facts], **{"layout": layout, **traits})
+        self.add_class("agentnb-header")
+
+
+class _Status(Page):
+    def markup(self, summary: Summary) -> str:
+        return status_markup(summary.status)
+
+
+class _Facts(Page):
+    def markup(self, summary: Summary) -> str:
+        return facts_markup(summary)
+
+
+def status_markup(status: AgentStatus) -> str:
+    """A status by shape and word."""
+    return (
+        f'<div role="status" class="agentnb-run-status" '
+        'style="line-height:1.6;white-space:nowrap">'
+        f'<span aria-hidden="true">{GLYPHS[status]}</span> <strong>{status}</strong></div>'
+    )
+
+
+def facts_markup(summary: Summary) -> str:
+    """The rest of the header, one fact after the other, as a text that wraps in a narrow cell."""
+    facts = (
+        ("time", clock(summary.at_s)),
+        ("agents", _agents(summary)),
+        ("tokens", counted(summary.tokens_used, "token")),
+        ("cost", summary.cost),
+        ("doing", summary.doing),
+    )
+    shown = [f'<span class="agentnb-{name}">{text(words)}</span>' for name, words in facts if words]
+    return (
+        '<div class="agentnb-facts" style="display:flex;flex-wrap:wrap;gap:0 14px;line-height:1.6;'
+        f'overflow-wrap:anywhere">{"".join(shown)}</div>'
+    )
+
+
+def _agents(summary: Summary) -> str:
+    """`5 agents: 2 running, 3 completed`, in the order of the statuses."""
+    counts = [(status, summary.by_status.get(status, 0)) for status in AgentStatus]
+    listed = ", ".join(f"{count:,} {status}" for status, count in counts if count)
+    agents = counted(summary.agents, "agent")
+    return f"{agents}: {listed}" if listed else agents

@@ -1,0 +1,98 @@
+"""The question after a budget warning, as a person is asked it: go on, or stop?
+
+It is there while the run asks, and its buttons can be pressed once for each question.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ipywidgets import HTML, Box, Button, Layout
+
+from agentnb.views.panel.attached import Attached, text
+from agentnb.views.panel.comm import hear
+from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.news import News, Question
+from agentnb.views.panel.words import clock
+
+_LINE = 80
+"""Per cent of the budget at which a run asks."""
+_ANSWERS = {"continue": "Continue", "stop": "Stop"}
+
+
+class BudgetQuestion(Attached, Box):
+    """What is asked, with Continue and Stop; takes no room while nothing is.
+
+    Args:
+        feed: The run's frames.
+    """
+
+    def __init__(self, feed: Feed, **traits: Any) -> None:
+        self._asked: Question | None = None
+        self._words = HTML(layout=Layout(flex="1 1 20em", min_width="0"))
+        self._buttons = {
+            answer: Button(description=name, disabled=True, layout=Layout(width="auto"))
+            for answer, name in _ANSWERS.items()
+        }
+        layout = Layout(
+            display="none", flex_flow="row wrap", align_items="center", overflow="visible"
+        )
+        with feed.lock:
+            super().__init__([self._words, *self._buttons.values()], **{"layout": layout, **traits})
+            self.add_class("agentnb-budget-question")
+            self.attach(feed)
+        for answer, button in self._buttons.items():
+            hear(button)
+            button.on_click(lambda _, answer=answer: self._pressed(answer))
+
+    def show(self, news: News) -> None:
+        """Ask what the run asks; when it asks nothing any more, go away."""
+        asked = news.summary.question
+        if asked == self._asked:
+            return
+        self._asked = asked
+        self._enable(asked is not None)
+        # First the room and then the words: an alert is told when it comes to be seen.
+        self.layout.display = "none" if asked is None else "flex"
+        self._words.value = "" if asked is None else question_markup(asked)
+
+    def _pressed(self, answer: str) -> None:
+        asked = self._asked
+        if self._buttons[answer].disabled or self.feed is None or self.feed.orders is None:
+            return
+
+        def made(worked: bool) -> None:
+            if not worked or self._asked != asked:
+                self._enable(self._asked is not None)
+
+        self._enable(False)
+        self.feed.orders.answer(answer, made=made)
+
+    def _enable(self, is_open: bool) -> None:
+        for button in self._buttons.values():
+            button.disabled = not is_open
+
+
+def question_markup(question: Question) -> str:
+    """The question in words: how much is used, what waits, and what happens by itself."""
+    return (
+        '<div role="alert" style="line-height:1.4;padding:4px 10px;'
+        'border-left:4px solid var(--jp-warn-color1,#f57c00)">'
+        f"{text(question_words(question))}</div>"
+    )
+
+
+def question_words(question: Question) -> str:
+    """The question, as one line of plain text."""
+    percent = math.floor(question.percentage)
+    share = f"More than {_LINE} %" if percent > _LINE else f"{percent} %"
+    ends_at_s = question.asked_at_s + question.wait_s
+    by_itself = ""
+    if math.isfinite(ends_at_s):
+        by_itself = f"; without one the run stops at {clock(ends_at_s)} min"
+    return (
+        f"{share} of the budget is used: {question.tokens_used:,} of {question.budget_total:,} "
+        f"tokens. New calls wait for your answer{by_itself}. "
+        "Raising the budget lets them go on, too."
+    )

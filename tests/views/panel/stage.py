@@ -1,0 +1,134 @@
+"""A run whose frames a test makes one by one, and a front end that speaks to its widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ipywidgets import Widget
+
+from agentnb.core.bus import EventBus
+from agentnb.core.types import AgentStatus, CancelReceipt
+from agentnb.views.panel.feed import Feed, View
+from agentnb.views.panel.news import News, Summary
+from agentnb.views.panel.orders import Orders
+
+
+class Stage(Feed):
+    """A feed without a thread: it tells what a test makes it tell, and when.
+
+    Orders wait, as on a run's loop, until the test lets them be carried out.
+    """
+
+    def __init__(self, *, has_controls: bool = True, **changes: Any) -> None:
+        super().__init__(EventBus("a run"))
+        self.given: list[tuple[object, ...]] = []
+        """What the run was ordered, in order."""
+        self.failing: Exception | None = None
+        """What the run answers to every order."""
+        self.is_gone = False
+        """Whether the run's thread is there no more."""
+        self._waiting: list[Callable[[], object]] = []
+        self._told = replace(
+            Summary(
+                status=AgentStatus.RUNNING,
+                done=False,
+                at_s=0.0,
+                agents=1,
+                by_status={AgentStatus.RUNNING: 1},
+                doing="",
+                tokens_used=0,
+                budget_total=50_000,
+                cost="",
+                question=None,
+                notices=(),
+            ),
+            **changes,
+        )
+        if has_controls:
+            self.orders = Orders(self, self._hand_over, self.tell)
+
+    # -- the run ----------------------------------------------------------------------------------
+
+    def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt:
+        self._give("cancel", agent)
+        return CancelReceipt((), 0)
+
+    def set_budget(self, total: int) -> None:
+        self._give("set_budget", total)
+        self._told = replace(self._told, budget_total=total)
+
+    def answer_budget(self, answer: str) -> None:
+        self._give("answer_budget", answer)
+
+    def _give(self, *order: object) -> None:
+        if self.failing is not None:
+            raise self.failing
+        self.given.append(order)
+
+    def _hand_over(self, function: Callable[[], object]) -> None:
+        if self.is_gone:
+            raise RuntimeError("The loop of this run is gone.")
+        self._waiting.append(function)
+
+    def work(self) -> None:
+        """Let the run carry out what it was ordered."""
+        while self._waiting:
+            self._waiting.pop(0)()
+
+    # -- its frames -------------------------------------------------------------------------------
+
+    def attach(self, view: View) -> None:
+        view.show(self.whole())
+        self._views.append(view)
+
+    def frame(self, **changes: Any) -> None:
+        """Tell a frame, in which something has changed."""
+        self._told = replace(self._told, **changes)
+        self._show({})
+
+    def stale_frame(self, **changes: Any) -> None:
+        """Tell a frame that was made before the run came to be as it is."""
+        for view in self._views.copy():
+            view.show(News(self._seq, {}, replace(self._told, **changes)))
+
+    def _summary(self) -> Summary:
+        return replace(self._told, notices=(*self._told.notices, *self._said))
+
+    @property
+    def views(self) -> list[View]:
+        return self._views
+
+
+class FrontEnd:
+    """What a page shows of one widget: its state, as the messages make it."""
+
+    def __init__(self, widget: Widget) -> None:
+        self._widget = widget
+        self.state: dict[str, Any] = widget.get_state()
+        self.messages: list[dict[str, Any]] = []
+        """All that the kernel sent since this page was opened, but for echoes."""
+        widget.comm.send = self._take
+
+    def _take(self, data: dict[str, Any], **_: object) -> None:
+        if data["method"] == "update":
+            self.messages.append(data["state"])
+            self.state.update(data["state"])
+
+    def moves(self, **state: Any) -> None:
+        """A person changes it."""
+        self.state.update(state)
+        self._speaks({"method": "update", "state": state, "buffer_paths": []})
+
+    def clicks(self) -> None:
+        """A person presses it."""
+        self._speaks({"method": "custom", "content": {"event": "click"}})
+
+    def _speaks(self, data: dict[str, Any]) -> None:
+        self._widget._handle_msg({"content": {"data": data}, "buffers": []})
+
+
+def open_widgets() -> set[str]:
+    """Ids of the widgets that this kernel keeps."""
+    return set(Widget.get_manager_state()["state"])

@@ -1,0 +1,368 @@
+"""The controls of a run: what they show, what they order, and what is no order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from ipywidgets import Widget, link
+
+from agentnb.core.errors import NotebookError
+from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
+from agentnb.views.panel.limits import CEILING_VARIABLE, LARGEST
+from tests.support import DEADLINE_S
+from tests.views.panel.stage import FrontEnd, Stage, open_widgets
+
+BOTH = pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber])
+Kind = Callable[[Stage], Widget]
+
+
+@pytest.fixture(autouse=True)
+def _no_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CEILING_VARIABLE, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_open() -> Iterator[None]:
+    yield
+    Widget.close_all()
+
+
+# -- the budget -------------------------------------------------------------------------------
+
+
+@BOTH
+def test_budget_control_begins_with_the_total(kind: Kind) -> None:
+    control = kind(Stage(budget_total=123_456))
+
+    assert (control.value, control.min, control.disabled) == (123_456, 0, False)
+
+
+def test_slider_ends_at_about_twice_the_total_and_the_number_takes_any() -> None:
+    stage = Stage(budget_total=50_000)
+
+    slider, number = BudgetSlider(stage), BudgetNumber(stage)
+
+    assert (slider.max, slider.step, slider.continuous_update) == (100_000, 500, False)
+    assert (number.max, number.step, number.continuous_update) == (LARGEST, 1, False)
+
+
+@BOTH
+def test_what_a_person_sets_is_ordered_once(kind: Kind) -> None:
+    stage = Stage()
+    page = FrontEnd(kind(stage))
+
+    page.moves(value=80_000)
+    stage.work()
+    stage.frame()
+
+    assert stage.given == [("set_budget", 80_000)]
+    assert page.state["value"] == 80_000
+
+
+@BOTH
+def test_what_python_sets_is_ordered_too(kind: Kind) -> None:
+    stage = Stage()
+    control = kind(stage)
+
+    control.value = 30_000
+    stage.work()
+
+    assert stage.given == [("set_budget", 30_000)]
+
+
+@BOTH
+def test_total_that_is_set_elsewhere_is_shown_and_is_no_order(kind: Kind) -> None:
+    stage = Stage()
+    control = kind(stage)
+
+    stage.frame(budget_total=345_678)
+    stage.work()
+
+    assert control.value == 345_678
+    assert stage.given == []
+
+
+def test_slider_grows_with_the_total() -> None:
+    stage = Stage(budget_total=50_000)
+    slider = BudgetSlider(stage)
+
+    stage.frame(budget_total=400_000)
+
+    assert (slider.value, slider.max, slider.step) == (400_000, 800_000, 5_000)
+
+
+@BOTH
+def test_frame_on_its_way_does_not_move_the_control_back(kind: Kind) -> None:
+    stage = Stage(budget_total=50_000)
+    page = FrontEnd(kind(stage))
+
+    page.moves(value=80_000)
+    stage.stale_frame(budget_total=50_000)
+    stage.work()
+    stage.stale_frame(budget_total=50_000)
+    stage.frame()
+    stage.work()
+
+    assert all(message.get("value", 80_000) == 80_000 for message in page.messages)
+    assert page.state["value"] == 80_000
+    assert stage.given == [("set_budget", 80_000)]
+
+
+@BOTH
+def test_frames_send_nothing_while_the_total_stays(kind: Kind) -> None:
+    # A front end writes anew what a person is typing when it hears anything of the widget.
+    stage = Stage()
+    page = FrontEnd(kind(stage))
+
+    stage.frame(tokens_used=10_000, at_s=3.0, notices=("Something.",))
+
+    assert page.messages == []
+
+
+@BOTH
+def test_total_below_what_is_used_becomes_what_is_used_and_says_why(kind: Kind) -> None:
+    stage = Stage(budget_total=50_000, tokens_used=12_345)
+    page = FrontEnd(kind(stage))
+
+    page.moves(value=10)
+    stage.work()
+    stage.frame()
+
+    assert stage.given == [("set_budget", 12_345)]
+    assert page.state["value"] == 12_345
+    (notice,) = stage.whole().summary.notices
+    assert "12,345 tokens" in notice
+    assert "used already" in notice
+
+
+@BOTH
+def test_total_below_what_is_used_is_put_right_also_when_nothing_changes_by_it(kind: Kind) -> None:
+    stage = Stage(budget_total=50_000, tokens_used=50_000)
+    page = FrontEnd(kind(stage))
+
+    page.moves(value=40_000)
+    stage.work()
+
+    assert stage.given == []
+    assert page.state["value"] == 50_000
+
+
+def test_slider_shows_what_is_used_beyond_its_end() -> None:
+    stage = Stage(budget_total=400, tokens_used=5_000)
+    page = FrontEnd(BudgetSlider(stage))
+
+    page.moves(value=700)
+    stage.work()
+
+    assert stage.given == [("set_budget", 5_000)]
+    assert (page.state["value"], page.state["max"]) == (5_000, 10_000)
+
+
+@BOTH
+def test_control_ends_at_the_ceiling(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CEILING_VARIABLE, "60_000")
+    stage = Stage(budget_total=50_000)
+    control = kind(stage)
+
+    control.value = 10**9
+    stage.work()
+
+    assert control.max == 60_000
+    assert stage.given == [("set_budget", 60_000)]
+
+
+@BOTH
+def test_total_above_the_ceiling_is_shown_and_can_be_lowered_for_good(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CEILING_VARIABLE, "60_000")
+    stage = Stage(budget_total=90_000)
+    page = FrontEnd(kind(stage))
+
+    assert (page.state["value"], page.state["max"]) == (90_000, 90_000)
+    page.moves(value=30_000)
+    stage.work()
+    stage.frame()
+
+    assert stage.given == [("set_budget", 30_000)]
+    assert (page.state["value"], page.state["max"]) == (30_000, 60_000)
+
+
+@BOTH
+def test_ceiling_that_is_no_number_is_an_error_where_the_control_is_made(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CEILING_VARIABLE, "plenty")
+
+    with pytest.raises(NotebookError, match=CEILING_VARIABLE):
+        kind(Stage())
+
+
+@BOTH
+def test_order_that_cannot_be_given_puts_the_control_back_and_says_why(kind: Kind) -> None:
+    stage = Stage(budget_total=50_000)
+    page = FrontEnd(kind(stage))
+    stage.is_gone = True
+
+    page.moves(value=80_000)
+
+    assert page.state["value"] == 50_000
+    assert stage.whole().summary.notices == ("The loop of this run is gone.",)
+
+
+@BOTH
+def test_order_that_the_run_refuses_puts_the_control_back_and_says_why(kind: Kind) -> None:
+    stage = Stage(budget_total=50_000)
+    page = FrontEnd(kind(stage))
+    stage.failing = ValueError("No.")
+
+    page.moves(value=80_000)
+    stage.work()
+    stage.frame()
+
+    assert page.state["value"] == 50_000
+    assert stage.whole().summary.notices == ("No.",)
+
+
+@BOTH
+def test_control_of_a_run_that_is_done_shows_its_total_and_is_disabled(kind: Kind) -> None:
+    stage = Stage(budget_total=50_000)
+    page = FrontEnd(kind(stage))
+    page.moves(value=80_000)
+
+    stage.frame(done=True)
+
+    assert (page.state["value"], page.state["disabled"]) == (50_000, True)
+    page.moves(value=70_000)  # it was on its way
+    assert page.state["value"] == 50_000
+    stage.work()
+    assert stage.given == [("set_budget", 80_000)]
+
+
+@BOTH
+@pytest.mark.parametrize("nonsense", ["many", None, [], float("nan"), float("inf")])
+def test_nonsense_of_a_front_end_is_told_and_put_right(
+    kind: Kind, nonsense: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = Stage(budget_total=50_000)
+    page = FrontEnd(kind(stage))
+
+    page.moves(value=nonsense)
+    stage.work()
+
+    assert page.state["value"] == 50_000
+    assert stage.given == []
+    assert len(stage.whole().summary.notices) == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def test_controls_linked_in_python_order_what_a_person_sets_and_nothing_else() -> None:
+    stage = Stage(budget_total=50_000)
+    slider, number = BudgetSlider(stage), BudgetNumber(stage)
+    link((slider, "value"), (number, "value"))
+
+    stage.frame(budget_total=60_000)
+    stage.work()
+    assert stage.given == []
+
+    FrontEnd(number).moves(value=70_000)
+    stage.work()
+    assert set(stage.given) == {("set_budget", 70_000)}
+    assert slider.value == 70_000
+
+
+def test_order_of_a_front_end_waits_until_a_frame_is_shown() -> None:
+    # Else the frame's total, set in the middle of the person's, would be taken for theirs.
+    stage = Stage(budget_total=50_000)
+    slider = BudgetSlider(stage)
+    page = FrontEnd(slider)
+
+    with stage.lock:
+        moved = threading.Thread(target=page.moves, kwargs={"value": 80_000}, daemon=True)
+        moved.start()
+        stage.frame(budget_total=60_000)
+        assert slider.value == 60_000
+    moved.join(DEADLINE_S)
+    stage.work()
+
+    assert stage.given == [("set_budget", 80_000)]
+
+
+@pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber, CancelButton])
+def test_closed_control_is_told_nothing_and_leaves_nothing_in_the_kernel(kind: Kind) -> None:
+    stage, before = Stage(), open_widgets()
+    control = kind(stage)
+
+    control.close()
+
+    assert stage.views == []
+    assert open_widgets() == before
+    stage.frame(budget_total=10, done=True)
+    control.close()
+
+
+@pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber, CancelButton])
+def test_control_prints_the_same_in_every_run(kind: Kind) -> None:
+    assert repr(kind(Stage(budget_total=1))) == repr(kind(Stage())) == f"{kind.__name__}()"
+
+
+# -- the end ----------------------------------------------------------------------------------
+
+
+def test_cancel_button_orders_the_whole_run_to_stop_once() -> None:
+    stage = Stage()
+    button = CancelButton(stage)
+    page = FrontEnd(button)
+
+    page.clicks()
+    page.clicks()
+    stage.work()
+
+    assert stage.given == [("cancel", None)]
+    assert (page.state["description"], page.state["disabled"]) == ("Cancel run", True)
+    assert page.state["tooltip"] == "Cancelling…"
+
+
+def test_cancel_button_can_be_pressed_again_when_the_order_failed() -> None:
+    stage = Stage()
+    page = FrontEnd(CancelButton(stage))
+    stage.failing = RuntimeError("The run's thread is busy.")
+
+    page.clicks()
+    stage.work()
+
+    assert page.state["disabled"] is False
+    assert stage.whole().summary.notices == ("The run's thread is busy.",)
+    stage.failing = None
+    page.clicks()
+    stage.work()
+    assert stage.given == [("cancel", None)]
+
+
+def test_cancel_button_rests_when_the_run_is_done() -> None:
+    stage = Stage()
+    page = FrontEnd(CancelButton(stage))
+
+    stage.frame(done=True)
+    page.clicks()
+    stage.work()
+
+    assert page.state["disabled"] is True
+    assert stage.given == []
+
+
+def test_click_does_not_wait_until_a_frame_is_made() -> None:
+    stage = Stage()
+    page = FrontEnd(CancelButton(stage))
+
+    with stage.lock:  # a frame is being made, on another thread than the click's
+        click = threading.Thread(target=page.clicks, daemon=True)
+        click.start()
+        click.join(DEADLINE_S)
+        is_given = not click.is_alive()
+        stage.work()
+
+    assert is_given
+    assert stage.given == [("cancel", None)]
