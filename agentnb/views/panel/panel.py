@@ -1,0 +1,64 @@
+"""The panel of a run: its parts, put together.
+
+Each part follows the run by itself, so the panel adds nothing but their places. They wrap where
+a cell is narrow, and take their colours from the page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipywidgets import HBox, Layout, VBox, Widget
+
+from agentnb.views.panel.attached import Whole
+from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
+from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.header import Header
+from agentnb.views.panel.notices import Notices
+from agentnb.views.panel.question import BudgetQuestion
+from agentnb.views.panel.tree_view import TreeView
+
+
+class RunPanel(Whole, VBox):
+    """Watches a run and steers it; `close()` ends the panel, and never the run.
+
+    A run that was loaded from a file has no controls: nothing of it can be changed.
+
+    Args:
+        feed: The run's frames.
+        tree: What shows the tree; made when it is left out.
+        traits: Of `ipywidgets.VBox`.
+    """
+
+    def __init__(self, feed: Feed, tree: Widget | None = None, **traits: Any) -> None:
+        with feed.lock:  # its parts begin with the same frame
+            parts = [*_parts(feed), tree or TreeView(feed)]
+        layout = Layout(width="100%", overflow="visible")
+        super().__init__(parts, **{"layout": layout, **traits})
+        self.add_class("agentnb-panel")
+
+
+def _parts(feed: Feed) -> list[Widget]:
+    """All but the tree, from above."""
+    bar = BudgetBar(feed, layout=Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px"))
+    if feed.orders is None:
+        return [_row(Header(feed)), _row(bar), Notices(feed)]
+    slider = BudgetSlider(
+        feed,
+        readout=False,  # the number beside it tells it
+        layout=Layout(flex="2 1 16em", width="auto", min_width="0"),
+        style={"description_width": "initial"},
+    )
+    return [
+        _row(Header(feed), CancelButton(feed, layout=Layout(width="auto", flex="0 0 auto"))),
+        _row(bar, slider, BudgetNumber(feed)),
+        BudgetQuestion(feed),
+        Notices(feed),
+    ]
+
+
+def _row(*parts: Widget) -> HBox:
+    """Side by side where there is room. A box of ipywidgets would scroll in itself by default."""
+    return HBox(
+        parts, layout=Layout(flex_flow="row wrap", align_items="center", overflow="visible")
+    )
