@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from agentnb.views.figures.figure import RunFigure
+    from agentnb.views.panel.feed import Feed
+    from agentnb.views.panel.panel import RunPanel
+    from agentnb.views.panel.tree_view import TreeView
 
 T = TypeVar("T")
 
@@ -58,6 +61,7 @@ class RunRecord:
         self._fold = TreeFold()
         self._folded = 0
         self._fold_lock = threading.Lock()
+        self._feed: Feed | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({one_line(self.task, limit=60)!r}, {self.status})"
@@ -198,6 +202,39 @@ class RunRecord:
             dark: For a dark page.
         """
         return plot_tokens(self.tree, dark=dark)
+
+    # -- live views ---------------------------------------------------------------------------
+
+    def panel(self) -> RunPanel:
+        """The live panel: the run as it goes on, and afterwards a scrubber to replay it.
+
+        Several panels of one run stay in step. `panel.close()` ends one.
+        """
+        from agentnb.views.panel.panel import RunPanel  # widgets: only for those who look
+
+        return RunPanel(self._live())
+
+    def tree_view(self, *, height: int = 0) -> TreeView:
+        """The tree, the details and the scrubber of the panel alone, for a dashboard of your own.
+
+        Args:
+            height: Of the tree in pixels; 0 for what fits most cells.
+        """
+        from agentnb.views.panel.tree_view import TreeView
+
+        return TreeView(self._live(), height=height)
+
+    def _live(self) -> Feed:
+        """The frames that all live views of this run share."""
+        with self._fold_lock:
+            if self._feed is None:
+                self._feed = self._new_feed()
+            return self._feed
+
+    def _new_feed(self) -> Feed:
+        from agentnb.views.panel.feed import Feed
+
+        return Feed(self._bus, cost=lambda: self.cost)
 
     # -- on disk ------------------------------------------------------------------------------
 

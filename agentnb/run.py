@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
@@ -24,6 +24,11 @@ from agentnb.core.request import RequestContext
 from agentnb.core.types import CancelReceipt, OrchestratorResult, path_key, path_of
 from agentnb.record import RunRecord
 from agentnb.runtime import GONE, Runtime
+from agentnb.views.panel.viewers import Viewers
+
+if TYPE_CHECKING:
+    from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
+    from agentnb.views.panel.feed import Feed
 
 SLICE_S = 0.1
 """A kernel delivers an interrupt to a cell only when the cell's loop wakes."""
@@ -46,6 +51,9 @@ class Run(RunRecord):
         super().__init__(request.run_id, task, bus)
         self._request = request
         self._runtime = runtime
+        self._viewers = viewers = Viewers()
+        somebody_else = request.is_attended
+        request.is_attended = lambda: viewers.any() or somebody_else()
         self._future = runtime.submit(execution)
         self._waiting = waiting = set[Callable[[], None]]()
         # By the set: a future keeps its callbacks, so of those who gave up waiting none is one.
@@ -260,6 +268,40 @@ class Run(RunRecord):
             self._request.meter.answer(answer)
 
         self._runtime.call(tell)
+
+    # -- live views ---------------------------------------------------------------------------
+
+    def budget_slider(self) -> BudgetSlider:
+        """The panel's slider for the total, for a dashboard of your own."""
+        from agentnb.views.panel.controls import BudgetSlider  # widgets: only for those who look
+
+        return BudgetSlider(self._live())
+
+    def budget_number(self) -> BudgetNumber:
+        """The panel's number for the total, for a dashboard of your own."""
+        from agentnb.views.panel.controls import BudgetNumber
+
+        return BudgetNumber(self._live())
+
+    def cancel_button(self) -> CancelButton:
+        """The panel's button that stops the whole run, for a dashboard of your own."""
+        from agentnb.views.panel.controls import CancelButton
+
+        return CancelButton(self._live())
+
+    def _new_feed(self) -> Feed:
+        from agentnb.views.panel.feed import Feed
+        from agentnb.views.panel.orders import Orders
+
+        budget = self._request.budget
+        feed = Feed(
+            self._bus,
+            pot=lambda: (budget.tokens_used, budget.total),
+            cost=lambda: self.cost,
+            viewers=self._viewers,
+        )
+        feed.orders = Orders(self, self._runtime.call_soon, feed.tell)
+        return feed
 
 
 def _in_path_order(agent_ids: Sequence[str]) -> tuple[str, ...]:

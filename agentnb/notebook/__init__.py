@@ -5,8 +5,11 @@ The only floor that knows IPython.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from agentnb.core.errors import NotebookError
+from agentnb.notebook.display import warm_up_widgets
 from agentnb.notebook.errors import TOLD_ERRORS, show_error
 from agentnb.notebook.magics import AgentMagics, spawn_cell
 from agentnb.notebook.transform import rewrite_spawn_cell
@@ -26,7 +29,10 @@ def load(shell: InteractiveShell) -> None:
         transforms.append(rewrite_spawn_cell)
     if not shell.custom_exceptions:  # a person's own handler stays
         _set_handler(shell, TOLD_ERRORS, show_error)
-    warm_up()  # while the person writes their first cell
+    # While the person writes their first cell:
+    with suppress(NotebookError):  # a display setting that is wrong is told by that cell
+        warm_up_widgets()
+    warm_up()
 
 
 def unload(shell: InteractiveShell) -> None:

@@ -1,13 +1,15 @@
-"""What a cell shows of a run that has ended: a picture of its tree, then an outline and the answer.
+"""What a cell shows of a run: a live view at once, and at the end a picture, outline and answer.
 
-The outputs are new and final, hold no ids and no times, and are the same in every replay, so
-that a saved notebook reads well and can be compared. The picture is for those who see it in a
-notebook: a terminal gets none, and matplotlib is not even loaded there.
+The last three are new and final outputs, hold no ids and no times, and are the same in every
+replay, so that a saved notebook reads well and can be compared. The live view and the picture
+are for those who see them in a notebook: a terminal gets neither, and what draws them is not even
+loaded there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import threading
@@ -19,20 +21,25 @@ from IPython.display import display
 
 from agentnb.core.errors import NotebookError
 from agentnb.core.types import AgentNode, OrchestratorResult, one_line
+from agentnb.run import Run
 from agentnb.views.static import picture_bundle, static_bundle
 
 DISPLAY_VARIABLE = "AGENTNB_DISPLAY"
-_PARTS = ("static", "text", "none")
+_ALL = "all"
+_PARTS = ("widget", "static", "text", "none")
 
 
 def wanted_display() -> str:
-    """`static` (rich and plain), `text` (plain only) or `none`, from `AGENTNB_DISPLAY`.
+    """What a cell shows, from `AGENTNB_DISPLAY`; `all` where that is not set.
+
+    `widget` is the live view alone, `static` what stays without it, `text` the plain text of that,
+    and `none` nothing.
 
     Raises:
         NotebookError: The variable holds something else.
     """
-    wanted = os.environ.get(DISPLAY_VARIABLE, "").strip().lower() or "static"
-    if wanted not in _PARTS:
+    wanted = os.environ.get(DISPLAY_VARIABLE, "").strip().lower() or _ALL
+    if wanted not in (*_PARTS, _ALL):
         raise NotebookError(
             f"The environment variable {DISPLAY_VARIABLE} is {wanted!r}: set it to one of "
             f"{', '.join(_PARTS)}, or remove it."
@@ -45,7 +52,7 @@ def show_result(
 ) -> None:
     """Display how a run ended, also when it ended early."""
     wanted = wanted_display()
-    if wanted == "none":
+    if wanted in ("widget", "none"):
         return
     bundle = static_bundle(result.agent_tree, result.final_response, notes=notes, quiet=quiet)
     if wanted == "text":
@@ -59,8 +66,41 @@ def show_result(
 
 def has_picture(*, quiet: bool) -> bool:
     """Whether a run that ends in this cell is shown with a picture."""
-    is_notebook = hasattr(get_ipython(), "kernel")
-    return is_notebook and not quiet and wanted_display() == "static"
+    return _is_notebook() and not quiet and wanted_display() in (_ALL, "static")
+
+
+def has_live_view(*, quiet: bool) -> bool:
+    """Whether a run of this cell is shown while it goes on."""
+    return _is_notebook() and not quiet and wanted_display() in (_ALL, "widget")
+
+
+def _is_notebook() -> bool:
+    return hasattr(get_ipython(), "kernel")
+
+
+def show_live_view(run: Run) -> None:
+    """Display the panel. What keeps it from being made is told in a line, and that is all."""
+    try:
+        _loading_widgets().join()
+        from agentnb.views.panel.show import show_live
+
+        show_live(run.panel())
+    except Exception as error:
+        _tell_missing("live view of the run", error)
+
+
+def take_live_views_back() -> int:
+    """Replace this kernel's live views by nothing; how many there were."""
+    if "agentnb.views.panel.show" not in sys.modules:
+        return 0
+    from agentnb.views.panel.show import take_back
+
+    return take_back()
+
+
+def _tell_missing(what: str, error: Exception) -> None:
+    why = one_line(f"{type(error).__name__}: {error}", limit=160)
+    sys.stderr.write(f"There is no {what} ({why}).\n")
 
 
 def _show_picture(root: AgentNode) -> None:
@@ -69,8 +109,7 @@ def _show_picture(root: AgentNode) -> None:
         _warming_up().join()  # two threads in the same half-made module could see it half made
         data, about = picture_bundle(root)
     except Exception as error:
-        why = one_line(f"{type(error).__name__}: {error}", limit=160)
-        sys.stderr.write(f"There is no picture of the tree ({why}).\n")
+        _tell_missing("picture of the tree", error)
         return
     display(data, raw=True, metadata=about)  # type: ignore[no-untyped-call]
 
@@ -80,18 +119,31 @@ def warm_up() -> None:
     _warming_up()
 
 
+def warm_up_widgets() -> None:
+    """Begin to load what makes live views, while the person writes their first cell."""
+    if has_live_view(quiet=False):
+        _loading_widgets()
+
+
 @cache
 def _warming_up() -> threading.Thread:
+    return _loading("agentnb.views.figures.tree", name="agentnb-figures")
+
+
+@cache
+def _loading_widgets() -> threading.Thread:
+    return _loading("agentnb.views.panel.panel", name="agentnb-widgets")
+
+
+def _loading(module: str, *, name: str) -> threading.Thread:
+    def load() -> None:
+        with contextlib.suppress(Exception):  # what is wrong with it is told by whoever needs it
+            importlib.import_module(module)
+
     # A daemon: an interpreter that ends meanwhile does not wait for it.
-    thread = threading.Thread(target=_load, name="agentnb-figures", daemon=True)
+    thread = threading.Thread(target=load, name=name, daemon=True)
     thread.start()
     return thread
-
-
-def _load() -> None:
-    # What is wrong with it is told by the drawing.
-    with contextlib.suppress(Exception):
-        import agentnb.views.figures.tree  # noqa: F401
 
 
 def has_something_to_show(result: OrchestratorResult) -> bool:

@@ -13,9 +13,12 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from agentnb.core.errors import NotebookError, OrchestratorError
 from agentnb.core.types import OrchestratorResult, path_of
 from agentnb.notebook.display import (
+    has_live_view,
     has_picture,
     has_something_to_show,
+    show_live_view,
     show_result,
+    take_live_views_back,
     wanted_display,
     warm_up,
 )
@@ -70,6 +73,7 @@ And for the newest run, while it runs (`--run ID` for another, with the id that 
 
 _AGENTNB_HELP = """\
     %agentnb mode         how models are asked: `live`, which is all there is yet
+    %agentnb freeze       take this kernel's live views away, before the notebook is saved
     %agentnb nest         let asyncio.run() work in this kernel's cells; slows all its loops
     %agentnb help         this text
 
@@ -96,6 +100,12 @@ async def spawn_cell(line: str, cell: str) -> None:
     with plain_errors():
         order = _read_order(line, cell)
         run = _start(order)
+        try:
+            _show_live(run, order)
+        except KeyboardInterrupt:  # the first one, where nobody waits yet
+            if order.in_background:
+                raise
+            run.stop_soon("interrupted")
         if not order.in_background:
             _expect_picture(order)
             with _what_was_reached(run, order):
@@ -116,7 +126,7 @@ class AgentMagics(Magics):
                 return
             order = _read_order(line, cell)
             if order.in_background:
-                _start(order)
+                _show_live(_start(order), order)
             else:
                 _run_and_block(order)
 
@@ -137,12 +147,21 @@ class AgentMagics(Magics):
                 case ["nest"]:
                     allow_nested_loops()
                     print("asyncio.run() works inside cells now; all loops are slower for it.")
-                case ["nest" | "help" as verb, *surplus]:
+                case ["freeze"]:
+                    print(_frozen(take_live_views_back()))
+                case ["nest" | "help" | "freeze" as verb, *surplus]:
                     raise NotebookError(_does_not_take(surplus, f"%agentnb {verb}"))
                 case [other, *_]:
                     raise NotebookError(
-                        f"`%agentnb` does not know {other!r}: known are mode, nest, help."
+                        f"`%agentnb` does not know {other!r}: known are mode, freeze, nest, help."
                     )
+
+
+def _frozen(taken: int) -> str:
+    if not taken:
+        return "There is no live view to take away."
+    views = "1 live view is" if taken == 1 else f"{taken} live views are"
+    return f"{views} taken away; what stays is seen without a kernel. Save the notebook now."
 
 
 AgentMagics.spawn.__doc__ = _SPAWN_HELP
@@ -181,6 +200,11 @@ def _start(order: _Order) -> Run:
     return run
 
 
+def _show_live(run: Run, order: _Order) -> None:
+    if has_live_view(quiet=order.quiet):
+        show_live_view(run)
+
+
 def _run_and_block(order: _Order) -> None:
     """Start a run and wait for it as its owner, where the cell blocks its loop."""
     with get_session().owning() as owned:
@@ -188,6 +212,7 @@ def _run_and_block(order: _Order) -> None:
             run = _start(order)
             # No click can arrive.
             print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
+            _show_live(run, order)
             _expect_picture(order)
             with _what_was_reached(run, order):
                 _finish(run, order, run.result_or_cancel())

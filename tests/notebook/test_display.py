@@ -30,7 +30,14 @@ def show(*, quiet: bool = False) -> None:
 
 @pytest.mark.parametrize(
     ("value", "wanted"),
-    [(None, "static"), ("", "static"), (" Text ", "text"), ("none", "none"), ("STATIC", "static")],
+    [
+        (None, "all"),
+        ("", "all"),
+        (" Text ", "text"),
+        ("none", "none"),
+        ("STATIC", "static"),
+        ("widget", "widget"),
+    ],
 )
 def test_display_variable_says_what_is_wanted(
     monkeypatch: pytest.MonkeyPatch, value: str | None, wanted: str
@@ -44,7 +51,9 @@ def test_display_variable_says_what_is_wanted(
 def test_unknown_display_is_refused_with_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTNB_DISPLAY", "loud")
 
-    with pytest.raises(NotebookError, match=r"AGENTNB_DISPLAY is 'loud'.* static, text, none"):
+    with pytest.raises(
+        NotebookError, match=r"AGENTNB_DISPLAY is 'loud'.* widget, static, text, none"
+    ):
         wanted_display()
 
 

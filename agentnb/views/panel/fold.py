@@ -305,11 +305,7 @@ def _in_words(agent: AgentState, doing: _Doing, status: AgentStatus) -> str:
     if doing.tool:
         return visible(f"tool {doing.tool}", _LINE_LENGTH)
     if doing.children_open:
-        return (
-            "1 sub-agent at work"
-            if doing.children_open == 1
-            else (f"{doing.children_open} sub-agents at work")
-        )
+        return f"{doing.children_open} at work below"
     if doing.synthesising and doing.is_calling:
         return f"bringing {doing.synthesising} results together"
     return ""

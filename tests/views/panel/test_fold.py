@@ -83,10 +83,10 @@ def test_tokens_of_calls_before_stay_while_the_next_reply_streams() -> None:
             ToldRun().began().tell(AgentWaiting(agent_id=id_of("root"), reason="to try again")),
             "waiting to try again",
         ),
-        (ToldRun().began().called("root").replied("root").spawned("1"), "1 sub-agent at work"),
+        (ToldRun().began().called("root").replied("root").spawned("1"), "1 at work below"),
         (
             ToldRun().began().called("root").replied("root").spawned("1").spawned("2"),
-            "2 sub-agents at work",
+            "2 at work below",
         ),
         (
             ToldRun().began().called("root").replied("root").spawned("1").completed("1"),

@@ -1,0 +1,125 @@
+"""The live view in a real kernel: where it is shown, what its output holds, how it is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.notebook.kernel import Kernel, started
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+SCRIPT = """
+import agentnb, os, sys
+session = agentnb.configure(provider=agentnb.ScriptedProvider({
+    "Plan": '<spawn_agents><agent task="first part"/></spawn_agents>',
+    "first part": "First is done.",
+    "<sub_agent_results>": "Brought together.",
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with started() as kernel:
+        kernel.ok("%load_ext agentnb", SCRIPT)
+        yield kernel
+
+
+def test_live_view_comes_first_and_its_output_holds_the_view_alone(kernel: Kernel) -> None:
+    shown = kernel.ok("%%spawn\nPlan")
+
+    assert shown.order == ["view", "picture", "display"]
+    ((data, about),) = shown.views
+    assert set(data) == {VIEW}
+    assert about == {"agentnb": {"view": "live"}}
+    assert shown.stderr == ""
+
+
+def test_background_cell_has_the_live_view_and_one_line(kernel: Kernel) -> None:
+    shown = kernel.ok("%%spawn --bg -o run\nPlan")
+
+    assert shown.order == ["view"]
+    assert len(shown.stdout.splitlines()) == 1
+    kernel.ok("result = run.result()")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "order"),
+    [
+        ("widget", ["view"]),
+        ("static", ["picture", "display"]),
+        ("text", ["display"]),
+        ("none", []),
+    ],
+)
+def test_display_variable_leaves_parts_out(kernel: Kernel, wanted: str, order: list[str]) -> None:
+    kernel.ok(f"os.environ['AGENTNB_DISPLAY'] = {wanted!r}")
+
+    shown = kernel.ok("%%spawn\nPlan")
+
+    kernel.ok("del os.environ['AGENTNB_DISPLAY']")
+    assert shown.order == order
+
+
+def test_quiet_cell_has_no_live_view(kernel: Kernel) -> None:
+    assert kernel.ok("%%spawn --quiet\nPlan").order == ["display"]
+
+
+@pytest.mark.parametrize("blocks", ["%%time\n%%spawn\nPlan", "%%capture out\n%%spawn\nPlan"])
+def test_cell_that_blocks_has_the_live_view_too(kernel: Kernel, blocks: str) -> None:
+    shown = kernel.ok(blocks, "out.show()" if "capture" in blocks else blocks)
+
+    assert shown.order == ["view", "picture", "display"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["panel()", "tree_view()", "budget_slider()", "budget_number()", "cancel_button()"],
+)
+def test_view_as_the_value_of_a_cell_shows_the_view_alone(kernel: Kernel, call: str) -> None:
+    kernel.ok("run = session.spawn('Plan'); result = run.result()")
+
+    shown = kernel.ok(f"run.{call}")
+
+    assert shown.order == ["view"]
+    assert set(shown.views[0][0]) == {VIEW}
+    assert shown.result == ""
+    assert shown.unstable == []
+
+
+def test_freeze_replaces_all_live_views_by_nothing(kernel: Kernel) -> None:
+    kernel.ok("%agentnb freeze", "%%spawn\nPlan", "run.panel()")
+
+    shown = kernel.ok("%agentnb freeze")
+
+    assert shown.updates == 2
+    assert shown.stdout.startswith("2 live views are taken away")
+    assert kernel.ok("%agentnb freeze").stdout == "There is no live view to take away.\n"
+
+
+def test_view_that_cannot_be_made_is_told_in_a_line_and_takes_nothing_away() -> None:
+    with started() as kernel:
+        kernel.ok("import sys; sys.modules['ipywidgets'] = None", "%load_ext agentnb", SCRIPT)
+
+        shown = kernel.ok("%%spawn -o answer\nPlan")
+
+        assert shown.order == ["picture", "display"]
+        assert shown.stderr.startswith("There is no live view of the run (ModuleNotFoundError: ")
+        assert kernel.value("answer.output") == "Brought together."
+
+
+def test_interrupt_while_the_live_view_is_made_stops_the_run(kernel: Kernel) -> None:
+    kernel.ok(
+        "import agentnb.notebook.magics as magics; was = magics.show_live_view",
+        "def interrupted(run): raise KeyboardInterrupt",
+        "magics.show_live_view = interrupted",
+        "async def forever():\n    import asyncio\n    await asyncio.Event().wait()",
+        "agentnb.configure(provider=agentnb.ScriptedProvider("
+        "[agentnb.Reply('Hm', pause=forever)]))",
+    )
+
+    shown = kernel.run("%%spawn\nWait")
+
+    kernel.ok("magics.show_live_view = was", SCRIPT)
+    assert shown.error_name == "RunCancelled"
