@@ -21,14 +21,19 @@ export class Card {
       "div",
       "agentnb-node",
       { role: "treeitem", "data-agent-path": path, tabindex: -1, "aria-selected": "false" },
-      make("span", "agentnb-node-head", {}, this.#mark.element, ...this.#spans()),
-      this.#span("task", "agentnb-node-task", { dir: "auto" }),
       make(
         "span",
-        "agentnb-node-foot",
+        "agentnb-node-words",
         {},
-        this.#span("doing", "agentnb-node-doing", { dir: "auto" }),
-        this.#span("tokens", "agentnb-node-tokens"),
+        make("span", "agentnb-node-head", {}, this.#mark.element, ...this.#spans()),
+        this.#span("task", "agentnb-node-task", { dir: "auto" }),
+        make(
+          "span",
+          "agentnb-node-foot",
+          {},
+          this.#span("doing", "agentnb-node-doing", { dir: "auto" }),
+          this.#span("tokens", "agentnb-node-tokens"),
+        ),
       ),
     );
     setText(this.#words.path, path);

@@ -46,21 +46,18 @@ export class Tree {
     this.element.addEventListener("keydown", (event) => this.#key(event), { signal });
   }
 
-  /** Shows changed agents; `paths` may hold some that are not in the page. */
-  update(paths) {
-    if (this.#matching && this.#matchesDiffer(paths)) return this.arrange();
-    const touched = new Set();
-    for (const path of paths) {
-      const shown = this.#nearestShown(path);
-      if (shown) touched.add(shown);
-    }
-    const now = this.#scene.time();
-    for (const path of touched) this.#refresh(path, now);
-    return undefined;
+  /** Shows changed agents; `paths` may hold some that are new, and some that are not in the page. */
+  update(paths, { added = false } = {}) {
+    if (this.#matching && (added || this.#matchesDiffer(paths))) this.arrange();
+    else if (added) this.arrange(paths);
+    else this.#refreshAll(paths);
   }
 
-  /** Builds the tree anew from what there is, and keeps in its place what a person looks at. */
-  arrange() {
+  /**
+   * Builds the tree anew from what there is, and keeps in its place what a person looks at. Only the
+   * cards of `paths` are written anew, if it is given.
+   */
+  arrange(paths) {
     const anchor = this.#anchor();
     const { rows, childrenOf, exists, ancestorsOf } = this.#scene;
     const all = [...rows()];
@@ -75,8 +72,7 @@ export class Tree {
     this.board.draw(extent, connect(items));
     this.#replaceCards();
     this.#place();
-    const now = this.#scene.time();
-    for (const item of items) this.#refresh(item.path, now);
+    this.#refreshAll(paths ?? this.#rows.keys());
     this.#mark();
     const after = this.#rows.get(anchor?.path);
     if (after) this.board.keep(anchor.row, after.row);
@@ -174,6 +170,15 @@ export class Tree {
     for (const item of this.#items) {
       this.#cards.get(item.path).place(item, this.board.sizes, MARGIN);
     }
+  }
+
+  // Who is in a closed branch is told of by the branch.
+  #refreshAll(paths) {
+    const now = this.#scene.time();
+    const touched = new Set();
+    for (const path of paths) touched.add(this.#nearestShown(path));
+    touched.delete(undefined);
+    for (const path of touched) this.#refresh(path, now);
   }
 
   #refresh(path, now) {

@@ -27,6 +27,7 @@ export class View {
   #announcer = new Announcer();
   #notice = make("div", "agentnb-notice", { role: "status" });
   #dirty = new Set();
+  #added = false;
   #rearrange = true;
   #paint = null;
   #lastLook = null;
@@ -49,7 +50,8 @@ export class View {
 
   frame(change) {
     for (const path of change.paths) this.#dirty.add(path);
-    if (change.added) this.#rearrange = true;
+    if (change.outcome === "full") this.#rearrange = true;
+    if (change.added) this.#added = true;
     if (this.#link.isFirst(this) && change.outcome === "changes") {
       this.#announcer.tell(change.ended);
       if (this.#link.store.done) this.#announcer.tellEnd(this.#link.store.status);
@@ -164,8 +166,8 @@ export class View {
   #draw() {
     if (!this.#scene.isReplay) {
       if (this.#rearrange) this.#tree.arrange();
-      else this.#tree.update([...this.#dirty]);
-      this.#rearrange = false;
+      else this.#tree.update([...this.#dirty], { added: this.#added });
+      this.#rearrange = this.#added = false;
       this.#dirty.clear();
     }
     this.#count();
@@ -238,7 +240,6 @@ export class View {
   #showReplay(replay) {
     this.#scene.replay(replay);
     this.#tree.arrange();
-    this.#rearrange = false;
     this.#count();
     this.#showDetails();
     this.element.dataset.replay = String(this.#scene.isReplay);

@@ -35,14 +35,22 @@ function replayAt({ view, at }) {
   return { type: "replay", view, n: looks, at, agents };
 }
 
-/** The next frame of the run: the milliseconds until it was painted. */
-async function step(share = 0.05) {
+/**
+ * The next frame of the run: the milliseconds from the beginning of the browser's frame in which it
+ * is drawn to the end of style, layout and paint, so without the wait for that frame.
+ */
+function step(share = 0.05) {
   frame = nextFrame(frame, rows, { share });
-  const begun = performance.now();
-  model.tell(frame);
-  // Two frames: the first draws, and the second begins when that has been painted.
-  await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)));
-  return performance.now() - begun;
+  return new Promise((resolve) => {
+    let begun = 0;
+    const painted = new MessageChannel();
+    painted.port1.onmessage = () => resolve(performance.now() - begun);
+    requestAnimationFrame(() => {
+      begun = performance.now();
+    });
+    model.tell(frame);
+    requestAnimationFrame(() => painted.port2.postMessage(null));
+  });
 }
 
 initialize({ model: model.proxy() });
