@@ -62,10 +62,8 @@ export class Link {
   }
 
   hear(message) {
-    if (message?.type === "frame") return this.take(message);
-    for (const view of this.#views) {
-      if (message?.view === undefined || message.view === view.id) view.message(message);
-    }
+    if (message?.type === "frame") this.take(message);
+    else if (message?.type) this.#passOn(message);
   }
 
   take(frame) {
@@ -86,6 +84,12 @@ export class Link {
     const wasDone = this.#store.done;
     this.#store.stop(this.#clock.now());
     for (const view of this.#views) view.closed(wasDone);
+  }
+
+  #passOn(message) {
+    for (const view of this.#views) {
+      if (message.view === undefined || message.view === view.id) view.message(message);
+    }
   }
 
   #askForAll() {

@@ -1,5 +1,5 @@
 // Shows a made-up run. In the address: `agents` (how many), `dark`, `done`, `live` (it goes on by
-// itself). `window.page` drives it.
+// itself), `loaded` (no controls). `window.page` drives it.
 
 import widget from "/agentnb/views/static/panel.js";
 import { fakeModel } from "./fake_model.js";
@@ -10,7 +10,7 @@ const done = asked.has("done");
 let frame = madeUpFrame(Number(asked.get("agents") ?? 30), { done });
 let looks = 0;
 const rows = structuredClone(frame.agents);
-const model = fakeModel({ snapshot: frame, controls: !done });
+const model = fakeModel({ snapshot: frame, controls: !asked.has("loaded") });
 const { initialize, render } = widget();
 
 document.body.dataset.jpThemeLight = String(!asked.has("dark"));
@@ -58,4 +58,4 @@ const el = document.getElementById("view");
 const close = render({ model: model.proxy(), el });
 if (asked.has("live")) setInterval(step, 100);
 
-window.page = { model, step, close, render, rows, frame: () => frame };
+window.page = { model, step, close, render, rows, frame: () => frame, looks: () => looks };

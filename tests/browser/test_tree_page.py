@@ -1,0 +1,530 @@
+"""The tree of the panel in a page without a kernel: what a person can do, and what they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.tree_page import TreePage, a_tree_page, files_over_http, new_agent
+
+Open = Callable[..., TreePage]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with files_over_http() as address:
+        yield address
+
+
+@pytest.fixture
+def open_tree(chromium: Browser, address: str) -> Iterator[Open]:
+    with ExitStack() as stack:
+
+        def opened(query: str = "agents=30", *, width: int = 1400) -> TreePage:
+            return stack.enter_context(a_tree_page(chromium, address, query, width=width))
+
+        yield opened
+
+
+def test_every_agent_shows_path_status_task_tokens_and_time(open_tree: Open) -> None:
+    tree = open_tree("agents=300")
+    rows = tree.page.evaluate("page.rows")
+
+    expect(tree.items).to_have_count(300)
+    texts = tree.items.evaluate_all("all => all.map(one => one.textContent)")
+    for row, text in zip(sorted_as_drawn(rows, tree.paths()), texts, strict=True):
+        assert row["path"] in text
+        assert row["status"] in text
+        assert row["task"] in text
+        assert (" token" in text) is (row["tokens"] > 0)
+
+
+def sorted_as_drawn(rows: list[dict[str, Any]], paths: list[str]) -> list[dict[str, Any]]:
+    by_path = {row["path"]: row for row in rows}
+    return [by_path[path] for path in paths]
+
+
+def test_tree_tells_its_structure_to_those_who_do_not_see_it(open_tree: Open) -> None:
+    tree = open_tree()
+
+    expect(tree.page.get_by_role("tree", name="Agents of this run")).to_be_visible()
+    second = tree.item("1.2")
+    for name, value in {"level": "3", "posinset": "2", "selected": "false"}.items():
+        expect(second).to_have_attribute(f"aria-{name}", value)
+    expect(tree.item("1")).to_have_attribute("aria-expanded", "true")
+    assert tree.item("1.1.1").get_attribute("aria-expanded") is None
+    name = str(tree.item("1").get_attribute("aria-label"))
+    assert name.startswith(f"1, {tree.item('1').get_attribute('data-status')}, ")
+
+
+def test_arrow_keys_walk_fold_and_unfold(open_tree: Open) -> None:
+    tree = open_tree()
+    tree.item("root").click()
+    press = tree.page.keyboard.press
+
+    press("ArrowDown")
+    expect(tree.item("1")).to_be_focused()
+    expect(tree.item("1")).to_have_attribute("aria-selected", "true")
+    expect(tree.details).to_have_attribute("data-agent-details", "1")
+    press("ArrowLeft")
+    expect(tree.item("1")).to_have_attribute("aria-expanded", "false")
+    expect(tree.item("1.1")).to_have_count(0)
+    expect(tree.item("1")).to_be_focused()
+    expect(tree.item("1")).to_contain_text(" hidden: ")
+    press("ArrowRight")
+    press("ArrowRight")
+    expect(tree.item("1.1")).to_be_focused()
+    press("End")
+    expect(tree.item(tree.paths()[-1])).to_be_focused()
+    press("Home")
+    expect(tree.item("root")).to_be_focused()
+    assert tree.page.locator("[role=treeitem][tabindex='0']").count() == 1
+
+
+def test_closed_branches_open_again_all_at_once(open_tree: Open) -> None:
+    tree = open_tree()
+    before = tree.paths()
+
+    tree.item("1.1").click()
+    tree.page.get_by_role("button", name="Collapse all branches").click()
+    assert all("." not in path for path in tree.paths())
+    # The one who was selected is hidden: now it is the branch.
+    expect(tree.details).to_have_attribute("data-agent-details", "1")
+    tree.page.get_by_role("button", name="Expand all branches").click()
+    assert tree.paths() == before
+
+
+def test_button_of_a_branch_closes_it_and_says_how_many_it_hides(open_tree: Open) -> None:
+    tree = open_tree()
+    below = sum(path.startswith("1.") for path in tree.paths())
+
+    tree.page.get_by_role("button", name="Collapse 1", exact=True).click()
+
+    expect(tree.item("1")).to_contain_text(f"{below} hidden: ")
+    expect(tree.page.get_by_role("button", name="Expand 1", exact=True)).to_have_text(f"+{below}")
+
+
+def test_closed_branch_tells_what_happens_inside(open_tree: Open) -> None:
+    tree = open_tree()
+    tree.page.get_by_role("button", name="Collapse 2", exact=True).click()
+    below = [
+        path for path in tree.page.evaluate("page.rows.map(row => row.path)") if path[:2] == "2."
+    ]
+
+    tree.frame(*({"path": path, "status": "failed"} for path in below))
+
+    expect(tree.item("2")).to_contain_text(f"{len(below)} hidden: {len(below)} failed")
+
+
+def test_filter_by_words_shows_matches_and_those_above_them(open_tree: Open) -> None:
+    tree = open_tree()
+    search = tree.page.get_by_role("searchbox")
+
+    search.fill("1.1.2")
+
+    expect(tree.items).to_have_count(4)
+    assert tree.paths() == ["root", "1", "1.1", "1.1.2"]
+    expect(tree.page.get_by_text("1 of 30 match")).to_be_visible()
+    tree.page.get_by_role("button", name="Clear the filter").click()
+    expect(tree.items).to_have_count(30)
+    expect(search).to_be_focused()
+
+
+def test_filter_by_status_follows_the_run(open_tree: Open) -> None:
+    tree = open_tree("agents=30")
+    failed = tree.page.evaluate("page.rows.filter(row => row.status === 'failed').length")
+    chip = tree.page.get_by_role("button", name="failed")
+
+    chip.click()
+    expect(chip).to_have_attribute("aria-pressed", "true")
+    expect(tree.page.get_by_text(f"{failed} of 30 match")).to_be_visible()
+    tree.frame({"path": "1.1.1", "status": "failed", "error": "It broke."})
+
+    expect(tree.page.get_by_text(f"{failed + 1} of 30 match")).to_be_visible()
+    expect(tree.item("1.1.1")).to_contain_text("It broke.")
+
+
+def test_filter_finds_agents_in_closed_branches_and_leaves_those_closed(open_tree: Open) -> None:
+    tree = open_tree()
+    tree.page.get_by_role("button", name="Collapse 1", exact=True).click()
+    closed = tree.paths()
+
+    tree.page.get_by_role("searchbox").fill("1.1.2")
+    expect(tree.item("1.1.2")).to_be_visible()
+    tree.page.get_by_role("searchbox").press("Escape")
+
+    expect(tree.item("1.1.2")).to_have_count(0)
+    assert tree.paths() == closed
+
+
+def test_zoom_by_buttons_keys_and_wheel(open_tree: Open) -> None:
+    tree = open_tree("agents=300")
+    percent = tree.page.locator("[data-action=reset]")
+    board = tree.page.locator(".agentnb-board")
+
+    tree.page.get_by_role("button", name="Zoom out").click()
+    expect(percent).to_have_text("90 %")
+    tree.item("root").focus()
+    tree.page.keyboard.press("+")
+    expect(percent).to_have_text("100 %")
+    board.hover()
+    tree.page.keyboard.down("Control")
+    tree.page.mouse.wheel(0, 60)
+    tree.page.keyboard.up("Control")
+    expect(percent).not_to_have_text("100 %")
+    tree.item("root").focus()
+    tree.page.keyboard.press("0")
+    expect(percent).to_have_text("100 %")
+
+
+def test_small_tree_fits_whole(open_tree: Open) -> None:
+    tree = open_tree("agents=30")
+    board = tree.page.locator(".agentnb-board")
+
+    tree.page.get_by_role("button", name="Fit the tree").click()
+
+    fits = "one => one.scrollHeight <= one.clientHeight && one.scrollWidth <= one.clientWidth"
+    assert board.evaluate(fits)
+
+
+def test_free_space_can_be_dragged(open_tree: Open) -> None:
+    tree = open_tree("agents=300")
+    box = tree.page.locator(".agentnb-board").bounding_box()
+    assert box is not None
+    x, y = box["x"] + 60, box["y"] + box["height"] - 60
+
+    tree.page.mouse.move(x, y)
+    tree.page.mouse.down()
+    tree.page.mouse.move(x, y - 200, steps=4)
+    tree.page.mouse.up()
+
+    assert tree.page.locator(".agentnb-board").evaluate("one => one.scrollTop") == 200
+
+
+def test_growth_above_does_not_move_what_is_looked_at(open_tree: Open) -> None:
+    tree = open_tree("agents=300")
+    tree.item("3.1").click()
+    before = tree.item("3.1").bounding_box()
+
+    tree.frame(*(new_agent(f"1.1.{number}") for number in range(50, 60)))
+    expect(tree.item("1.1.59")).to_have_count(1)
+
+    assert tree.item("3.1").bounding_box() == before
+
+
+def test_new_agents_stand_in_the_order_of_their_numbers(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.frame(new_agent("10"), new_agent("2"), new_agent("9"))
+
+    expect(tree.item("10")).to_be_visible()
+    paths = tree.paths()
+    assert [path for path in paths if path in {"2", "9", "10"}] == ["2", "9", "10"]
+
+
+def test_missing_frame_is_asked_for_and_nothing_wrong_is_shown(open_tree: Open) -> None:
+    tree = open_tree()
+
+    tree.frame({"path": "1", "task": "from a frame too late"}, seq=3)
+    assert tree.sent("resend") == [{"type": "resend"}]
+    tree.painted()
+    expect(tree.item("1")).not_to_contain_text("too late")
+    rows = tree.page.evaluate("page.rows.map(row => ({...row, task: 'whole again'}))")
+    tree.frame(*rows, seq=4, base=None)
+
+    expect(tree.item("1")).to_contain_text("whole again")
+
+
+def test_waits_are_shown_with_the_seconds_that_are_left(open_tree: Open) -> None:
+    tree = open_tree()
+
+    tree.frame({"path": "1", "status": "waiting", "doing": "rate limit", "until": 100.0}, done=True)
+
+    expect(tree.item("1")).to_contain_text("rate limit, 39 s left")
+
+
+def test_times_go_on_by_themselves(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    time = tree.item("root").locator(".agentnb-node-time")
+
+    before = time.text_content()
+
+    expect(time).not_to_have_text(str(before))
+
+
+def test_stalled_agent_is_marked_by_more_than_colour(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.frame({"path": "1", "stalled": True, "status": "running", "doing": "no text for 30 s"})
+
+    expect(tree.item("1")).to_have_attribute("data-stalled", "true")
+    expect(tree.item("1")).to_contain_text("no text for 30 s")
+    assert tree.item("1").evaluate("one => getComputedStyle(one).borderTopStyle") == "dashed"
+
+
+def test_cancel_button_is_there_while_the_agent_can_be_cancelled(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.frame({"path": "1", "status": "running", "ended": None})
+    tree.item("1").click()
+    cancel = tree.page.get_by_role("button", name="Cancel agent")
+
+    cancel.click()
+    assert tree.sent("cancel") == [{"type": "cancel", "agent": "1"}]
+    expect(cancel).to_be_disabled()
+    tree.tell({"type": "notice", "text": "There is no agent '1' to cancel."})
+    expect(cancel).to_be_enabled()
+    expect(tree.page.get_by_text("There is no agent '1' to cancel.")).to_be_visible()
+    tree.frame({"path": "1", "status": "cancelled", "ended": 61.0}, seq=3)
+    expect(cancel).to_be_hidden()
+
+
+def test_loaded_run_has_nothing_to_cancel(open_tree: Open) -> None:
+    tree = open_tree("agents=3&loaded")
+
+    expect(tree.page.get_by_role("button", name="Cancel agent")).to_be_hidden()
+
+
+def test_text_goes_on_below_the_reader_who_scrolled_up_and_follows_the_one_at_the_end(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=3")
+    box = tree.page.get_by_role("group", name="Text of call 2 of agent root")
+    expect(box).to_contain_text("Line 12 of root")
+    look = {"type": "look", "view": tree.sent("hello")[0]["view"], "reset": False}
+    first = tree.page.evaluate("page.looks()") + 1
+
+    tree.tell({**look, "n": first, "add": "\nmore" * 50})
+    expect(box).to_contain_text("more")
+    at_end = "one => one.scrollTop + one.clientHeight >= one.scrollHeight - 1"
+    assert box.evaluate(at_end)
+    box.evaluate("one => { one.scrollTop = 30 }")
+    tree.tell({**look, "n": first + 1, "add": "\nthe last line"})
+
+    expect(box).to_contain_text("the last line")
+    assert box.evaluate("one => one.scrollTop") == 30
+
+
+def test_missed_part_of_a_text_is_asked_for(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    box = tree.page.get_by_role("group", name="Text of call 2 of agent root")
+    expect(box).to_contain_text("Line 12 of root")
+    asked = len(tree.sent("look"))
+    view = tree.sent("hello")[0]["view"]
+
+    tree.tell({"type": "look", "view": view, "n": 90, "reset": False, "add": "torn"})
+
+    assert len(tree.sent("look")) == asked + 1
+    tree.painted()
+    expect(box).not_to_contain_text("torn")
+
+
+def test_megabyte_of_text_is_shown_from_its_end_and_whole_when_asked_for(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    view = tree.sent("hello")[0]["view"]
+    whole = {"type": "look", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
+    text = "the beginning\n" + "x" * 500_000 + "\n" + "words and words\n" * 40_000 + "the end"
+
+    tree.tell({**whole, "task": "T", "calls": [], "call": None, "text": text})
+
+    box = tree.page.get_by_role("group", name="Text")
+    expect(box).to_contain_text("the end")
+    expect(box).not_to_contain_text("the beginning")
+    tree.page.get_by_role("button", name="Show all of 1.1 MB").click()
+    expect(box).to_contain_text("the beginning")
+
+
+def test_prompt_is_shown_as_it_was_sent(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.page.get_by_text("Prompt as sent").click()
+
+    system = tree.page.get_by_role("group", name="Message of system")
+    expect(system).to_have_text("<soul>\nCareful.\n</soul>\n<task>\nCompare.\n</task>")
+    expect(tree.page.get_by_role("group", name="Message of user")).to_contain_text("Answer it")
+
+
+def test_one_call_of_several_can_be_chosen_and_the_newest_followed_again(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    choice = tree.page.get_by_role("combobox", name="Call to the model")
+
+    choice.select_option(label="Call 1 · done")
+    expect(tree.page.get_by_text("Text of call 1")).to_be_visible()
+    assert tree.sent("look")[-1]["call"] == 1
+    choice.select_option(index=0)
+    expect(tree.page.get_by_text("Text of call 2")).to_be_visible()
+    assert tree.sent("look")[-1]["call"] is None
+
+
+def test_replay_shows_the_tree_as_it_was_and_the_end_leaves_it(open_tree: Open) -> None:
+    tree = open_tree("agents=30&done")
+    slider = tree.page.get_by_role("slider", name="Time of the replay")
+    expect(slider).to_be_visible()
+    place = tree.item("1").bounding_box()
+
+    slider.focus()
+    tree.page.keyboard.press("Home")
+    expect(tree.items).to_have_count(1)
+    expect(tree.item("root")).to_have_attribute("data-status", "running")
+    slider.fill("50")
+    expect(tree.item("1")).to_have_attribute("data-status", "running")
+    assert tree.item("1").bounding_box() == place
+    slider.focus()
+    tree.page.keyboard.press("End")
+
+    expect(tree.items).to_have_count(30)
+    expect(tree.item("root")).to_have_attribute("data-status", "completed")
+
+
+def test_replay_plays_by_itself_and_steps_from_change_to_change(open_tree: Open) -> None:
+    tree = open_tree("agents=12&done")
+    page = tree.page
+
+    page.get_by_role("button", name="Play").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(tree.items).not_to_have_count(30)
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("slider", name="Time of the replay").fill("0")
+    page.get_by_role("button", name="Next change").click()
+
+    expect(page.get_by_text("2 s of 1 min")).to_be_visible()
+    assert tree.sent("look")[-1]["at"] == 2
+
+
+HOSTILE = (
+    "<img src=x onerror=\"window.harmed='img'\"><script>window.harmed='script'</script>"
+    "<style>*{display:none}</style><svg onload=\"window.harmed='svg'\">"
+    '" onclick="window.harmed=\'quote\'" \u05d0\u05d1\u05d2 ' + "W" * 20_000
+)
+
+
+def test_text_of_a_model_is_text_everywhere(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    view = tree.sent("hello")[0]["view"]
+    before = len(tree.requests)
+    width = tree.page.evaluate("document.documentElement.scrollWidth")
+    fields = {"task": HOSTILE, "error": HOSTILE, "doing": HOSTILE, "model": HOSTILE}
+
+    tree.frame(
+        {"path": "root", **fields}, new_agent(f"7{HOSTILE[:90]}", task=HOSTILE, status=HOSTILE)
+    )
+    call = {"n": 1, "status": HOSTILE, "error": HOSTILE, "model": HOSTILE, "stop_reason": HOSTILE}
+    prompt = {"system": HOSTILE, "messages": [{"role": HOSTILE, "text": HOSTILE}]}
+    look = {"type": "look", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
+    look |= {**fields, "text": HOSTILE, "result": HOSTILE, "notes": [HOSTILE], "cost": HOSTILE}
+    tree.tell({**look, "calls": [call], "call": 1, "prompt": prompt})
+    tree.tell({"type": "notice", "text": HOSTILE})
+    tree.page.get_by_text("Prompt as sent").click()
+    tree.page.get_by_role("searchbox").fill(HOSTILE[:60])
+    tree.painted()
+
+    expect(tree.item("root")).to_contain_text("<img src=x onerror")
+    assert tree.page.evaluate("window.harmed") is None
+    made = (
+        ".agentnb-tree-view :is(img, script, style, iframe, object, [onclick], [onload], [onerror])"
+    )
+    assert tree.page.locator(made).count() == 0
+    assert tree.requests[before:] == []
+    assert tree.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_odd_messages_change_nothing_and_raise_nothing(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    text = tree.item("root").text_content()
+    odd: list[Any] = [None, 4, "frame", {}, {"type": "frame"}, {"type": "unheard-of"}]
+    odd += [{"type": "look", "view": "another", "n": 1, "reset": True, "agent": "root"}]
+    odd += [{"type": "replay", "view": tree.sent("hello")[0]["view"], "at": 3}]
+
+    for message in odd:
+        tree.tell(message)
+    tree.frame({"path": "1", "status": "unheard-of", "tokens": None, "begun": None})
+
+    expect(tree.item("1")).to_have_attribute("data-status", "unheard-of")
+    assert tree.item("root").text_content() == text
+
+
+def test_kernel_that_is_gone_is_told_and_asked_no_more(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.page.evaluate("page.model.close()")
+
+    expect(tree.page.get_by_text("The kernel is gone.")).to_be_visible()
+    asked = len(tree.page.evaluate("page.model.sent"))
+    tree.item("1").click()
+    assert len(tree.page.evaluate("page.model.sent")) == asked
+
+
+def test_closed_view_leaves_nothing_behind(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    before = tree.page.evaluate("page.model.listening()")
+
+    tree.second()
+    assert tree.page.evaluate("page.model.listening()") > before
+    expect(tree.items).to_have_count(6)
+    tree.page.evaluate("() => page.second()")
+
+    expect(tree.items).to_have_count(3)
+    assert tree.page.evaluate("page.model.listening()") == before
+    second = tree.sent("hello")[1]["view"]
+    assert tree.sent("bye") == [{"type": "bye", "view": second}]
+
+
+def test_two_views_of_one_model_look_at_different_agents(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.second()
+    expect(tree.items).to_have_count(6)
+
+    tree.item("1").nth(1).click()
+
+    expect(tree.details.nth(0)).to_have_attribute("data-agent-details", "root")
+    expect(tree.details.nth(1)).to_have_attribute("data-agent-details", "1")
+    expect(tree.details.nth(1)).to_contain_text("Line 1 of 1:")
+
+
+def test_handle_of_a_slider_made_later_gets_its_name(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.page.evaluate(
+        """() => {
+            const handle = document.createElement("div");
+            handle.className = "noUi-handle";
+            handle.setAttribute("role", "slider");
+            document.getElementById("slider").append(handle);
+        }"""
+    )
+
+    expect(tree.page.get_by_role("slider", name="Budget in tokens")).to_have_count(1)
+
+
+def test_end_of_agents_and_run_is_told_to_a_screen_reader(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.frame({"path": "1", "status": "running"})
+
+    tree.frame({"path": "1", "status": "failed"}, seq=3)
+    tree.frame({"path": "root", "status": "completed"}, seq=4, done=True, status="completed")
+
+    live = tree.page.locator(".agentnb-live[aria-live=polite]")
+    expect(live).to_have_text("1 failed, root completed. The run has ended: completed.")
+
+
+@pytest.mark.parametrize("width", [480, 1400])
+def test_page_is_never_wider_than_its_window(open_tree: Open, width: int) -> None:
+    tree = open_tree("agents=300&done", width=width)
+
+    assert tree.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("agents", [300, 1000])
+def test_paint_of_a_frame_is_timed(open_tree: Open, agents: int) -> None:
+    tree = open_tree(f"agents={agents}")
+
+    times = tree.page.evaluate(
+        "(async () => { const all = []; for (let at = 0; at < 20; at += 1) "
+        "all.push(await page.step(0.05)); return all.sort((a, b) => a - b); })()"
+    )
+
+    assert len(times) == 20
+    print(f"{agents} agents, 5 % changed: median {times[10]:.1f} ms")  # noqa: T201

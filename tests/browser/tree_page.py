@@ -1,0 +1,122 @@
+"""The tree in a page of its own, without a kernel: `tests/js/page` over HTTP, in a real browser.
+
+The page's `window.page` plays the kernel: `page.model.tell(message)` sends to the tree, and
+`page.model.sent` is what the tree has sent.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Locator, Page
+
+from tests.browser.chromium import DEADLINE_MS
+
+_ROOT = Path(__file__).parents[2]
+
+
+class _Silent(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: a test's output is for the test."""
+
+
+@contextmanager
+def files_over_http() -> Iterator[str]:
+    """The address of the page, while the files of this clone are served to this machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=_ROOT)) as server:
+        thread = threading.Thread(target=server.serve_forever, name="files", daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/tests/js/page/index.html"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class TreePage:
+    """One page with a tree of made-up agents."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    @property
+    def items(self) -> Locator:
+        return self.page.get_by_role("treeitem")
+
+    @property
+    def details(self) -> Locator:
+        return self.page.locator("[data-agent-details]")
+
+    def item(self, path: str) -> Locator:
+        """The agent of a path in the tree."""
+        return self.page.locator(f'[role=treeitem][data-agent-path="{path}"]')
+
+    def paths(self) -> list[str]:
+        """Of the agents in the page, in its order."""
+        return [
+            str(path)
+            for path in self.items.evaluate_all("all => all.map(one => one.dataset.agentPath)")
+        ]
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Play the kernel."""
+        self.page.evaluate("message => page.model.tell(message)", message)
+
+    def frame(self, *agents: dict[str, Any], seq: int = 2, **fields: Any) -> None:
+        """Tell of changed agents: `seq` follows the one before unless `base` says otherwise."""
+        frame = {"type": "frame", "seq": seq, "base": seq - 1, "at": 61.0, "done": False}
+        self.tell({**frame, "status": "running", "agents": list(agents), **fields})
+
+    def sent(self, kind: str) -> list[dict[str, Any]]:
+        """What the tree has sent of one kind."""
+        found = self.page.evaluate(
+            "kind => page.model.sent.filter(({type}) => type === kind)", kind
+        )
+        return list(found)
+
+    def second(self) -> None:
+        """Render a second view of the same model."""
+        made = "page.render({ model: page.model.proxy(), el: document.body })"
+        self.page.evaluate(f"() => {{ page.second = {made}; }}")
+
+    def painted(self) -> None:
+        """Wait until what was told is drawn."""
+        self.page.evaluate(
+            "() => new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)))"
+        )
+
+
+@contextmanager
+def a_tree_page(
+    browser: Browser, address: str, query: str, *, width: int = 1400
+) -> Iterator[TreePage]:
+    """A tree that is drawn, closed again afterwards; `query` is explained in `page.js`."""
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.set_default_timeout(DEADLINE_MS)
+    try:
+        tree = TreePage(page)
+        page.goto(f"{address}?{query}")
+        tree.item("root").wait_for()
+        yield tree
+        assert tree.errors == []
+    finally:
+        page.close()
+
+
+def new_agent(path: str, **fields: Any) -> dict[str, Any]:
+    """A row of an agent that has just begun."""
+    parent = path.rpartition(".")[0] or "root"
+    row: dict[str, Any] = {"path": path, "parent": parent, "depth": path.count(".") + 1}
+    row |= {"task": f"Task of {path}", "model": "demo", "status": "running", "tokens": 0}
+    row |= {"estimated": False, "begun": 60.0, "ended": None, "doing": "", "until": None}
+    return row | {"stalled": False, "attempt": 1, "error": None, "notes": 0, **fields}
