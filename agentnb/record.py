@@ -155,6 +155,9 @@ class RunRecord:
         `run.cost.by_agent` has each agent's part, by path. A model without a known price is
         `unpriced`; `agentnb.set_prices` gives it one.
         """
+        return self._cost(open_too=True)
+
+    def _cost(self, *, open_too: bool) -> Cost:
         began = _began(self.id)
         calls: list[Call] = []
         open_: dict[str, Call] = {}
@@ -164,7 +167,8 @@ class RunRecord:
             elif isinstance(event, ModelCallFinished):
                 open_.pop(event.agent_id, None)
                 calls.append(_call(began, at_s, event))
-        calls += open_.values()
+        if open_too:
+            calls += open_.values()
         paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
         return cost_of(calls, paths=paths)
 
@@ -231,10 +235,14 @@ class RunRecord:
                 self._feed = self._new_feed()
             return self._feed
 
+    def _cost_so_far(self) -> Cost:
+        """What the panel shows: while a run goes on, some call is always open."""
+        return self._cost(open_too=False)
+
     def _new_feed(self) -> Feed:
         from agentnb.views.panel.feed import Feed
 
-        return Feed(self._bus, cost=lambda: self.cost)
+        return Feed(self._bus, cost=self._cost_so_far)
 
     # -- on disk ------------------------------------------------------------------------------
 

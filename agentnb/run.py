@@ -297,7 +297,7 @@ class Run(RunRecord):
         feed = Feed(
             self._bus,
             pot=lambda: (budget.tokens_used, budget.total),
-            cost=lambda: self.cost,
+            cost=self._cost_so_far,
             viewers=self._viewers,
         )
         feed.orders = Orders(self, self._runtime.call_soon, feed.tell)

@@ -55,10 +55,20 @@ class Told:
         if self._exhausted is not None:
             lines.append(_of_exhausted(self._exhausted))
         lines += _of_cancelled(tree)
-        end = self._end
-        if end is not None and end.status is AgentStatus.FAILED:
-            lines.append(visible(f"The run failed: {end.error}", 300))
+        if self._end is not None:
+            lines += self._of_end(self._end, tree)
         return lines
+
+    def _of_end(self, end: RunFinished, tree: TreeFold) -> list[str]:
+        if end.status is AgentStatus.FAILED:
+            return [visible(f"The run failed: {end.error}", 300)]
+        if end.status is not AgentStatus.EXHAUSTED or self._exhausted is not None:
+            return []
+        # Only the bringing together is missing: nothing was told of it before.
+        root = next((agent for agent in tree.agents.values() if not agent.depth), None)
+        why = root.error if root is not None and root.error else "the budget ended"
+        done = [a.path for a in tree.agents.values() if a.status is AgentStatus.COMPLETED]
+        return [visible(f"Not brought together: {why}. Done: {_listed(done) or 'nothing'}.", 300)]
 
 
 def _of_exhausted(event: BudgetExhausted) -> str:

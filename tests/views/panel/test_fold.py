@@ -8,6 +8,7 @@ import pytest
 
 from agentnb.core.events import (
     AgentCancelled,
+    AgentExhausted,
     AgentFailed,
     AgentWaiting,
     BudgetExhausted,
@@ -209,6 +210,13 @@ def test_notice_of_an_empty_pot_says_what_was_done_and_what_was_not() -> None:
     assert notice == (
         "The budget is used up at 1,000 of 1,000 tokens. Done by then: 2. Not done: 1, 10."
     )
+
+
+def test_notice_of_results_that_were_not_brought_together_says_why_and_what_is_there() -> None:
+    ended = AgentExhausted(agent_id=id_of("root"), reason="the budget left too little")
+    run = ToldRun().began().spawned("1").completed("1").tell(ended).ended(AgentStatus.EXHAUSTED)
+
+    assert summary(run).notices == ("Not brought together: the budget left too little. Done: 1.",)
 
 
 def cancelled(path: str) -> AgentCancelled:
