@@ -76,10 +76,7 @@ class _BudgetControl(Attached):
     def _put(self, total: int) -> None:
         """Show a total. What stays as it is is not sent: somebody may be about to change it."""
         with _no_order(), self.hold_sync():
-            bounds = self._bounds(total, self.max)
-            if bounds["max"] < self.max:
-                self.value = total  # an end that comes below the value would move it
-            for name, bound in bounds.items():
+            for name, bound in self._bounds(total, self.max).items():
                 setattr(self, name, bound)
             self.value = total
 

@@ -71,7 +71,7 @@ def slider_end(total: int, *, end: int = 0, ceiling: int | None = None) -> int:
     """
     is_roomy = 0 < end and total <= end * _NEAR_THE_END
     twice = _rounded_up(min(2 * total, LARGEST), _ENDS)
-    wanted = end if is_roomy else max(end, twice, total, _SMALLEST_END)
+    wanted = end if is_roomy else max(twice, total, _SMALLEST_END)
     return min(wanted, highest_total(total, ceiling))
 
 

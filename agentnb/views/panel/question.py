@@ -58,12 +58,11 @@ class BudgetQuestion(Attached, Box):
         self._words.value = "" if asked is None else question_markup(asked)
 
     def _pressed(self, answer: str) -> None:
-        asked = self._asked
         if self._buttons[answer].disabled or self.feed is None or self.feed.orders is None:
             return
 
         def made(worked: bool) -> None:
-            if not worked or self._asked != asked:
+            if not worked:
                 self._enable(self._asked is not None)
 
         self._enable(False)

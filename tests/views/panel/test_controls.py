@@ -273,21 +273,37 @@ def test_controls_linked_in_python_order_what_a_person_sets_and_nothing_else() -
     assert slider.value == 70_000
 
 
-def test_order_of_a_front_end_waits_until_a_frame_is_shown() -> None:
-    # Else the frame's total, set in the middle of the person's, would be taken for theirs.
+@BOTH
+def test_no_frame_is_shown_in_the_middle_of_what_a_front_end_says(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Traitlets would put the two together, and take the frame's total for the person's.
     stage = Stage(budget_total=50_000)
-    slider = BudgetSlider(stage)
-    page = FrontEnd(slider)
+    control = kind(stage)
+    page, free = FrontEnd(control), list[bool]()
+    set_trait = control.set_trait
 
-    with stage.lock:
-        moved = threading.Thread(target=page.moves, kwargs={"value": 80_000}, daemon=True)
-        moved.start()
-        stage.frame(budget_total=60_000)
-        assert slider.value == 60_000
-    moved.join(DEADLINE_S)
-    stage.work()
+    def try_lock() -> None:
+        free.append(stage.lock.acquire(blocking=False))
+        if free[-1]:
+            stage.lock.release()
 
-    assert stage.given == [("set_budget", 80_000)]
+    def watched(name: str, value: object) -> None:
+        other = threading.Thread(target=try_lock)
+        other.start()
+        other.join()
+        set_trait(name, value)
+
+    monkeypatch.setattr(control, "set_trait", watched)
+    page.moves(value=80_000)
+
+    assert free
+    assert not any(free)
+
+
+def test_readout_is_such_that_the_browser_reads_it_back_as_it_was() -> None:
+    # It is taken by `parseInt` when it is left: with a comma in it, 50,000 would become 50.
+    assert BudgetSlider(Stage()).readout_format == "d"
 
 
 @pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber, CancelButton])

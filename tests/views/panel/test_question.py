@@ -115,17 +115,6 @@ def test_next_question_can_be_answered_after_the_first_one() -> None:
     assert stage.given == [("answer_budget", "continue"), ("answer_budget", "stop")]
 
 
-def test_next_question_that_comes_while_an_answer_is_on_its_way_can_be_answered() -> None:
-    stage = Stage(question=ASKED)
-    page = Page(stage)
-
-    page.go_on.clicks()
-    stage.frame(question=Question(90_000, 100_000, 90.0, wait_s=600.0, asked_at_s=99.0))
-    stage.work()
-
-    assert page.can_answer == [True, True]
-
-
 def test_answer_that_came_too_late_is_told_and_harms_nothing() -> None:
     stage = Stage(question=ASKED)
     page = Page(stage)
@@ -148,6 +137,16 @@ def test_same_question_in_a_further_frame_is_not_told_again() -> None:
     stage.frame(tokens_used=40_500, question=Question(40_213, 50_000, 80.426, 540.0, 60.5))
 
     assert words.messages == []
+
+
+def test_question_that_is_answered_stays_so_in_further_frames() -> None:
+    stage = Stage(question=ASKED)
+    page = Page(stage)
+    page.go_on.clicks()
+
+    stage.frame(tokens_used=40_500)
+
+    assert page.can_answer == [False, False]
 
 
 # -- notices ----------------------------------------------------------------------------------
