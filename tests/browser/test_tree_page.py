@@ -315,7 +315,8 @@ def test_missed_part_of_a_text_is_asked_for(open_tree: Open) -> None:
     asked = len(tree.sent("look"))
     view = tree.sent("hello")[0]["view"]
 
-    tree.tell({"type": "look", "view": view, "n": 90, "reset": False, "add": "torn"})
+    torn = [{"type": "look", "view": view, "n": n, "reset": False, "add": "torn"} for n in (90, 91)]
+    tree.page.evaluate("torn => torn.forEach(page.model.tell)", torn)
 
     assert len(tree.sent("look")) == asked + 1
     tree.painted()
@@ -335,6 +336,48 @@ def test_megabyte_of_text_is_shown_from_its_end_and_whole_when_asked_for(open_tr
     expect(box).not_to_contain_text("the beginning")
     tree.page.get_by_role("button", name="Show all of 1.1 MB").click()
     expect(box).to_contain_text("the beginning")
+
+
+def test_run_that_has_not_begun_is_shown_when_it_does(open_tree: Open) -> None:
+    tree = open_tree("agents=0")
+    expect(tree.page.get_by_role("tree")).to_have_attribute("aria-busy", "true")
+
+    tree.frame(new_agent("root", parent=None, depth=0, task="What shall we do?"))
+
+    expect(tree.item("root")).to_be_visible()
+    expect(tree.details).to_have_attribute("data-agent-details", "root")
+    expect(tree.details).to_contain_text("What shall we do?")
+    assert tree.page.get_by_role("tree").get_attribute("aria-busy") is None
+    expect(tree.page.get_by_text("The kernel is gone.")).to_have_count(0)
+
+
+def test_news_of_the_agent_before_do_not_show_at_the_next_one(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    expect(tree.details).to_contain_text("Line 12 of root")
+    view, n = tree.sent("hello")[0]["view"], tree.page.evaluate("page.looks()")
+    late = {"type": "look", "view": view, "n": n + 1, "reset": False, "cost": "of another"}
+
+    tree.page.evaluate(
+        """late => {
+            document.querySelector("[data-agent-path='1']").click();
+            page.model.tell(late);
+        }""",
+        late,
+    )
+    tree.painted()
+
+    expect(tree.details).to_contain_text("Line 12 of 1:")
+    expect(tree.details).not_to_contain_text("of another")
+
+
+def test_agent_that_had_not_begun_is_not_there_in_a_replay(open_tree: Open) -> None:
+    tree = open_tree("agents=12&done")
+    tree.item("1").click()
+
+    tree.page.get_by_role("slider", name="Time of the replay").fill("0")
+
+    expect(tree.item("1")).to_have_count(0)
+    expect(tree.details).to_contain_text("not there yet")
 
 
 def test_prompt_is_shown_as_it_was_sent(open_tree: Open) -> None:

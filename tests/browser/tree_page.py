@@ -106,7 +106,8 @@ def a_tree_page(
     try:
         tree = TreePage(page)
         page.goto(f"{address}?{query}")
-        tree.item("root").wait_for()
+        page.get_by_role("tree").wait_for()
+        tree.painted()
         yield tree
         assert tree.errors == []
     finally:

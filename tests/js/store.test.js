@@ -144,3 +144,12 @@ test("the run's time goes on with the page's clock, and stands still when the ru
   store.take(frame(2, [], { at: 13, done: true }), 8_000);
   assert.equal(store.time(60_000), 13);
 });
+
+test("the end of a run is told once, and not when it was over before", () => {
+  const store = begun();
+  const last = { base: null, done: true, status: "completed" };
+
+  assert.equal(store.take(frame(2, [agent("root")], last), 0).finished, true);
+  assert.equal(store.take(frame(3, [agent("root")], last), 0).finished, false);
+  assert.equal(new Store().take(frame(3, [agent("root")], last), 0).finished, false);
+});

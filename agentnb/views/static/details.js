@@ -66,8 +66,9 @@ export class Details {
     if (typeof add === "string") this.#text.add(add);
   }
 
-  /** The agent's row changed, or time passed. */
-  show(row, now, { canCancel }) {
+  /** The agent's row changed, or time passed. `exists` is false at a time before it began. */
+  show(row, now, { canCancel, exists = true }) {
+    if (!exists) return this.#notYet();
     this.#canCancel = canCancel && !isFinal(row.status);
     this.#mark.show(row.status);
     setText(this.#status, row.status + (row.stalled ? ", stalled" : ""));
@@ -77,12 +78,20 @@ export class Details {
     this.#fact("Now", doingNow(row, now));
     this.#fact("Attempt", row.attempt > 1 ? `${row.attempt} (it was tried again)` : "");
     this.#offerCancel(row);
+    return undefined;
   }
 
   /** An order failed: it may be given again. */
   orderFailed() {
     this.#asked = null;
     this.#cancel.disabled = false;
+  }
+
+  #notYet() {
+    this.#canCancel = false;
+    this.#mark.show("pending");
+    setText(this.#status, "not there yet");
+    for (const name of FACTS) this.#fact(name, "");
   }
 
   #head() {
@@ -92,10 +101,13 @@ export class Details {
   }
 
   #factList() {
-    const list = make("dl", "agentnb-facts");
+    const list = make("dl", "agentnb-details-facts");
     for (const name of FACTS) {
       const value = document.createTextNode("");
-      const box = make("div", "agentnb-fact", { "data-fact": name.toLowerCase(), hidden: "" });
+      const box = make("div", "agentnb-details-fact", {
+        "data-fact": name.toLowerCase(),
+        hidden: "",
+      });
       box.append(make("dt", "", {}, name), make("dd", "", { dir: "auto" }, value));
       this.#facts.set(name, { box, value });
       list.append(box);

@@ -40,7 +40,7 @@ export class Store {
    *
    * Returns what changed: `outcome` is `full`, `changes`, `stale` (nothing new) or `gap`; `paths`
    * the agents with other fields than before, `added` whether agents came or went, `ended` the rows
-   * of those that have ended since the frame before.
+   * of those that have ended since the frame before, `finished` whether the run has.
    */
   take(frame, nowMs) {
     if (!Number.isFinite(frame?.seq) || frame.seq <= this.seq) return change("stale");
@@ -55,9 +55,11 @@ export class Store {
     for (const fields of Array.isArray(frame.agents) ? frame.agents : []) {
       if (typeof fields?.path === "string") this.#merge(fields, known, result);
     }
+    const done = frame.done === true;
+    result.finished = done && !this.done && this.seq >= 0;
     this.gap = false;
     this.seq = frame.seq;
-    this.done = frame.done === true;
+    this.done = done;
     this.status = frame.status ?? this.status;
     this.#at = Number.isFinite(frame.at) ? frame.at : this.#at;
     this.#heardAt = nowMs;
@@ -142,5 +144,5 @@ export function comparePaths(one, other) {
 }
 
 function change(outcome) {
-  return { outcome, paths: [], added: false, ended: [] };
+  return { outcome, paths: [], added: false, ended: [], finished: false };
 }

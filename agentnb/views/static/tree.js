@@ -4,7 +4,7 @@
 
 import { Board } from "./board.js";
 import { Card } from "./card.js";
-import { make } from "./dom.js";
+import { make, setAttribute } from "./dom.js";
 import { filtered, isFiltering } from "./filter.js";
 import { keyMeaning } from "./keys.js";
 import { arrange, connect, descendants } from "./layout.js";
@@ -70,6 +70,8 @@ export class Tree {
     this.#items = items;
     this.#rows = new Map(items.map((item) => [item.path, item]));
     this.board.draw(extent, connect(items));
+    // A tree without items is one that is not there yet.
+    setAttribute(this.element, "aria-busy", items.length ? null : "true");
     this.#replaceCards();
     this.#place();
     this.#refreshAll(paths ?? this.#rows.keys());

@@ -30,7 +30,10 @@ export class View {
   #added = false;
   #rearrange = true;
   #paint = null;
-  #lastLook = null;
+  /** The look that came last, as far as nothing of it was missed. */
+  #heard = null;
+  /** Of whom the details are. */
+  #shown = null;
   /** What is looked at: a call (`null`: the newest) at a time (`null`: now). */
   #call = null;
   #at = null;
@@ -52,9 +55,9 @@ export class View {
     for (const path of change.paths) this.#dirty.add(path);
     if (change.outcome === "full") this.#rearrange = true;
     if (change.added) this.#added = true;
-    if (this.#link.isFirst(this) && change.outcome === "changes") {
+    if (this.#link.isFirst(this)) {
       this.#announcer.tell(change.ended);
-      if (this.#link.store.done) this.#announcer.tellEnd(this.#link.store.status);
+      if (change.finished) this.#announcer.tellEnd(this.#link.store.status);
     }
     this.#soon();
   }
@@ -68,6 +71,7 @@ export class View {
   closed(wasDone) {
     this.#scrubber.withdraw();
     this.#asking.stop();
+    this.#goTo(null);
     if (!wasDone) this.#say("The kernel is gone. This is the last that was heard of the run.");
     this.#soon();
   }
@@ -187,10 +191,16 @@ export class View {
   }
 
   #showDetails() {
-    const row = this.#scene.row(this.#tree.selected);
+    const { selected } = this.#tree;
+    const row = this.#scene.row(selected);
     if (!row) return;
+    if (this.#shown !== selected) {
+      this.#shown = selected;
+      this.#details.begin(row);
+    }
     const canCancel = Boolean(this.#model.get("controls")) && !this.#scene.isReplay;
-    this.#details.show(row, this.#scene.time(), { canCancel });
+    const exists = this.#scene.exists(selected);
+    this.#details.show(row, this.#scene.time(), { canCancel, exists });
   }
 
   #offerReplay() {
@@ -201,9 +211,8 @@ export class View {
   }
 
   #choose() {
-    const row = this.#scene.row(this.#tree.selected);
     this.#call = null;
-    if (row) this.#details.begin(row);
+    this.#heard = null;
     this.#showDetails();
     this.#ask();
   }
@@ -219,18 +228,21 @@ export class View {
     this.#ask();
   }
 
+  // What only adds to a look is of use when all before it came, for what is looked at now.
   #takeLook(look) {
-    const missed = !look.reset && look.n !== this.#lastLook + 1;
-    this.#lastLook = look.n;
-    if (look.reset) this.#asking.answered();
-    const wanted = look.agent === undefined || look.agent === this.#tree.selected;
-    const isNow = look.at === undefined || look.at === null;
-    if (!wanted || (look.reset && isNow !== (this.#at === null))) return;
-    if (missed) this.#ask();
-    else {
-      this.#details.take(look);
-      this.#soon();
+    if (look.reset) {
+      this.#asking.answered();
+      this.#heard = { agent: look.agent, at: look.at ?? null, n: look.n };
+    } else if (look.n === this.#heard?.n + 1) {
+      this.#heard.n = look.n;
+    } else if (this.#heard) {
+      this.#heard = null;
+      this.#ask();
     }
+    const { agent, at } = this.#heard ?? {};
+    if (agent !== this.#tree.selected || (at === null) !== (this.#at === null)) return;
+    this.#details.take(look);
+    this.#soon();
   }
 
   #takeReplay(replay) {

@@ -17,6 +17,7 @@ export function dice(seed) {
 /** The paths of a tree of `count` agents whose branches grow side by side. */
 export function paths(count) {
   const wide = Math.max(2, Math.round((count - 1) ** (1 / 3)));
+  if (count < 1) return [];
   const found = ["root"];
   for (let a = 1; found.length < count; a += 1) {
     found.push(`${a}`);
