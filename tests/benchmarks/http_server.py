@@ -6,6 +6,7 @@ the API does. The base URL says how:
 
     /quick    all at once
     /paced    0.2 s to the first event, then one every 20 ms
+    /long     the same with ten times as many events
     /held     some of the events, and then nothing
 
 Asked for its state, it tells the open connections, and when the last one was seen to close and the
@@ -78,6 +79,7 @@ def plan_of(count: int) -> list[str]:
 
 
 ANSWER = events_of([WORDS] * DELTAS)
+LONG_ANSWER = events_of([WORDS] * (10 * DELTAS))
 SYNTHESIS = events_of(["All in all: "] * 3)
 
 
@@ -125,7 +127,8 @@ class Connection(asyncio.Protocol):
             )
             return
         _State.last_request_at_s = time.monotonic()
-        events, pace = ANSWER, path.split(b"/")[1]
+        pace = path.split(b"/")[1]
+        events = LONG_ANSWER if pace == b"long" else ANSWER
         if RESULTS_MARK in body:
             events, pace = SYNTHESIS, b"quick"
         elif PLAN_MARK in body and b"<sub_agent_instructions>" not in body:

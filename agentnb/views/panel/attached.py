@@ -12,6 +12,8 @@ from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.show import Live
 from agentnb.views.text import visible
 
+PACE_S = 0.4
+"""Numbers that grow are read, not watched: each change of them is a message to the browser."""
 _LINE_LENGTH = 300
 
 
@@ -63,14 +65,23 @@ class Page(Attached, HTML):
     Every text in it that is not ours goes through `text`: it is shown, and never markup.
     """
 
+    _matters: tuple[object, ...] = ()
+    _shown_s = 0.0
+
     def __init__(self, feed: Feed, **traits: Any) -> None:
         with feed.lock:  # no news may come before it can show them
             super().__init__(**traits)
             self.attach(feed)
 
     def show(self, news: News) -> None:
-        """Show a summary."""
-        self.value = self.markup(news.summary)
+        """Show a summary: what matters at once, and numbers that grow at their own pace."""
+        summary = news.summary
+        matters = (summary.status, summary.done, summary.question, summary.budget_total)
+        is_due = matters != self._matters or summary.at_s >= self._shown_s + PACE_S
+        markup = self.markup(summary)
+        if markup != self.value and is_due:
+            self._matters, self._shown_s = matters, summary.at_s
+            self.value = markup
 
     def markup(self, summary: Summary) -> str:
         """What it shows of a run."""

@@ -32,6 +32,8 @@ _COST_EVERY_S = 2.0
 _MOST_SAID = 5
 
 _log = logging.getLogger("agentnb")
+# Without a handler of a person's own, Python would print the traceback into whatever cell runs.
+_log.addHandler(logging.NullHandler())
 
 
 class View(Protocol):
@@ -87,6 +89,7 @@ class Feed:
         self._sent: dict[str, dict[str, Any]] = {}
         self._views: list[View] = []
         self._said: list[str] = []
+        self._said_shown = self._said
         self._shown_s = 0.0
         self._thread: threading.Thread | None = None
         self._replay = _Replay(bus)
@@ -114,10 +117,15 @@ class Feed:
             self._views = [other for other in self._views if other is not view]
 
     def tell(self, line: str) -> None:
-        """Tell a person something beside what the events say: an order that failed, say."""
-        with self.lock:
-            self._said = [*self._said, visible(line, 300)][-_MOST_SAID:]
-            self._show({})
+        """Tell a person something beside what the events say: an order that failed, say.
+
+        While the run goes on it is shown with the next frame, a second from now at the latest: the
+        run's own thread, on which orders fail, must not wait here for a view.
+        """
+        self._said = [*self._said, visible(line, 300)][-_MOST_SAID:]
+        if self.done:
+            with self.lock:
+                self._show({})
 
     def whole(self) -> News:
         """Everything as it was in the newest frame. Under the lock."""
@@ -155,12 +163,13 @@ class Feed:
             self.fold.notice_silence(now_s)
         changes = self._changes()
         is_due = not self.done and now_s >= self._shown_s + _LOOK_AGAIN_S  # time goes on, too
-        if rows or changes or is_due:
+        if rows or changes or is_due or self._said is not self._said_shown:
             self._shown_s = now_s
             self._show(changes)
 
     def _show(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
         self._seq += 1
+        self._said_shown = self._said
         news = News(self._seq, changes, self._summary())
         for view in self._views.copy():
             try:
@@ -169,6 +178,10 @@ class Feed:
                 # A broken view must not take the others with it, nor this thread.
                 _log.exception("A live view failed and is not kept up to date any more.")
                 self.detach(view)
+                self._said = [
+                    *self._said,
+                    f"A view ({type(view).__name__}) failed and stands still.",
+                ]
 
     def _changes(self) -> dict[str, dict[str, Any]]:
         changes = self._tokens_that_grew()

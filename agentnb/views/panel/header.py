@@ -59,14 +59,20 @@ def facts_markup(summary: Summary) -> str:
         ("time", clock(summary.at_s)),
         ("agents", _agents(summary)),
         ("tokens", counted(summary.tokens_used, "token")),
-        ("cost", summary.cost),
+        ("cost", _short(summary.cost)),
         ("doing", summary.doing),
     )
     shown = [f'<span class="agentnb-{name}">{text(words)}</span>' for name, words in facts if words]
     return (
         '<div class="agentnb-facts" style="display:flex;flex-wrap:wrap;gap:0 14px;line-height:1.6;'
-        f'overflow-wrap:anywhere">{"".join(shown)}</div>'
+        # Two lines, also where one is enough: what comes and goes moves nothing below.
+        f'min-height:3.2em;align-content:flex-start;overflow-wrap:anywhere">{"".join(shown)}</div>'
     )
+
+
+def _short(cost: str) -> str:
+    """What has no price says why in the details of an agent."""
+    return "unpriced" if cost.startswith("unpriced") else cost
 
 
 def _agents(summary: Summary) -> str:

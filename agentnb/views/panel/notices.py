@@ -21,7 +21,7 @@ class Notices(Page):
     def show(self, news: News) -> None:
         """Show the newest notices."""
         self.layout.display = "" if news.summary.notices else "none"
-        super().show(news)
+        self.value = self.markup(news.summary)
 
     def markup(self, summary: Summary) -> str:
         """A line for each, oldest first."""

@@ -185,6 +185,22 @@ def test_what_is_told_beside_the_events_is_a_notice_of_every_view() -> None:
     assert screen.news[-1].summary.notices == ("The run failed: no key", "The order came too late.")
 
 
+def test_order_that_fails_on_the_runs_own_thread_waits_for_no_view() -> None:
+    run = ToldRun().began()
+    feed, screen = Feed(run.bus), WatchedScreen()
+    feed.attach(screen)
+
+    with feed.lock:  # a view is being shown something, for as long as it takes
+        failing = threading.Thread(target=feed.tell, args=("It failed.",))
+        failing.start()
+        failing.join(DEADLINE_S)
+        assert not failing.is_alive()
+
+    screen.wait_until(lambda s: s.news[-1].summary.notices == ("It failed.",))
+    run.ended()
+    screen.wait_until(lambda s: s.news[-1].summary.done)
+
+
 def test_pot_is_asked_itself_where_it_is_there() -> None:
     run = ToldRun().began().ended()
     screen = Screen()

@@ -84,6 +84,18 @@ def test_time_alone_is_sent_at_most_once_a_second() -> None:
     assert len(facts.messages) == 1
 
 
+def test_numbers_that_grow_are_sent_at_a_pace_and_the_last_ones_always() -> None:
+    stage = Stage(at_s=5.0, tokens_used=1)
+    page = FrontEnd(BudgetBar(stage))
+
+    for tokens_used in (2, 3, 4):
+        stage.frame(tokens_used=tokens_used, at_s=5.1)
+    assert page.messages == []
+    stage.frame(tokens_used=5, at_s=5.1, done=True)
+
+    assert len(page.messages) == 1
+
+
 @pytest.mark.parametrize("status", AgentStatus)
 def test_every_status_has_a_shape_and_its_word(status: AgentStatus) -> None:
     shape, word = plain(Header(Stage(status=status)).children[0].value).split()
@@ -141,7 +153,7 @@ def test_bar_follows_the_run() -> None:
     stage = Stage(tokens_used=100, budget_total=1_000)
     page = FrontEnd(BudgetBar(stage))
 
-    stage.frame(tokens_used=900)
+    stage.frame(tokens_used=900, at_s=60.0)
 
     assert plain(page.state["value"]) == "900 of 1,000 tokens (90 %), running low"
 

@@ -171,6 +171,7 @@ def test_line_that_an_order_told_is_shown_as_well() -> None:
     notices = Notices(stage)
 
     stage.tell("The order failed.")
+    stage.frame()
 
     assert lines(notices.value) == ["Cancelled: 1.2.", "The order failed."]
 

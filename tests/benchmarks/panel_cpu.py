@@ -1,0 +1,111 @@
+"""What a panel costs the kernel: a frame of a large tree, and beside the run that it shows.
+
+Run by hand from the root of the checkout: `python -m tests.benchmarks.panel_cpu`. Everything is
+measured in a real kernel, so that the messages to the front end are made, signed and sent.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Any
+
+from tests.benchmarks.http_server import server_process
+from tests.notebook.kernel import Kernel, started
+
+ROUNDS = 5
+
+_FRAMES = """
+import gc, json, statistics, time
+from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.panel import RunPanel
+from tests.views.panel.told import ToldRun
+
+def frames(agents, changing, count=50):
+    run = ToldRun().began()
+    paths = [f"{i}" for i in range(1, 11)]
+    paths += [f"{i}.{j}" for i in range(1, 11) for j in range(1, 1 + (agents - 11) // 10)]
+    for path in paths:
+        run.spawned(path, "Look into this part of the whole matter").called(path)
+    feed = Feed(run.bus, pot=lambda: (1000, 100_000))
+    panel = RunPanel(feed)
+    thread, took = feed._thread, []
+    with feed.lock:  # its own thread waits: the frames are made here, one after the other
+        gc.collect()
+        for frame in range(count):
+            for n in range(changing):
+                path = paths[(frame * changing + n) % len(paths)]
+                for _ in range(5):
+                    run.bus.publish_text(f"nb_20261101_abcdef.{path}", "about four words here ")
+            run.clock.advance(0.1)
+            begun = time.process_time()
+            feed._tick()
+            took.append((time.process_time() - begun) * 1000)
+        run.ended()
+        feed._tick()
+    panel.close()
+    return statistics.median(took), max(took)
+print(json.dumps(frames({agents}, {changing})))
+"""
+
+_BESIDE = """
+import gc, json, os, time, agentnb
+os.environ |= {"ANTHROPIC_BASE_URL": "{url}/long", "ANTHROPIC_API_KEY": "k"}
+session = agentnb.Session(model="anthropic/m", budget=10**9)
+
+def spent(with_panel):
+    gc.collect()
+    begun = time.process_time()
+    run = session.spawn("Share it among {agents} agents")
+    if with_panel:
+        panel = run.panel()
+        for view in panel.children:
+            if hasattr(view, "_looks"):  # as a front end that shows it would
+                view._handle_custom_msg({"type": "hello", "view": "v"}, None)
+    run.result()
+    took = time.process_time() - begun
+    if with_panel:
+        panel.close()
+    return took
+
+spent(True)
+rounds = [(spent(False), spent(True)) for _ in range({rounds})]
+print(json.dumps(rounds))
+"""
+
+
+def _in_kernel(kernel: Kernel, code: str, **values: object) -> Any:
+    for name, value in values.items():
+        code = code.replace(f"{{{name}}}", str(value))
+    shown = kernel.collect(kernel.send(code), deadline_s=600)
+    assert shown.status == "ok", shown
+    return json.loads(shown.stdout.strip().splitlines()[-1])
+
+
+def main() -> None:
+    """Print what each measure came to."""
+    with started() as kernel:
+        kernel.ok("%load_ext agentnb", "import ipywidgets, anywidget")
+        for agents, changing in ((31, 31), (300, 15), (1000, 50)):
+            rounds = [
+                _in_kernel(kernel, _FRAMES, agents=agents, changing=changing) for _ in range(ROUNDS)
+            ]
+            median = statistics.median(middle for middle, _ in rounds)
+            worst = max(most for _, most in rounds)
+            print(
+                f"{agents:5} agents, {changing:3} of them change: {median:.2f} ms a frame, "
+                f"{worst:.1f} at most"
+            )
+        with server_process() as url:
+            for agents in (5, 30):
+                beside = _in_kernel(kernel, _BESIDE, url=url, agents=agents, rounds=ROUNDS)
+                more = statistics.median(shown / alone - 1 for alone, shown in beside)
+                alone = statistics.median(alone for alone, _ in beside)
+                print(
+                    f"{agents:5} agents over HTTP, 50 pieces a second each for 10 s: a panel adds "
+                    f"{more:.1%} to {alone:.2f} s"
+                )
+
+
+if __name__ == "__main__":
+    main()
