@@ -356,17 +356,19 @@ def test_news_of_the_agent_before_do_not_show_at_the_next_one(open_tree: Open) -
     expect(tree.details).to_contain_text("Line 12 of root")
     view, n = tree.sent("hello")[0]["view"], tree.page.evaluate("page.looks()")
     late = {"type": "look", "view": view, "n": n + 1, "reset": False, "cost": "of another"}
+    whole = {**late, "n": 0, "reset": True, "agent": "root", "at": None}
 
     tree.page.evaluate(
         """late => {
+            page.model.answer = () => {};
             document.querySelector("[data-agent-path='1']").click();
-            page.model.tell(late);
+            late.forEach(page.model.tell);
         }""",
-        late,
+        [late, whole],
     )
     tree.painted()
 
-    expect(tree.details).to_contain_text("Line 12 of 1:")
+    expect(tree.details).to_have_attribute("data-agent-details", "1")
     expect(tree.details).not_to_contain_text("of another")
 
 

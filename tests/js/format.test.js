@@ -47,9 +47,11 @@ test("a known wait counts its seconds down, and says no more when they are over"
 });
 
 test("a closed branch says how many it hides, by status", () => {
-  const rows = ["running", "completed", "running", "unheard-of"].map((status) => ({ status }));
+  const statuses = ["pending", "completed", "running", "unheard-of", "running"];
 
-  assert.equal(hiddenWords(rows), "4 hidden: 2 running, 1 completed, 1 unheard-of");
+  const words = hiddenWords(statuses.map((status) => ({ status })));
+
+  assert.equal(words, "5 hidden: 2 running, 1 pending, 1 completed, 1 unheard-of");
 });
 
 test("few ends are told by name and many by number", () => {

@@ -5,6 +5,8 @@ import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { doingNow, timeTaken, tokenCount, wholeNumber } from "./format.js";
 import { makeMark, statusCounts } from "./status.js";
 
+const FIRST_TOLD = ["running", "waiting", "failed", "pending"];
+
 /** What stands in a card besides its row. `hidden` are the rows below it when it is collapsed. */
 const PLAIN = { hidden: null, matching: true };
 
@@ -48,11 +50,7 @@ export class Card {
     const retried = row.attempt > 1 ? `, attempt ${row.attempt}` : "";
     setText(this.#words.status, row.status + retried);
     setText(this.#words.task, row.task);
-    const unit = row.tokens === 1 && !row.estimated ? "token" : "tokens";
-    setText(
-      this.#words.tokens,
-      row.tokens ? `${tokenCount(row.tokens, row.estimated)} ${unit}` : "",
-    );
+    setText(this.#words.tokens, tokenWords(row, hidden));
     this.#sum(hidden);
     this.tick(row, now, hidden);
     this.#name(row, hidden);
@@ -151,9 +149,18 @@ export class Card {
   }
 }
 
-/** `12 hidden: 3 running, 9 completed`. */
+// A closed branch has more to say of those below it than of itself.
+function tokenWords(row, hidden) {
+  if (!row.tokens) return "";
+  const count = tokenCount(row.tokens, row.estimated);
+  return hidden ? count : `${count} ${count === "1" ? "token" : "tokens"}`;
+}
+
+/** `12 hidden: 3 running, 9 completed`: who is at work comes first, who is done last. */
 export function hiddenWords(rows) {
   const counts = statusCounts(rows.map((row) => row.status));
+  const interest = ([status]) => (FIRST_TOLD.includes(status) ? FIRST_TOLD.indexOf(status) : 9);
+  counts.sort((one, other) => interest(one) - interest(other));
   const words = counts.map(([status, count]) => `${wholeNumber(count)} ${status}`);
   return `${wholeNumber(rows.length)} hidden: ${words.join(", ")}`;
 }
