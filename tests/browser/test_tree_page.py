@@ -275,7 +275,7 @@ def test_cancel_button_is_there_while_the_agent_can_be_cancelled(open_tree: Open
     cancel.click()
     assert tree.sent("cancel") == [{"type": "cancel", "agent": "1"}]
     expect(cancel).to_be_disabled()
-    tree.tell({"type": "notice", "text": "There is no agent '1' to cancel."})
+    tree.tell({"type": "told", "lines": ["There is no agent '1' to cancel."]})
     expect(cancel).to_be_enabled()
     expect(tree.page.get_by_text("There is no agent '1' to cancel.")).to_be_visible()
     tree.frame({"path": "1", "status": "cancelled", "ended": 61.0}, seq=3)
@@ -461,7 +461,7 @@ def test_text_of_a_model_is_text_everywhere(open_tree: Open) -> None:
     look = {"type": "look", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
     look |= {**fields, "text": HOSTILE, "result": HOSTILE, "notes": [HOSTILE], "cost": HOSTILE}
     tree.tell({**look, "calls": [call], "call": 1, "prompt": prompt})
-    tree.tell({"type": "notice", "text": HOSTILE})
+    tree.tell({"type": "told", "lines": [HOSTILE]})
     tree.page.get_by_text("Prompt as sent").click()
     tree.page.get_by_role("searchbox").fill(HOSTILE[:60])
     tree.painted()

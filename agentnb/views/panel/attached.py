@@ -65,6 +65,7 @@ class Page(Attached, HTML):
     Every text in it that is not ours goes through `text`: it is shown, and never markup.
     """
 
+    value: str
     _matters: tuple[object, ...] = ()
     _shown_s = 0.0
 

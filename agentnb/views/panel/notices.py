@@ -34,7 +34,8 @@ def notices_markup(notices: Sequence[str]) -> str:
     lines = [f"{left_out:,} earlier, left out here"] if left_out > 0 else []
     lines += notices[-SHOWN:]
     return (
-        '<div role="status" class="agentnb-notices" style="line-height:1.4;padding:2px 0 2px 10px;'
+        # A screen reader hears new lines from the tree view: of markup made anew it hears all.
+        '<div class="agentnb-notices" style="line-height:1.4;padding:2px 0 2px 10px;'
         'border-left:3px solid var(--jp-border-color0,#757575);overflow-wrap:anywhere">'
         + "".join(f"<div>{text(line)}</div>" for line in lines)
         + "</div>"

@@ -44,6 +44,7 @@ class TreeView(Live, anywidget.AnyWidget):
         self._feed = feed
         self._seq: int | None = None
         self._status: AgentStatus | None = None
+        self._told: tuple[str, ...] = ()
         self._looks: dict[str, Look] = {}
         with feed.lock:  # no frame may come between the state that goes out and the next one
             feed.attach(self)
@@ -72,6 +73,9 @@ class TreeView(Live, anywidget.AnyWidget):
             self._seq, self._status = news.seq, status
             if base is not None:  # else everything so far is in the snapshot
                 self.send(self._frame(news, base=base))
+        told, self._told = self._told, news.summary.notices
+        if base is not None and (lines := [line for line in self._told if line not in told]):
+            self.send({"type": "told", "lines": lines})  # for those who hear the page
         feed = self._feed
         for view, look in self._looks.items():
             message = look.more(feed.bus, feed.fold.tree, feed.cost_of)

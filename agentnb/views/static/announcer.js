@@ -10,6 +10,7 @@ const NAMED = 3;
 
 export class Announcer {
   #ended = [];
+  #lines = [];
   #last = "";
   #timer = null;
   #stopped = false;
@@ -19,6 +20,12 @@ export class Announcer {
   tell(rows) {
     this.#ended.push(...rows.map(({ path, status }) => ({ path, status })));
     if (this.#ended.length) this.#soon();
+  }
+
+  /** Lines that a person is told beside the tree: what was stopped, what was not done. */
+  tellLines(lines) {
+    this.#lines.push(...lines);
+    this.#soon();
   }
 
   /** The run has ended. */
@@ -36,8 +43,10 @@ export class Announcer {
     if (this.#timer !== null || this.#stopped) return;
     this.#timer = setTimeout(() => {
       this.#timer = null;
-      this.element.textContent = `${endWords(this.#ended)} ${this.#last}`.trim();
+      const words = [endWords(this.#ended), ...this.#lines, this.#last];
+      this.element.textContent = words.filter(Boolean).join(" ");
       this.#ended = [];
+      this.#lines = [];
       this.#last = "";
     }, EVERY_MS);
   }

@@ -65,7 +65,7 @@ export class View {
   message(message) {
     if (message.type === "look") this.#takeLook(message);
     else if (message.type === "replay") this.#takeReplay(message);
-    else if (message.type === "notice") this.#say(String(message.text ?? ""));
+    else if (message.type === "told") this.#hearLines(message.lines);
   }
 
   closed(wasDone) {
@@ -257,8 +257,15 @@ export class View {
     this.element.dataset.replay = String(this.#scene.isReplay);
   }
 
-  #say(text) {
+  // What a person is told beside the tree. A panel shows it above; alone, the tree does so itself.
+  #hearLines(lines) {
+    if (!Array.isArray(lines)) return;
     this.#details.orderFailed();
+    if (!this.element.closest(".agentnb-panel")) this.#say(lines.join(" "));
+    else if (this.#link.isFirst(this)) this.#announcer.tellLines(lines.map(String));
+  }
+
+  #say(text) {
     const close = makeButton("agentnb-notice-close", "Dismiss");
     close.addEventListener("click", () => this.#notice.replaceChildren());
     this.#notice.replaceChildren(make("span", "", { dir: "auto" }, text), close);

@@ -99,6 +99,15 @@ def test_each_frame_is_built_on_the_one_before(run: ToldRun, wire: Wire) -> None
     assert [row["path"] for row in frames[-1]["agents"]] == ["root", "3"]  # its count of them
 
 
+def test_new_notices_are_told_once_for_those_who_hear_the_page(run: ToldRun, wire: Wire) -> None:
+    run.tell(AgentCancelled(agent_id=id_of("1"), reason="by hand")).spawned("2")
+    wire.wait_until(lambda sent: any(message["type"] == "told" for message in sent))
+    run.spawned("3")
+    wire.wait_until(lambda sent: any("3" == r["path"] for m in sent for r in m.get("agents", ())))
+
+    assert [told["lines"] for told in wire.of("told")] == [["Cancelled: 1 (by hand)."]]
+
+
 def test_greeting_is_answered_with_everything_and_a_look_at_the_root(wire: Wire) -> None:
     frame, look = wire.heard(type="hello", view="v1")
 
