@@ -155,9 +155,12 @@ class RunRecord:
         `run.cost.by_agent` has each agent's part, by path. A model without a known price is
         `unpriced`; `agentnb.set_prices` gives it one.
         """
-        return self._cost(open_too=True)
+        ended, open_ = self._calls()
+        paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
+        return cost_of([*ended, *open_], paths=paths)
 
-    def _cost(self, *, open_too: bool) -> Cost:
+    def _calls(self) -> tuple[list[Call], list[Call]]:
+        """As far as their price goes: those that have ended, and those that are open."""
         began = _began(self.id)
         calls: list[Call] = []
         open_: dict[str, Call] = {}
@@ -167,10 +170,7 @@ class RunRecord:
             elif isinstance(event, ModelCallFinished):
                 open_.pop(event.agent_id, None)
                 calls.append(_call(began, at_s, event))
-        if open_too:
-            calls += open_.values()
-        paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
-        return cost_of(calls, paths=paths)
+        return calls, list(open_.values())
 
     @property
     def graph(self) -> nx.DiGraph[str]:
@@ -236,8 +236,11 @@ class RunRecord:
             return self._feed
 
     def _cost_so_far(self) -> Cost:
-        """What the panel shows: while a run goes on, some call is always open."""
-        return self._cost(open_too=False)
+        """What the panel shows of calls that have ended: while a run goes on, some are open.
+
+        An agent without such a call has no part in it: it would be told as having cost nothing.
+        """
+        return cost_of(self._calls()[0], paths=())
 
     def _new_feed(self) -> Feed:
         from agentnb.views.panel.feed import Feed

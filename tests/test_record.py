@@ -383,3 +383,18 @@ def test_record_that_is_read_from_many_threads_while_it_grows_is_read_right() ->
     assert run.usage == result.usage
     assert run.tree == result.agent_tree
     assert sum(run.usage.by_model.values(), Usage()).total_tokens > 0
+
+
+def test_cost_so_far_leaves_out_open_calls_and_agents_without_one_that_has_ended() -> None:
+    hold = Hold()
+    provider = by_agent({"root": [spawn("A", "B"), "all"], "B": Reply("half", pause=hold)})
+    run = Session(provider=provider).spawn("root")
+    hold.wait()
+
+    so_far = run._cost_so_far()
+
+    assert set(so_far.by_agent) - {"1"} == {"root"}
+    assert "open" not in str(so_far)
+    hold.release()
+    run.result(DEADLINE_S)
+    assert set(run._cost_so_far().by_agent) == {"root", "1", "2"}

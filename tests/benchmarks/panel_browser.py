@@ -14,10 +14,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from playwright.sync_api import Browser
+
 from tests.benchmarks.http_server import server_process, state_of
 from tests.browser.chromium import a_chromium, a_playwright, find_chromium
 from tests.browser.desk import Desk
 from tests.browser.server import a_lab
+from tests.browser.tree_page import a_tree_page, files_over_http
 
 ROUNDS = 5
 
@@ -171,16 +174,31 @@ def click_to_last_socket(desk: Desk, agents: int = 100) -> None:
         told(f"click on Cancel run to the last of {agents} connections", times)
 
 
+def paint(browser: Browser) -> None:
+    """Style, layout and paint of one frame in which one in twenty agents changed."""
+    with files_over_http() as address:
+        for agents in (300, 1000):
+            with a_tree_page(browser, address, f"agents={agents}") as tree:
+                took = tree.page.evaluate(
+                    "async () => { const took = [];"
+                    "for (let n = 0; n < 120; n++) { took.push(await page.step()); }"
+                    "return took.slice(20); }"
+                )
+            told(f"paint of a frame, {agents} agents", took)
+
+
 def main() -> None:
     """Read the arguments, and measure."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="pixel,first,cancel")
+    parser.add_argument("--only", default="paint,pixel,first,cancel")
     wanted = parser.parse_args().only
     with a_playwright() as playwright:
         path = find_chromium(playwright)
         assert path is not None, "There is no Chromium on this machine."
         folder = Path(tempfile.mkdtemp())
         with a_chromium(playwright, path) as browser, a_lab(folder) as lab:
+            if "paint" in wanted:
+                paint(browser)
             desk = Desk(browser, lab)
             if "pixel" in wanted:
                 event_to_pixel(desk, busy=False)

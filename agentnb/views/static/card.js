@@ -153,7 +153,10 @@ export class Card {
 function tokenWords(row, hidden) {
   if (!row.tokens) return "";
   const count = tokenCount(row.tokens, row.estimated);
-  return hidden ? count : `${count} ${count === "1" ? "token" : "tokens"}`;
+  if (hidden) return count;
+  // What it waits for, or why it ended, needs the room beside it more than a long word does.
+  if (row.doing || row.error) return `${count} tok`;
+  return `${count} ${count === "1" ? "token" : "tokens"}`;
 }
 
 /** `12 hidden: 3 running, 9 completed`: who is at work comes first, who is done last. */
