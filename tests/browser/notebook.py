@@ -113,6 +113,16 @@ class Notebook:
         """Choose *Run All*, and wait for nothing."""
         self.page.evaluate('() => void jupyterapp.commands.execute("notebook:run-all-cells")')
 
+    def start_all_below(self, cell: int) -> None:
+        """Choose *Run Selected Cell and All Below*, and wait for nothing."""
+        self.page.evaluate(
+            """cell => {
+                jupyterapp.shell.currentWidget.content.activeCellIndex = cell;
+                void jupyterapp.commands.execute("notebook:run-all-below");
+            }""",
+            cell,
+        )
+
     def wait(self, cell: int) -> None:
         """Wait until a cell has ended: well, with an error, or because it was not begun."""
         expect(self.cell(cell).locator(".jp-InputArea-prompt")).to_have_text(_DONE)

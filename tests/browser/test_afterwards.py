@@ -1,0 +1,152 @@
+"""When the run is over: the replay, and what a saved notebook tells without a kernel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+
+from agentnb.__main__ import main
+from tests.browser.desk import Desk
+from tests.browser.notebook import Notebook
+from tests.browser.panel import Panel
+from tests.browser.scripts import scripted
+
+SCRIPT = scripted("""{
+    "root": [spawn("north", "south", mode="sequential"), "**All** is told."] * 2,
+    "north": [spawn("east of north"), "North is done."],
+    "south": LlmError("There is no south.", status_code=400),
+}""")
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def told(desk: Desk, *more: str) -> Notebook:
+    """A notebook whose second cell has run a tree."""
+    notebook = desk.notebook(SCRIPT, "%%spawn\nSurvey the land.", *more)
+    notebook.run(0, 1)
+    Panel(notebook.output(1)).expect_statuses(root="completed", _2="failed")
+    return notebook
+
+
+def views_in(notebook: Notebook) -> int:
+    """How many live views the file holds."""
+    outputs = [output for cell in notebook.saved["cells"] for output in cell["outputs"]]
+    return sum(WIDGET_VIEW in output.get("data", {}) for output in outputs)
+
+
+def python(*arguments: str, **environment: str) -> None:
+    """Run a command of this environment, which has to work."""
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_scrubber_goes_back_to_before_the_first_sub_agent_and_forth_to_the_end(desk: Desk) -> None:
+    panel = Panel(told(desk).output(1))
+    expect(panel.nodes).to_have_count(4)
+
+    panel.scrubber.focus()
+    panel.scrubber.press("Home")
+    expect(panel.node("1")).to_have_count(0)
+    panel.place.get_by_role("button", name="Next change").click()
+    expect(panel.node("1")).to_be_visible()
+    expect(panel.node("root")).not_to_have_attribute("data-status", "completed")
+    expect(panel.node("2")).to_have_count(0)
+    panel.scrubber.focus()
+    panel.scrubber.press("End")
+
+    expect(panel.nodes).to_have_count(4)
+    panel.expect_statuses(root="completed", _1="completed", _1_1="completed", _2="failed")
+
+
+def test_saved_notebook_that_comes_by_mail_shows_picture_outline_and_answer(desk: Desk) -> None:
+    notebook = told(desk)
+    notebook.save()
+    assert views_in(notebook) == 1
+    notebook.close()
+    desk.server.end_kernels()
+
+    copy = desk.untrusted_copy(notebook)
+
+    assert not copy.is_trusted
+    shown = copy.output(1)
+    picture = shown.locator("img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("img => img.complete && img.naturalWidth > 100")
+    expect(shown).to_contain_text("east of north")
+    expect(shown).to_contain_text("There is no south.")
+    expect(shown.locator("strong", has_text="All")).to_be_visible()
+    expect(Panel(shown).tree).to_have_count(0)
+
+
+def test_web_page_of_the_saved_notebook_shows_the_same_without_a_script(
+    desk: Desk, chromium: Browser
+) -> None:
+    notebook = told(desk)
+    notebook.save()
+    file = desk.server.folder / notebook.name
+    python("-m", "jupyter", "nbconvert", "--to", "html", str(file))
+
+    context = chromium.new_context(java_script_enabled=False)
+    try:
+        page = context.new_page()
+        page.goto(file.with_suffix(".html").as_uri())
+        expect(page.locator("img[src^='data:image/png']")).to_be_visible()
+        expect(page.get_by_text("There is no south.").first).to_be_visible()
+        expect(page.locator("strong", has_text="All")).to_be_visible()
+    finally:
+        context.close()
+
+
+def test_freeze_magic_takes_the_live_views_away_and_leaves_the_rest(desk: Desk) -> None:
+    notebook = told(desk, "agentnb.get_session().newest_run.panel()", "%agentnb freeze")
+    notebook.run(2)
+    Panel(notebook.output(2)).expect_statuses(root="completed")
+
+    notebook.run(3)
+
+    expect(notebook.output(3)).to_contain_text("2 live views are taken away")
+    expect(notebook.frame.get_by_role("tree")).to_have_count(0)
+    expect(notebook.output(1)).to_contain_text("There is no south.")
+    expect(notebook.output(1).locator("img")).to_be_visible()
+    notebook.save()
+    assert views_in(notebook) == 0
+
+
+def test_frozen_file_shows_no_trace_of_a_live_view(desk: Desk) -> None:
+    notebook = told(desk)
+    notebook.save()
+    notebook.close()
+    desk.server.end_kernels()
+    before = notebook.saved
+
+    assert main(["freeze", str(desk.server.folder / notebook.name)]) == 0
+
+    after = notebook.saved
+    assert views_in(notebook) == 0
+    assert after["cells"][1]["outputs"] == before["cells"][1]["outputs"][1:]
+    again = desk.open(notebook.name)
+    expect(again.output(1).locator("img")).to_be_visible()
+    expect(again.output(1)).not_to_contain_text("model not found")
+    assert again.output(1).locator(".jupyter-widgets-view, .jp-mod-error").count() == 0
+
+
+def test_notebook_saved_with_live_views_is_the_same_when_it_is_run_without(
+    desk: Desk, tmp_path: Path
+) -> None:
+    notebook = told(desk)
+    notebook.save()
+    file = str(desk.server.folder / notebook.name)
+    compare = ["-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    compare += ["-c", os.devnull, "--nbval", "--nbval-current-env", file]
+
+    python(*compare, AGENTNB_DISPLAY="static")
+    python(*compare)

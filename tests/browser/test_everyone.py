@@ -1,0 +1,156 @@
+"""For everyone: a keyboard is enough, a screen reader is told, and no theme hides anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.desk import DARK, LIGHT, SIZE, Desk
+from tests.browser.notebook import Notebook
+from tests.browser.panel import Panel
+from tests.browser.scripts import scripted
+from tests.notebook.kernel import Door, a_door
+
+MIXED = """{
+    "root": [spawn("held", "quick", "broken", before="I split it."), "Brought together."],
+    "held": Reply("Begun and then held, and ended.", pause=hold),
+    "broken": LlmError("It cannot be done.", status_code=400),
+}"""
+SERIOUS = ("serious", "critical")
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    with a_door() as door:
+        yield door
+
+
+def started(desk: Desk, door: Door) -> tuple[Notebook, Panel]:
+    notebook = desk.notebook(scripted(MIXED, door=door), "%%spawn\nDo it.")
+    notebook.run(0)
+    notebook.start(1)
+    door.wait_for_knock()
+    panel = Panel(notebook.output(1))
+    panel.expect_statuses(root="running", _1="running", _2="completed", _3="failed")
+    return notebook, panel
+
+
+def findings(page: Page) -> list[str]:
+    """What axe finds in the panel, in a line each."""
+    # JupyterLab's body is 0 px high: to axe everything in it would be clipped, its contrast unseen;
+    # and so is what one would have to scroll to.
+    page.set_viewport_size({"width": SIZE[0], "height": 3_000})
+    page.add_style_tag(content="body { height: 100vh }")
+    results = Axe().run(page, context=".agentnb-panel", options={"resultTypes": ["violations"]})
+    return [
+        f"{found['id']} ({found['impact']}): {node['html'][:200]}"
+        for found in results.response["violations"]
+        if found["impact"] in SERIOUS
+        for node in found["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_axe_has_no_serious_finding_while_it_runs_and_afterwards(
+    desk: Desk, door: Door, theme: str
+) -> None:
+    notebook, panel = started(desk, door)
+    desk.set_theme(theme)
+    panel.select("1")
+
+    assert findings(notebook.page) == []
+    door.open()
+    notebook.wait(1)
+    panel.expect_statuses(root="completed", _1="completed")
+    panel.select("3")
+    panel.open_prompt()
+    expect(panel.scrubber).to_be_visible()
+    assert findings(notebook.page) == []
+
+
+def test_axe_would_find_a_text_that_cannot_be_read(desk: Desk, door: Door) -> None:
+    notebook, panel = started(desk, door)
+    panel.details.evaluate(
+        """details => {
+            const faint = document.createElement("p");
+            faint.textContent = "Hardly to be read";
+            faint.style = "color: #bbb; background: #fff";
+            details.prepend(faint);
+        }"""
+    )
+
+    assert [line for line in findings(notebook.page) if line.startswith("color-contrast")]
+    door.open()
+    notebook.wait(1)
+
+
+def test_tab_key_reaches_every_control_and_an_agent_is_cancelled_without_a_mouse(
+    desk: Desk, door: Door
+) -> None:
+    notebook, panel = started(desk, door)
+    keyboard = notebook.page.keyboard
+
+    panel.button("Cancel run").focus()
+    reached = [focused(notebook.page)]
+    for _ in range(40):
+        keyboard.press("Tab")
+        reached.append(focused(notebook.page))
+        if reached[-1] == "treeitem root":
+            break
+    for control in ("slider Budget in tokens", "spinbutton", "searchbox", "treeitem root"):
+        assert [name for name in reached if name.startswith(control)], reached
+    keyboard.press("ArrowDown")
+    expect(panel.node("1")).to_be_focused()
+    for _ in range(20):
+        keyboard.press("Tab")
+        if focused(notebook.page) == "button Cancel agent":
+            break
+    keyboard.press("Enter")
+
+    panel.expect_statuses(_1="cancelled")
+    notebook.wait(1)
+
+
+def focused(page: Page) -> str:
+    """What has the keyboard: role and name."""
+    said: str = page.evaluate(
+        """() => {
+            const element = document.activeElement;
+            const roles = {BUTTON: "button", SELECT: "combobox", SUMMARY: "summary"};
+            const types = {number: "spinbutton", search: "searchbox", range: "slider"};
+            const role = element.getAttribute("role") ?? roles[element.tagName]
+                ?? types[element.type] ?? element.tagName;
+            const path = element.dataset.agentPath;
+            const name = path ?? element.getAttribute("aria-label") ?? element.textContent;
+            return `${role} ${name.trim()}`.trim();
+        }"""
+    )
+    return said
+
+
+@pytest.mark.parametrize("width", [520, 1280])
+def test_nothing_hangs_over_the_edge_in_a_narrow_and_a_wide_window(
+    desk: Desk, door: Door, width: int
+) -> None:
+    notebook, panel = started(desk, door)
+    notebook.page.set_viewport_size({"width": width, "height": 1000})
+
+    overhang = panel.place.locator(".agentnb-panel").evaluate(
+        """panel => {
+            const right = panel.getBoundingClientRect().right + 1;
+            const scrolls = e => getComputedStyle(e).overflowX !== "visible";
+            const isInside = e => e !== panel && (scrolls(e) || isInside(e.parentElement));
+            return [...panel.querySelectorAll("*")]
+                .filter(e => e.checkVisibility() && !isInside(e.parentElement))
+                .filter(e => e.getBoundingClientRect().right > right)
+                .map(e => e.outerHTML.slice(0, 120));
+        }"""
+    )
+
+    assert overhang == []
+    expect(panel.button("Cancel run")).to_be_in_viewport()
+    door.open()
+    notebook.wait(1)

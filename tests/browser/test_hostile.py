@@ -1,0 +1,95 @@
+"""Text from a model is text: what would act, in whatever place, is shown and does nothing.
+
+The desk itself fails a test whose page asked for anything outside, or opened a dialog.
+"""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.desk import Desk
+from tests.browser.panel import Panel
+from tests.browser.scripts import scripted
+
+OUTSIDE = "http://outside.example"
+HOSTILE = {
+    "image": f'<img src="{OUTSIDE}/a.png" onerror="alert(1)">',
+    "script": f'</script><script>alert(2); fetch("{OUTSIDE}/b")</script>',
+    "svg": f'<svg onload="alert(3)"><image href="{OUTSIDE}/c.svg"/></svg>',
+    "style": f'<style>* {{ display: none }} @import "{OUTSIDE}/d.css";</style>',
+    "frame": f'<iframe srcdoc="<script>parent.alert(4)</script>" src="{OUTSIDE}/e"></iframe>',
+    "markdown": f"![picture]({OUTSIDE}/f.png) [link](javascript:alert(5))",
+    "attribute": f"\"' onmouseover='alert(6)' style='background:url({OUTSIDE}/g)'",
+    "terminal": "\x1b[31mred\x1b[0m\x07",
+    "direction": "safe \u202egnp.exe\u202c end",
+    "surrogate": "half \ud83d of it",
+    "template": "{{constructor.constructor('alert(7)')()}}",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_text_is_shown_wherever_a_model_can_put_it(desk: Desk, kind: str) -> None:
+    evil = HOSTILE[kind]
+    replies = f"""(lambda evil: {{
+        "root": [spawn("calm: " + evil, "broken"), "The answer: " + evil],
+        "broken": LlmError("It broke: " + evil, status_code=400),
+        **{{"calm: " + evil: "It says: " + evil}},
+    }})({evil!r})"""
+    notebook = desk.notebook(
+        scripted(replies),
+        f"run = agentnb.get_session().spawn('The task: ' + {evil!r})\nrun.panel()",
+        "await run",
+    )
+    notebook.run(0, 1, 2)
+    panel = Panel(notebook.output(1))
+    panel.expect_statuses(root="completed", _1="completed", _2="failed")
+    visible = first_word(kind)
+
+    expect(panel.node("root")).to_contain_text(visible)
+    expect(panel.node("1")).to_contain_text(visible)
+    expect(panel.node("2")).to_contain_text(visible)
+    panel.select("2")
+    expect(panel.details).to_contain_text("It broke: ")
+    expect(panel.details).to_contain_text(visible)
+    panel.select("1")
+    expect(panel.text).to_contain_text(visible)
+    expect(panel.open_prompt()).to_contain_text(visible)
+    panel.select("root")
+    expect(panel.text).to_contain_text("The answer: ")
+    expect(panel.text).to_contain_text(visible)
+    foreign = panel.place.locator(".agentnb-tree-view").locator("img, script, style, iframe, a")
+    expect(foreign).to_have_count(0)
+    expect(panel.tree).to_be_visible()
+
+
+def test_line_of_a_megabyte_is_shown_and_the_page_goes_on(desk: Desk) -> None:
+    replies = """{
+        "root": [spawn("long"), "Brought together."],
+        "long": "x" * 1_000_000 + " and the end of it",
+    }"""
+    setup = scripted(replies, settings="max_output_tokens=1_000_000, budget=10_000_000")
+    notebook = desk.notebook(setup, "%%spawn\n" + "y" * 1_000_000)
+    notebook.run(0, 1)
+    panel = Panel(notebook.output(1))
+    panel.expect_statuses(root="completed", _1="completed")
+
+    panel.select("1")
+    expect(panel.text).to_contain_text("and the end of it")
+    expect(panel.details).to_contain_text("Show all of")
+    panel.select("root")
+    expect(panel.text).to_have_text("Brought together.")
+    box = panel.tree.bounding_box()
+    assert box is not None
+    assert box["width"] < 1280
+
+
+def first_word(kind: str) -> str:
+    """The part of a hostile text by which a reader knows it."""
+    return {
+        "terminal": "\\x1b[31mred",
+        "direction": "\\u202e",
+        "surrogate": "half \ufffd of it",
+        "markdown": "![picture](",
+        "attribute": "onmouseover='alert(6)'",
+    }.get(kind, HOSTILE[kind].split()[0])

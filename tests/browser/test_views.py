@@ -1,0 +1,138 @@
+"""Several panels of one run, made early or late, shown here or there, and closed."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.desk import Desk
+from tests.browser.panel import Panel
+from tests.browser.scripts import scripted
+from tests.notebook.kernel import a_door
+
+HELD = """{
+    "root": [spawn("held", "quick"), "Brought together."],
+    "held": Reply("Begun and then held, and ended.", pause=hold),
+}"""
+RUN = "run = agentnb.get_session().newest_run\nrun.panel()"
+
+
+def test_two_panels_of_a_run_stay_in_step_and_each_looks_where_its_reader_looks(
+    desk: Desk,
+) -> None:
+    with a_door() as door:
+        notebook = desk.notebook(scripted(HELD, door=door), "%%spawn --bg\nDo it.", RUN)
+        notebook.run(0, 1, 2)
+        door.wait_for_knock()
+        first, second = Panel(notebook.output(1)), Panel(notebook.output(2))
+        for panel in (first, second):
+            panel.expect_statuses(root="running", _1="running", _2="completed")
+
+        first.select("1")
+        second.select("2")
+        expect(first.details).to_have_attribute("data-agent-details", "1")
+        expect(first.text).to_have_text("Begun and then ")
+        first.number.fill("123456")
+        first.number.press("Enter")
+        expect(second.number).to_have_value("123456")
+        expect(second.bar).to_have_attribute("aria-valuetext", re.compile("of 123,456 tokens"))
+        door.open()
+
+        for panel in (first, second):
+            panel.expect_statuses(root="completed", _1="completed", _2="completed")
+            expect(panel.status).to_contain_text("completed")
+        assert first.header.inner_text() == second.header.inner_text()
+
+
+def test_panel_that_is_made_after_the_end_shows_everything_and_steers_nothing(desk: Desk) -> None:
+    notebook = desk.notebook(
+        scripted("{'root': [spawn('a'), 'Together.']}"), "%%spawn --quiet\nDo it.", RUN
+    )
+    notebook.run(0, 1, 2)
+    panel = Panel(notebook.output(2))
+
+    expect(Panel(notebook.output(1)).tree).to_have_count(0)
+    panel.expect_statuses(root="completed", _1="completed")
+    panel.select("1")
+    expect(panel.text).to_have_text("done: a")
+    expect(panel.button("Cancel run")).to_be_disabled()
+    expect(panel.number).to_be_disabled()
+    expect(panel.scrubber).to_be_visible()
+
+
+def test_one_panel_is_shown_in_two_cells_and_closed_in_both(desk: Desk) -> None:
+    with a_door() as door:
+        notebook = desk.notebook(
+            scripted(HELD, door=door),
+            "run = agentnb.get_session().spawn('Do it.')\npanel = run.panel()\npanel",
+            "display(panel)",
+            "panel.close()",
+            "await run\nprint(run.status)",
+        )
+        notebook.run(0, 1, 2)
+        door.wait_for_knock()
+        for cell in (1, 2):
+            Panel(notebook.output(cell)).expect_statuses(root="running", _1="running")
+        notebook.run(3)
+        for cell in (1, 2):
+            expect(Panel(notebook.output(cell)).tree).to_have_count(0)
+        door.open()
+        notebook.run(4)
+
+    expect(notebook.output(4)).to_contain_text("completed")
+
+
+def test_run_that_was_written_to_a_file_is_looked_at_without_controls(desk: Desk) -> None:
+    notebook = desk.notebook(
+        scripted("{'root': [spawn('a'), 'Together.']}"),
+        "%%spawn --quiet\nDo it.",
+        "agentnb.get_session().newest_run.to_json('run.json')\nagentnb.load_run('run.json').panel()",
+    )
+    notebook.run(0, 1, 2)
+    panel = Panel(notebook.output(2))
+
+    panel.expect_statuses(root="completed", _1="completed")
+    panel.select("1")
+    expect(panel.text).to_have_text("done: a")
+    expect(panel.button("Cancel run")).to_have_count(0)
+    expect(panel.slider).to_have_count(0)
+
+
+def test_page_that_is_reloaded_in_mid_run_shows_the_run_again_and_still_steers_it(
+    desk: Desk,
+) -> None:
+    with a_door() as door:
+        notebook = desk.notebook(
+            scripted(HELD, door=door), "%%spawn --bg\nDo it.", "await run", RUN
+        )
+        notebook.run(0, 1)
+        door.wait_for_knock()
+        Panel(notebook.output(1)).expect_statuses(_1="running")
+        notebook.save()
+
+        notebook.reload()
+        panel = Panel(notebook.output(1))
+        panel.expect_statuses(root="running", _1="running", _2="completed")
+        panel.button("Cancel run").click()
+        panel.expect_statuses(root="cancelled", _1="cancelled", _2="completed")
+
+
+def test_runs_that_have_ended_leave_no_thread_behind(desk: Desk) -> None:
+    count = """
+import threading
+left = [t for t in threading.enumerate() if t.name == "agentnb-panel"]
+for thread in left:
+    thread.join(60)
+print("left:", [t.name for t in left if t.is_alive()])
+"""
+    notebook = desk.notebook(
+        scripted("{'root': [spawn('a'), 'Together.'] * 30}"), *["%%spawn\nDo it."] * 20, count
+    )
+    notebook.run(0)
+    notebook.start_all_below(1)
+    for cell in range(1, 22):
+        notebook.wait(cell)
+
+    expect(notebook.output(21)).to_contain_text("left: []")
+    Panel(notebook.output(20)).expect_statuses(root="completed", _1="completed")
