@@ -123,3 +123,23 @@ def test_interrupt_while_the_live_view_is_made_stops_the_run(kernel: Kernel) -> 
 
     kernel.ok("magics.show_live_view = was", SCRIPT)
     assert shown.error_name == "RunCancelled"
+
+
+def test_run_with_nobody_at_a_browser_is_not_held_up_by_the_budgets_question() -> None:
+    with started() as kernel:
+        kernel.ok(
+            "%load_ext agentnb",
+            "import agentnb\nfrom agentnb.core.types import Usage\n"
+            "session = agentnb.configure(budget=100_000, provider=agentnb.ScriptedProvider({\n"
+            "    'Plan': '<spawn_agents><agent task=\"first part\"/></spawn_agents>',\n"
+            "    'first part': agentnb.Reply('Much.', usage=Usage(85_000, 10)),\n"
+            "    '<sub_agent_results>': 'Brought together.',\n}))",
+        )
+
+        shown = kernel.ok("%%spawn -o answer\nPlan")
+
+        kinds = kernel.value("[e.event.kind for e in session.newest_run.events]")
+        assert shown.order[0] == "view"
+        assert "budget_warning" in kinds
+        assert "budget_paused" not in kinds
+        assert kernel.value("answer.output") == "Brought together."
