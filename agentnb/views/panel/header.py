@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipywidgets import Box, Layout
+from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.outline import GLYPHS
@@ -24,12 +25,14 @@ class Header(Whole, Box):
 
     Args:
         feed: The run's frames.
+        page: The style of its parts, where other widgets have the same.
     """
 
-    def __init__(self, feed: Feed, **traits: Any) -> None:
+    def __init__(self, feed: Feed, page: HTMLStyle | None = None, **traits: Any) -> None:
         layout = Layout(flex="1 1 20em", flex_flow="row wrap", overflow="visible", min_width="0")
-        status = _Status(feed, layout=Layout(flex="0 0 auto", margin="2px 12px 2px 2px"))
-        facts = _Facts(feed, layout=Layout(flex="1 1 22em", min_width="0"))
+        style = {"style": page or HTMLStyle()}
+        status = _Status(feed, layout=Layout(flex="0 0 auto", margin="2px 12px 2px 2px"), **style)
+        facts = _Facts(feed, layout=Layout(flex="1 1 22em", min_width="0"), **style)
         super().__init__([status, facts], **{"layout": layout, **traits})
         self.add_class("agentnb-header")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipywidgets import HBox, Layout, VBox, Widget
+from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.views.panel.attached import Whole
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
@@ -39,26 +40,28 @@ class RunPanel(Whole, VBox):
 
 
 def _parts(feed: Feed) -> list[Widget]:
-    """All but the tree, from above."""
-    bar = BudgetBar(feed, layout=Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px"))
+    """All but the tree, from above.
+
+    Each widget of a page comes as a message of its own, one after the other, and so does what it
+    looks like: parts that look the same share it, for a panel that is there sooner.
+    """
+    page, row = HTMLStyle(), Layout(flex_flow="row wrap", align_items="center", overflow="visible")
+    bar_layout = Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px")
+    bar = BudgetBar(feed, layout=bar_layout, style=page)
+    header, notices = Header(feed, page=page), Notices(feed, style=page)
     if feed.orders is None:
-        return [_row(Header(feed)), _row(bar), Notices(feed)]
+        return [HBox([header], layout=row), HBox([bar], layout=row), notices]
     slider = BudgetSlider(
         feed,
         readout=False,  # the number beside it tells it
         layout=Layout(flex="2 1 16em", width="auto", min_width="0"),
         style={"description_width": "initial"},
     )
+    cancel = CancelButton(feed, layout=Layout(width="auto", flex="0 0 auto"))
     return [
-        _row(Header(feed), CancelButton(feed, layout=Layout(width="auto", flex="0 0 auto"))),
-        _row(bar, slider, BudgetNumber(feed)),
+        # A box of ipywidgets would scroll in itself by default.
+        HBox([header, cancel], layout=row),
+        HBox([bar, slider, BudgetNumber(feed)], layout=row),
         BudgetQuestion(feed),
-        Notices(feed),
+        notices,
     ]
-
-
-def _row(*parts: Widget) -> HBox:
-    """Side by side where there is room. A box of ipywidgets would scroll in itself by default."""
-    return HBox(
-        parts, layout=Layout(flex_flow="row wrap", align_items="center", overflow="visible")
-    )

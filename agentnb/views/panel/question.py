@@ -30,21 +30,15 @@ class BudgetQuestion(Attached, Box):
 
     def __init__(self, feed: Feed, **traits: Any) -> None:
         self._asked: Question | None = None
-        self._words = HTML(layout=Layout(flex="1 1 20em", min_width="0"))
-        self._buttons = {
-            answer: Button(description=name, disabled=True, layout=Layout(width="auto"))
-            for answer, name in _ANSWERS.items()
-        }
+        self._words: HTML | None = None
+        self._buttons: dict[str, Button] = {}
         layout = Layout(
             display="none", flex_flow="row wrap", align_items="center", overflow="visible"
         )
         with feed.lock:
-            super().__init__([self._words, *self._buttons.values()], **{"layout": layout, **traits})
+            super().__init__(**{"layout": layout, **traits})
             self.add_class("agentnb-budget-question")
             self.attach(feed)
-        for answer, button in self._buttons.items():
-            hear(button)
-            button.on_click(lambda _, answer=answer: self._pressed(answer))
 
     def show(self, news: News) -> None:
         """Ask what the run asks; when it asks nothing any more, go away."""
@@ -52,10 +46,22 @@ class BudgetQuestion(Attached, Box):
         if asked == self._asked:
             return
         self._asked = asked
+        words = self._words or self._make()
         self._enable(asked is not None)
         # First the room and then the words: an alert is told when it comes to be seen.
         self.layout.display = "none" if asked is None else "flex"
-        self._words.value = "" if asked is None else question_markup(asked)
+        words.value = "" if asked is None else question_markup(asked)
+
+    def _make(self) -> HTML:
+        """What most runs never need: every widget that a panel has makes it come later."""
+        self._words = HTML(layout=Layout(flex="1 1 20em", min_width="0"))
+        for answer, name in _ANSWERS.items():
+            button = Button(description=name, disabled=True, layout=Layout(width="auto"))
+            button.on_click(lambda _, answer=answer: self._pressed(answer))
+            hear(button)
+            self._buttons[answer] = button
+        self.children = [self._words, *self._buttons.values()]
+        return self._words
 
     def _pressed(self, answer: str) -> None:
         if self._buttons[answer].disabled or self.feed is None or self.feed.orders is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 import pytest
 from ipywidgets import Widget
@@ -29,8 +30,20 @@ class Page:
 
     def __init__(self, stage: Stage) -> None:
         box = BudgetQuestion(stage)
+        self._box = box
         self._layout = FrontEnd(box.layout)
-        self._words, self.go_on, self.stop = (FrontEnd(child) for child in box.children)
+
+    @cached_property
+    def _parts(self) -> list[FrontEnd]:
+        return [FrontEnd(child) for child in self._box.children]
+
+    @property
+    def go_on(self) -> FrontEnd:
+        return self._parts[1]
+
+    @property
+    def stop(self) -> FrontEnd:
+        return self._parts[2]
 
     @property
     def is_shown(self) -> bool:
@@ -38,11 +51,13 @@ class Page:
 
     @property
     def markup(self) -> str:
-        return str(self._words.state["value"])
+        return str(self._parts[0].state["value"]) if self._box.children else ""
 
     @property
     def can_answer(self) -> list[bool]:
-        return [not button.state["disabled"] for button in (self.go_on, self.stop)]
+        return [
+            not button.state["disabled"] for button in self._parts[1:] if self._box.children
+        ] or [False, False]
 
 
 def test_nothing_is_shown_while_nothing_is_asked() -> None:
