@@ -136,3 +136,23 @@ print("left:", [t.name for t in left if t.is_alive()])
 
     expect(notebook.output(21)).to_contain_text("left: []")
     Panel(notebook.output(20)).expect_statuses(root="completed", _1="completed")
+
+
+def test_first_panel_of_a_kernel_shows_the_text_while_its_cell_blocks(desk: Desk) -> None:
+    replies = """{"root": Reply("Begun and then held, and ended.", pause=hold)}"""
+    with a_door() as door:
+        notebook = desk.notebook(
+            scripted(replies, door=door),
+            "run = agentnb.get_session().spawn('Do it.')\ndisplay(run.panel())\nrun.result();",
+        )
+        notebook.run(0)
+        notebook.start(1)
+        door.wait_for_knock()
+        panel = Panel(notebook.output(1))
+
+        expect(panel.text).to_have_text("Begun and then ")
+        assert notebook.is_running(1)
+        door.open()
+        notebook.wait(1)
+
+    expect(panel.text).to_have_text("Begun and then held, and ended.")

@@ -38,6 +38,11 @@ from agentnb.views.text import visible
 STALLED_AFTER_S = 30.0
 """An agent whose open call has brought nothing for so long is shown as stalled."""
 
+TIME_DIGITS = 2
+"""Decimals of the seconds that a row tells."""
+HALF_A_STEP_S = 0.5 * 10**-TIME_DIGITS
+"""What rounding may have taken off a time."""
+
 _TASK_LENGTH = 300
 _LINE_LENGTH = 200
 
@@ -216,12 +221,13 @@ class PanelFold:
     def _changing(self, agent: AgentState, doing: _Doing) -> dict[str, Any]:
         status = self._status_of(agent, doing)
         has_ended = status.is_terminal
+        ended_s = agent.spawned_at_s + agent.duration_ms / 1000
         return {
             "status": str(status),
             "tokens": self.tokens_of(agent.agent_id),
             "estimated": bool(doing.said),
-            "begun": round(agent.spawned_at_s, 2),
-            "ended": round(agent.spawned_at_s + agent.duration_ms / 1000, 2) if has_ended else None,
+            "begun": round(agent.spawned_at_s, TIME_DIGITS),
+            "ended": round(ended_s, TIME_DIGITS) if has_ended else None,
             "doing": "" if has_ended else _in_words(agent, doing, status),
             "until": doing.wait_until_s if status is AgentStatus.WAITING else None,
             "stalled": doing.is_stalled,

@@ -17,6 +17,7 @@ import traitlets
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.look import Look
 from agentnb.views.panel.module import joined_module, style
 from agentnb.views.panel.news import News
@@ -124,11 +125,12 @@ class TreeView(Live, anywidget.AnyWidget):
 
     def _look(self, view: str, content: Mapping[str, Any]) -> None:
         call, at = content.get("call"), content.get("at")
-        at_s = None if at is None else float(at)
+        # A replay goes to the times that rows tell, which are rounded: with what they tell of.
+        at_s = None if at is None else float(at) + HALF_A_STEP_S
         look = Look(str(content.get("agent", "root")), call=call and int(call), at_s=at_s)
         if at_s is not None:
             rows = self._feed.replayed(at_s)
-            self.send({"type": "replay", "view": view, "n": 0, "at": at_s, "agents": rows})
+            self.send({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
         self._look_at(view, look)
 
     def _look_at(self, view: str, look: Look) -> None:
