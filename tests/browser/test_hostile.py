@@ -5,7 +5,6 @@ The desk itself fails a test whose page asked for anything outside, or opened a 
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.desk import Desk
@@ -28,36 +27,41 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_text_is_shown_wherever_a_model_can_put_it(desk: Desk, kind: str) -> None:
-    evil = HOSTILE[kind]
-    replies = f"""(lambda evil: {{
-        "root": [spawn("calm: " + evil, "broken"), "The answer: " + evil],
-        "broken": LlmError("It broke: " + evil, status_code=400),
-        **{{"calm: " + evil: "It says: " + evil}},
-    }})({evil!r})"""
+def test_hostile_text_is_shown_wherever_a_model_can_put_it(desk: Desk) -> None:
+    evils = list(HOSTILE.values())
+    replies = f"""(lambda evils: {{
+        "root": [
+            spawn(*["calm: " + evil for evil in evils], *["broken: " + evil for evil in evils]),
+            "The answer: " + " ".join(evils),
+        ],
+        **{{"calm: " + evil: "It says: " + evil for evil in evils}},
+        **{{"broken: " + evil: LlmError("It broke: " + evil, status_code=400) for evil in evils}},
+    }})({evils!r})"""
     notebook = desk.notebook(
         scripted(replies),
-        f"run = agentnb.get_session().spawn('The task: ' + {evil!r})\nrun.panel()",
+        f"run = agentnb.get_session().spawn({'The task: ' + ' '.join(evils)!r})\nrun.panel()",
         "await run",
     )
     notebook.run(0, 1, 2)
     panel = Panel(notebook.output(1))
-    panel.expect_statuses(root="completed", _1="completed", _2="failed")
-    visible = first_word(kind)
-
-    expect(panel.node("root")).to_contain_text(visible)
-    expect(panel.node("1")).to_contain_text(visible)
-    expect(panel.node("2")).to_contain_text(visible)
-    panel.select("2")
-    expect(panel.details).to_contain_text("It broke: ")
-    expect(panel.details).to_contain_text(visible)
-    panel.select("1")
-    expect(panel.text).to_contain_text(visible)
-    expect(panel.open_prompt()).to_contain_text(visible)
-    panel.select("root")
+    panel.expect_statuses(root="completed", _1="completed")
+    expect(panel.node("root")).to_contain_text(as_shown("image"))
     expect(panel.text).to_contain_text("The answer: ")
-    expect(panel.text).to_contain_text(visible)
+
+    for number, kind in enumerate(HOSTILE, start=1):
+        shown = as_shown(kind)
+        calm, broken = str(number), str(number + len(HOSTILE))
+        expect(panel.node(calm)).to_contain_text(shown)
+        expect(panel.node(broken)).to_contain_text(shown)
+        expect(panel.node(broken)).to_have_attribute("data-status", "failed")
+        expect(panel.text).to_contain_text(shown)
+        panel.select(broken)
+        expect(panel.details).to_contain_text("It broke: ")
+        expect(panel.details.locator("[data-fact=error]")).to_contain_text(shown)
+        panel.select(calm)
+        expect(panel.text).to_contain_text(shown)
+        panel.select("root")
+    expect(panel.open_prompt()).to_contain_text(as_shown("frame"))
     foreign = panel.place.locator(".agentnb-tree-view").locator("img, script, style, iframe, a")
     expect(foreign).to_have_count(0)
     expect(panel.tree).to_be_visible()
@@ -84,7 +88,7 @@ def test_line_of_a_megabyte_is_shown_and_the_page_goes_on(desk: Desk) -> None:
     assert box["width"] < 1280
 
 
-def first_word(kind: str) -> str:
+def as_shown(kind: str) -> str:
     """The part of a hostile text by which a reader knows it."""
     return {
         "terminal": "\\x1b[31mred",
