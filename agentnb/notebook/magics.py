@@ -210,7 +210,7 @@ def _run_and_block(order: _Order) -> None:
     with get_session().owning() as owned:
         try:
             run = _start(order)
-            # No click can arrive.
+            # Whether a click arrives depends on the kernel; an interrupt always does.
             print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
             _show_live(run, order)
             _expect_picture(order)

@@ -560,16 +560,3 @@ def test_page_is_never_wider_than_its_window(open_tree: Open, width: int) -> Non
     tree = open_tree("agents=300&done", width=width)
 
     assert tree.page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.parametrize("agents", [300, 1000])
-def test_paint_of_a_frame_is_timed(open_tree: Open, agents: int) -> None:
-    tree = open_tree(f"agents={agents}")
-
-    times = tree.page.evaluate(
-        "(async () => { const all = []; for (let at = 0; at < 20; at += 1) "
-        "all.push(await page.step(0.05)); return all.sort((a, b) => a - b); })()"
-    )
-
-    assert len(times) == 20
-    print(f"{agents} agents, 5 % changed: median {times[10]:.1f} ms")  # noqa: T201

@@ -54,7 +54,8 @@ class Attached(Whole):
 
     def close(self) -> None:
         """Take it from all screens; it costs nothing from then on."""
-        if self.feed is not None:
+        # A widget closes again when it is collected, on any thread: that one must not wait here.
+        if self.feed is not None and self.comm is not None:
             self.feed.detach(self)
         super().close()
 

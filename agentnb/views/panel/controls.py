@@ -43,6 +43,15 @@ def _no_order() -> Iterator[None]:
         _thread.is_ours = before
 
 
+def ceiling() -> int | None:
+    """The ceiling that a teacher set, if any.
+
+    Raises:
+        NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
+    """
+    return ceiling_of(os.environ.get(CEILING_VARIABLE))
+
+
 class _BudgetControl(Attached):
     """A number that is the run's total.
 
@@ -51,7 +60,7 @@ class _BudgetControl(Attached):
     """
 
     def __init__(self, feed: Feed, **traits: Any) -> None:
-        self.ceiling = ceiling_of(os.environ.get(CEILING_VARIABLE))
+        self.ceiling = ceiling()
         self.feed = feed
         with feed.lock, _no_order():
             total = feed.whole().summary.budget_total
@@ -167,7 +176,7 @@ class CancelButton(Attached, Button):
 
     def __init__(self, feed: Feed, **traits: Any) -> None:
         with feed.lock:
-            super().__init__(**{"description": "Cancel run", "icon": "stop", **traits})
+            super().__init__(**{"description": "Cancel run", **traits})
             self.add_class("agentnb-cancel-run")
             self.attach(feed)
         hear(self)

@@ -91,6 +91,7 @@ class Feed:
         self._said: list[str] = []
         self._said_shown = self._said
         self._shown_s = 0.0
+        self._is_half_done = False
         self._thread: threading.Thread | None = None
         self._replay = _Replay(bus)
 
@@ -136,9 +137,9 @@ class Feed:
         cost = self._costs.by_agent.get(path) if self._costs is not None else None
         return "" if cost is None else str(cost)
 
-    def replayed(self, at_s: float) -> list[dict[str, Any]]:
-        """What the tree showed at a time of the run: of each agent there was, what changes."""
-        return self._replay.rows_at(at_s)
+    def at(self, at_s: float) -> PanelFold:
+        """The same fold, as it was at a time of the run."""
+        return self._replay.fold_at(at_s)
 
     # -- frames -----------------------------------------------------------------------------------
 
@@ -147,14 +148,29 @@ class Feed:
             self.bus.wait_past(self._position, timeout_s=_LOOK_AGAIN_S)
             with self.lock:
                 if self._views:
-                    self._tick()
+                    self._tick_or_stop()
                 if self.done or not self._views:
                     self._thread = None
                     return
             time.sleep(FRAME_S)
 
+    def _tick_or_stop(self) -> None:
+        try:
+            self._tick()
+        except Exception:
+            # Not into some cell, as a thread's end would print it, and not again and again.
+            _log.exception("The live views of a run failed and are not kept up to date any more.")
+            self._views = []
+
     def _tick(self) -> None:
         """Bring everything up to now, and show the views what changed."""
+        if self._is_half_done:  # an interrupt came in between: what was missed is not known
+            self.fold, self._position, self._sent = PanelFold(), 0, {}
+        self._is_half_done = True
+        self._bring_up_to_now()
+        self._is_half_done = False
+
+    def _bring_up_to_now(self) -> None:
         rows = self.bus.rows_since(self._position)
         self._position += len(rows)
         self.fold.feed(rows)
@@ -241,7 +257,7 @@ class _Replay:
         self._position = 0
         self._at_s = 0.0
 
-    def rows_at(self, at_s: float) -> list[dict[str, Any]]:
+    def fold_at(self, at_s: float) -> PanelFold:
         if at_s < self._at_s:
             self._fold, self._position = PanelFold(), 0
         self._at_s = at_s
@@ -249,4 +265,4 @@ class _Replay:
         self._position += len(news)
         self._fold.feed(news)
         self._fold.notice_silence(at_s)
-        return [self._fold.changing_row(agent_id) for agent_id in self._fold.tree.agents]
+        return self._fold

@@ -78,6 +78,8 @@ class PanelFold:
         self.said_more: set[str] = set()
         """Ids of the agents that may only have said more. Most of all changes are these."""
         self.done = False
+        self.own: dict[str, list[Row]] = {}
+        """By agent, the rows that are its own: whoever looks at one need not read all."""
         self.calls_ended = 0
         self.newest_s = 0.0
         """When the newest row came, seconds since the run began."""
@@ -95,7 +97,7 @@ class PanelFold:
         if not rows:
             return
         self.tree.feed(rows)
-        doings, said_more = self._doing, self.said_more
+        doings, said_more, own = self._doing, self.said_more, self.own
         for row in rows:
             if len(row) == 3:
                 at_s, agent_id, text = row
@@ -103,6 +105,7 @@ class PanelFold:
                 doing.heard_at_s = at_s
                 doing.said += len(text)
                 said_more.add(agent_id)
+                own.setdefault(agent_id, []).append(row)
             else:
                 self._learn(*row)
         self.newest_s = rows[-1][0]
@@ -117,6 +120,7 @@ class PanelFold:
             self._learn_of_run(at_s, event)
             return
         self.touched.add(agent_id)
+        self.own.setdefault(agent_id, []).append((at_s, event))
         doing = self._doing.get(agent_id) or self._new(agent_id)
         match event:
             case AgentSpawned(parent_id=str(parent_id)):

@@ -6,10 +6,11 @@ A look is sent whole once, and then only what changed: text is appended, never s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from agentnb.core.bus import EventBus
 from agentnb.core.tree import AgentState, TreeFold
+from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.story import CallStory, Story, call_line, prompt_of
 from agentnb.views.text import visible, visible_text
 
@@ -35,39 +36,41 @@ class Look:
         self._story: Story | None = None
         self._shown: CallStory | None = None
         self._pieces = 0
+        self._held = ""
+        """The first half of a line's end, whose other half may come."""
+        self._made: dict[str, tuple[Any, Any]] = {}
         self._told: dict[str, Any] = {}
 
-    def whole(self, bus: EventBus, tree: TreeFold, cost_of: CostOf) -> dict[str, Any]:
-        """Everything there is to see."""
-        if self.at_s is not None:
-            tree, cost_of = _tree_at(bus, self.at_s), _no_cost
+    def whole(self, fold: PanelFold, cost_of: CostOf) -> dict[str, Any]:
+        """Everything there is to see; of the past, when `fold` is of that time."""
         self._n = 0
         head = {"type": "look", "n": 0, "reset": True, "agent": self.path, "at": self.at_s}
-        agent = _agent_at(tree, self.path)
+        agent = _agent_at(fold.tree, self.path)
         if agent is None:
             return head
         story = self._story = self._story or Story(agent.agent_id)
-        self._catch_up(bus, story)
+        self._catch_up(fold, story)
         self._told = self._facts(agent, story, cost_of)
         call = self._shown = self._chosen(story)
         self._pieces = len(call.pieces) if call is not None else 0
+        text, self._held = _without_half(call.text if call is not None else "")
         return {
             **head,
             **self._told,
             "prompt": prompt_of(call.request) if call is not None else None,
-            "text": visible_text(call.text) if call is not None else "",
+            "text": visible_text(text),
         }
 
-    def more(self, bus: EventBus, tree: TreeFold, cost_of: CostOf) -> dict[str, Any] | None:
+    def more(self, fold: PanelFold, cost_of: CostOf) -> dict[str, Any] | None:
         """What changed since the last time; `None` when nothing did, or the past is looked at."""
-        agent = _agent_at(tree, self.path) if self.at_s is None else None
+        agent = _agent_at(fold.tree, self.path) if self.at_s is None else None
         if agent is None:
             return None
         if self._story is None:
-            return self.whole(bus, tree, cost_of)
-        self._catch_up(bus, self._story)
+            return self.whole(fold, cost_of)
+        self._catch_up(fold, self._story)
         if self._chosen(self._story) is not self._shown:
-            return self.whole(bus, tree, cost_of)
+            return self.whole(fold, cost_of)
         facts = self._facts(agent, self._story, cost_of)
         changed = {name: value for name, value in facts.items() if self._told[name] != value}
         self._told = facts
@@ -77,11 +80,10 @@ class Look:
         self._n += 1
         return {"type": "look", "n": self._n, "reset": False, **changed}
 
-    def _catch_up(self, bus: EventBus, story: Story) -> None:
-        rows = bus.rows_since(self._position)
-        self._position += len(rows)
-        at_s = self.at_s
-        story.feed(rows if at_s is None else [row for row in rows if row[0] <= at_s])
+    def _catch_up(self, fold: PanelFold, story: Story) -> None:
+        rows = fold.own.get(story.agent_id, [])
+        story.feed(rows[self._position :])
+        self._position = len(rows)
 
     def _chosen(self, story: Story) -> CallStory | None:
         if self.call is not None and 1 <= self.call <= len(story.calls):
@@ -91,14 +93,22 @@ class Look:
     def _fresh_text(self) -> dict[str, str]:
         if self._shown is None or len(self._shown.pieces) == self._pieces:
             return {}
-        fresh = "".join(self._shown.pieces[self._pieces :])
+        fresh = self._held + "".join(self._shown.pieces[self._pieces :])
         self._pieces = len(self._shown.pieces)
-        return {"add": visible_text(fresh)}
+        fresh, self._held = _without_half(fresh)
+        return {"add": visible_text(fresh)} if fresh else {}
+
+    def _once(self, name: str, raw: Any, made: Callable[[Any], Any]) -> Any:
+        """What is made of a value, made anew only when it is another: it may be a megabyte."""
+        known = self._made.get(name)
+        if known is None or known[0] is not raw:
+            known = self._made[name] = (raw, made(raw))
+        return known[1]
 
     def _facts(self, agent: AgentState, story: Story, cost_of: CostOf) -> dict[str, Any]:
         usage, shown = story.usage, self._chosen(story)
         return {
-            "task": visible_text(agent.task),
+            "task": self._once("task", agent.task, visible_text),
             "model": visible(agent.model, 200),
             "status": str(agent.status),
             "tokens": {
@@ -108,9 +118,14 @@ class Look:
                 "cache_write": usage.cache_creation_tokens,
             },
             "cost": cost_of(self.path),
-            "error": visible_text(agent.error) if agent.error else None,
-            "notes": [visible_text(note) for note in agent.notes],
-            "calls": [call_line(number, call) for number, call in enumerate(story.calls, 1)],
+            "error": self._once("error", agent.error, visible_text) if agent.error else None,
+            "notes": [
+                self._once(f"note {n}", note, visible_text) for n, note in enumerate(agent.notes)
+            ],
+            "calls": [
+                self._once(f"call {n}", call.finished, partial(_line_of, n, call))
+                for n, call in enumerate(story.calls, 1)
+            ],
             "call": story.calls.index(shown) + 1 if shown is not None else None,
             "following": self.call is None,
         }
@@ -120,12 +135,9 @@ def _agent_at(tree: TreeFold, path: str) -> AgentState | None:
     return next((agent for agent in tree.agents.values() if agent.path == path), None)
 
 
-def _tree_at(bus: EventBus, at_s: float) -> TreeFold:
-    """The tree as it was: text alone changes nothing that a look tells of it."""
-    tree = TreeFold()
-    tree.feed([row for row in bus.milestones if row[0] <= at_s])
-    return tree
+def _line_of(number: int, call: CallStory, _: object) -> dict[str, Any]:
+    return call_line(number, call)
 
 
-def _no_cost(path: str) -> str:
-    return ""
+def _without_half(text: str) -> tuple[str, str]:
+    return (text[:-1], "\r") if text.endswith("\r") else (text, "")

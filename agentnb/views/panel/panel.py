@@ -12,7 +12,13 @@ from ipywidgets import HBox, Layout, VBox, Widget
 from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.views.panel.attached import Whole
-from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
+from agentnb.views.panel.controls import (
+    BudgetBar,
+    BudgetNumber,
+    BudgetSlider,
+    CancelButton,
+    ceiling,
+)
 from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.header import Header
 from agentnb.views.panel.notices import Notices
@@ -25,6 +31,9 @@ class RunPanel(Whole, VBox):
 
     A run that was loaded from a file has no controls: nothing of it can be changed.
 
+    Raises:
+        NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
+
     Args:
         feed: The run's frames.
         tree: What shows the tree; made when it is left out.
@@ -32,8 +41,10 @@ class RunPanel(Whole, VBox):
     """
 
     def __init__(self, feed: Feed, tree: Widget | None = None, **traits: Any) -> None:
+        if feed.orders is not None:
+            ceiling()  # what is wrong with it is said before there is half a panel
         with feed.lock:  # its parts begin with the same frame
-            parts = [*_parts(feed), tree or TreeView(feed)]
+            parts = [*_parts(feed), tree or TreeView(feed, can_answer=True)]
         layout = Layout(width="100%", overflow="visible")
         super().__init__(parts, **{"layout": layout, **traits})
         self.add_class("agentnb-panel")

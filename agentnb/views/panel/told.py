@@ -88,20 +88,22 @@ def _of_cancelled(tree: TreeFold) -> list[str]:
         for agent_id, agent in tree.agents.items()
         if agent.status is AgentStatus.CANCELLED
     }
-    tops = [agent for agent in gone.values() if agent.parent_id not in gone]
-    lines = []
-    for top in sorted(tops, key=lambda agent: agent.key):
-        below = [a for a in gone.values() if a is not top and _is_below(a, top)]
-        whom = "the run" if top.parent_id is None else top.path
-        more = f" with {_listed([a.path for a in below])} below it" if below else ""
-        if top.parent_id is None and below:
-            more = f", {_listed([a.path for a in below])} still at work"
-        lines.append(visible(f"Cancelled: {whom}{more} ({top.error or 'no reason given'}).", 300))
-    return lines
+    tops: dict[str, str] = {}
+    below: dict[str, list[str]] = {}
+    for agent in sorted(gone.values(), key=lambda agent: agent.key):  # a parent before its own
+        if agent.parent_id in gone:
+            top = tops[agent.agent_id] = tops[str(agent.parent_id)]
+            below[top].append(agent.path)
+        else:
+            tops[agent.agent_id], below[agent.agent_id] = agent.agent_id, []
+    return [_of_branch(gone[top], paths) for top, paths in below.items()]
 
 
-def _is_below(agent: AgentState, top: AgentState) -> bool:
-    return top.parent_id is None or agent.path.startswith(f"{top.path}.")
+def _of_branch(top: AgentState, below: Sequence[str]) -> str:
+    whom, more = top.path, f" with {_listed(below)} below it" if below else ""
+    if top.parent_id is None:
+        whom, more = "the run", f", {_listed(below)} still at work" if below else ""
+    return visible(f"Cancelled: {whom}{more} ({top.error or 'no reason given'}).", 300)
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ is kept here, so that the text of an agent is sent only to those who read it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +23,7 @@ from agentnb.views.panel.look import Look
 from agentnb.views.panel.module import joined_module, style
 from agentnb.views.panel.news import News
 from agentnb.views.panel.show import Live
+from agentnb.views.panel.viewers import GONE_AFTER_S
 
 
 class TreeView(Live, anywidget.AnyWidget):
@@ -30,6 +32,7 @@ class TreeView(Live, anywidget.AnyWidget):
     Args:
         feed: The run's frames.
         height: Of the tree in pixels; 0 for what fits most cells.
+        can_answer: Whether a person who sees it can answer the budget's question beside it.
     """
 
     _esm = traitlets.Unicode().tag(sync=True)
@@ -41,12 +44,14 @@ class TreeView(Live, anywidget.AnyWidget):
     """Whether agents can be cancelled from here."""
     height = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, feed: Feed, *, height: int = 0) -> None:
+    def __init__(self, feed: Feed, *, height: int = 0, can_answer: bool = False) -> None:
         self._feed = feed
+        self._can_answer = can_answer
         self._seq: int | None = None
         self._status: AgentStatus | None = None
-        self._told: tuple[str, ...] = ()
+        self._told: Sequence[str] = ()
         self._looks: dict[str, Look] = {}
+        self._here_at_s: dict[str, float] = {}
         with feed.lock:  # no frame may come between the state that goes out and the next one
             feed.attach(self)
             super().__init__(
@@ -60,8 +65,9 @@ class TreeView(Live, anywidget.AnyWidget):
 
     def close(self) -> None:
         """Take it from all screens; it costs nothing from then on."""
-        self._feed.detach(self)
-        if self.comm is not None:  # else it was closed before
+        # A widget closes again when it is collected, on any thread: that one must not wait here.
+        if self.comm is not None:
+            self._feed.detach(self)
             self._feed.viewers.went(self.model_id)
         super().close()
 
@@ -74,18 +80,26 @@ class TreeView(Live, anywidget.AnyWidget):
             self._seq, self._status = news.seq, status
             if base is not None:  # else everything so far is in the snapshot
                 self.send(self._frame(news, base=base))
-        told, self._told = self._told, news.summary.notices
-        if base is not None and (lines := [line for line in self._told if line not in told]):
-            self.send({"type": "told", "lines": lines})  # for those who hear the page
+        if news.summary.notices is not self._told:
+            self._tell(news.summary.notices, is_first=base is None)
         feed = self._feed
         for view, look in self._looks.items():
-            message = look.more(feed.bus, feed.fold.tree, feed.cost_of)
+            message = look.more(feed.fold, feed.cost_of)
             if message is not None:
                 self.send({**message, "view": view})
 
+    def _tell(self, notices: Sequence[str], *, is_first: bool) -> None:
+        """Send the lines that are new, for those who hear the page."""
+        known, self._told = frozenset(self._told), notices
+        lines = [line for line in notices if line not in known]
+        if lines and not is_first:
+            self.send({"type": "told", "lines": lines})
+
     def _full_frame(self) -> dict[str, Any]:
         with self._feed.lock:
-            return self._frame(self._feed.whole(), base=None)
+            frame = self._frame(self._feed.whole(), base=None)
+            # Its own number: frames of the feed without a row are not sent.
+            return frame if self._seq is None else {**frame, "seq": self._seq}
 
     def _frame(self, news: News, *, base: int | None) -> dict[str, Any]:
         # A row that is only changed does not hold its path, which is how the front end knows it.
@@ -108,9 +122,10 @@ class TreeView(Live, anywidget.AnyWidget):
         with self._feed.lock, suppress(LookupError, TypeError, ValueError):
             match kind:
                 case "hello":
-                    self._feed.viewers.came(self.model_id, view)
+                    self._is_here(view)
                     self.send(self._full_frame())
-                    self._look_at(view, self._looks.get(view) or Look("root"))
+                case "here":
+                    self._is_here(view)
                 case "bye":
                     self._feed.viewers.went(self.model_id, view)
                     self._looks.pop(view, None)
@@ -123,17 +138,30 @@ class TreeView(Live, anywidget.AnyWidget):
                 case "cancel" if self._feed.orders is not None:
                     self._feed.orders.cancel(str(content["agent"]))
 
+    def _is_here(self, view: str) -> None:
+        if self._can_answer:
+            self._feed.viewers.here(self.model_id, view)
+        now_s = time.monotonic()
+        self._here_at_s[view] = now_s
+        for other, at_s in list(self._here_at_s.items()):
+            if at_s < now_s - GONE_AFTER_S:  # a page that was closed: nobody reads on there
+                del self._here_at_s[other]
+                self._looks.pop(other, None)
+
     def _look(self, view: str, content: Mapping[str, Any]) -> None:
         call, at = content.get("call"), content.get("at")
         # A replay goes to the times that rows tell, which are rounded: with what they tell of.
         at_s = None if at is None else float(at) + HALF_A_STEP_S
         look = Look(str(content.get("agent", "root")), call=call and int(call), at_s=at_s)
+        fold, cost_of = self._feed.fold, self._feed.cost_of
         if at_s is not None:
-            rows = self._feed.replayed(at_s)
+            fold, cost_of = self._feed.at(at_s), _no_cost
+            rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self.send({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
-        self._look_at(view, look)
-
-    def _look_at(self, view: str, look: Look) -> None:
-        feed = self._feed
         self._looks[view] = look
-        self.send({**look.whole(feed.bus, feed.fold.tree, feed.cost_of), "view": view})
+        self.send({**look.whole(fold, cost_of), "view": view})
+
+
+def _no_cost(path: str) -> str:
+    """Of the past, what a call cost is not known: it had not ended."""
+    return ""

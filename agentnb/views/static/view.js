@@ -12,6 +12,8 @@ import { Toolbar } from "./toolbar.js";
 import { Tree } from "./tree.js";
 
 const TICK_MS = 1_000;
+// A page that is closed takes no leave: who is there says so.
+const HERE_MS = 10_000;
 
 export class View {
   id = makeId();
@@ -133,6 +135,7 @@ export class View {
   #listen() {
     const { signal } = this.#over;
     const timer = setInterval(() => this.#tick(), TICK_MS);
+    const here = setInterval(() => this.#here(), HERE_MS);
     const size = new ResizeObserver(() => this.#settled());
     size.observe(this.element);
     const controls = () => this.#soon();
@@ -141,6 +144,7 @@ export class View {
     this.#model.on("change:height", height);
     signal.addEventListener("abort", () => {
       clearInterval(timer);
+      clearInterval(here);
       size.disconnect();
       this.#model.off("change:controls", controls);
       this.#model.off("change:height", height);
@@ -177,6 +181,12 @@ export class View {
     this.#count();
     this.#showDetails();
     this.#offerReplay();
+  }
+
+  #here() {
+    if (this.element.isConnected && !this.#link.store.done) {
+      this.#link.send({ type: "here", view: this.id });
+    }
   }
 
   #tick() {

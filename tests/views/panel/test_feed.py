@@ -140,6 +140,51 @@ def test_feed_whose_last_view_is_gone_rests_and_wakes_for_the_next_one() -> None
     assert len(first.news) == 1
 
 
+def test_interrupt_in_the_middle_of_a_frame_loses_nothing() -> None:
+    class Interrupted(Screen):
+        def show(self, news: News) -> None:
+            super().show(news)
+            if len(self.news) == 2:
+                raise KeyboardInterrupt
+
+    run = ToldRun().began()
+    feed, first, second = Feed(run.bus), Interrupted(), WatchedScreen()
+    with feed.lock:
+        feed.attach(first)
+        feed.attach(second)
+        run.spawned("1")
+        with pytest.raises(KeyboardInterrupt):
+            feed._tick()
+    run.spawned("2").ended()
+    second.wait_until(lambda s: s.news[-1].summary.done)
+
+    assert sorted(second.rows) == ["1", "2", "root"]
+
+
+def test_feed_that_fails_ends_its_views_in_silence_and_serves_new_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = ToldRun().began()
+    calls = [RuntimeError("no pot")]
+
+    def pot() -> tuple[int, int]:
+        if len(screen.news) and calls:
+            raise calls.pop()
+        return 1, 2
+
+    feed, screen, later = Feed(run.bus, pot=pot), Screen(), WatchedScreen()
+    feed.attach(screen)
+    run.spawned("1")
+    wait_for_no_thread()
+    assert "no pot" in caplog.text
+
+    feed.attach(later)
+    run.spawned("2").ended()
+    later.wait_until(lambda s: s.news[-1].summary.done)
+
+    assert sorted(later.rows) == ["1", "2", "root"]
+
+
 def test_view_that_fails_is_left_out_and_the_others_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -235,7 +280,8 @@ def test_replay_shows_the_tree_as_it_was_forwards_and_backwards() -> None:
     feed = Feed(run.bus)
 
     def at(seconds: float) -> list[tuple[str, str, int]]:
-        rows = feed.replayed(seconds)
+        fold = feed.at(seconds)
+        rows = [fold.row(agent_id) for agent_id in fold.tree.agents]
         return [(row["path"], row["status"], row["tokens"]) for row in rows]
 
     assert at(0.5) == [("root", "running", 0)]

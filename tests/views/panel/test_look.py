@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agentnb.core.events import AgentFailed, SpawnIgnored
-from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     CompletionRequest,
     Message,
@@ -14,6 +15,7 @@ from agentnb.core.types import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.look import Look
 from agentnb.views.panel.story import prompt_of
 from tests.views.panel.told import ToldRun, id_of
@@ -24,15 +26,17 @@ def cost_of(path: str) -> str:
 
 
 def whole(look: Look, run: ToldRun) -> dict[str, Any]:
-    return look.whole(run.bus, tree(run), cost_of)
+    return look.whole(folded(run, look.at_s), cost_of)
 
 
 def more(look: Look, run: ToldRun) -> dict[str, Any] | None:
-    return look.more(run.bus, tree(run), cost_of)
+    return look.more(folded(run, look.at_s), cost_of)
 
 
-def tree(run: ToldRun) -> TreeFold:
-    return TreeFold(run.bus.entries)
+def folded(run: ToldRun, at_s: float | None) -> PanelFold:
+    fold = PanelFold()
+    fold.feed([row for row in run.bus.rows_since(0) if at_s is None or row[0] <= at_s])
+    return fold
 
 
 def test_look_has_the_prompt_as_sent_and_the_text_so_far() -> None:
@@ -67,6 +71,32 @@ def test_text_that_streams_is_added_and_never_sent_again() -> None:
         "reset": False,
         "add": "!",
     }
+
+
+def test_line_end_that_comes_in_two_halves_is_one() -> None:
+    run = ToldRun().began().called("root").said("root", "a\r")
+    look = Look("root")
+    assert whole(look, run)["text"] == "a"
+
+    first = more(look, run.said("root", "\nb\r"))
+    second = more(look, run.said("root", "c"))
+
+    assert (first or {})["add"] == "\nb"
+    assert (second or {})["add"] == "\nc"
+
+
+def test_long_task_is_made_visible_once_and_not_for_each_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    run = ToldRun().began("x" * 1000).called("root")
+    look = Look("root")
+    whole(look, run)
+    monkeypatch.setattr("agentnb.views.panel.look.visible_text", made.append)
+
+    more(look, run.said("root", "more"))
+
+    assert made == ["more"]
 
 
 def test_other_agents_text_is_not_sent() -> None:

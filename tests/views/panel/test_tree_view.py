@@ -22,7 +22,7 @@ class Wire(TreeView):
     def __init__(self, feed: Feed) -> None:
         self.sent: list[dict[str, Any]] = []
         self._came = threading.Condition()
-        super().__init__(feed)
+        super().__init__(feed, can_answer=True)
 
     def send(self, content: dict[str, Any], buffers: object = None) -> None:
         with self._came:
@@ -108,11 +108,53 @@ def test_new_notices_are_told_once_for_those_who_hear_the_page(run: ToldRun, wir
     assert [told["lines"] for told in wire.of("told")] == [["Cancelled: 1 (by hand)."]]
 
 
-def test_greeting_is_answered_with_everything_and_a_look_at_the_root(wire: Wire) -> None:
-    frame, look = wire.heard(type="hello", view="v1")
+def test_greeting_is_answered_with_everything(wire: Wire) -> None:
+    (frame,) = wire.heard(type="hello", view="v1")
 
     assert (frame["base"], [row["path"] for row in frame["agents"]]) == (None, ["root", "1"])
+
+
+def test_look_is_answered_with_the_details(wire: Wire) -> None:
+    (look,) = wire.heard(type="look", view="v1", agent="root", call=None, at=None)
+
     assert (look["view"], look["agent"], look["text"]) == ("v1", "root", "Hm")
+
+
+def test_full_frame_in_a_silent_run_has_the_number_that_the_next_one_builds_on(
+    run: ToldRun, wire: Wire
+) -> None:
+    for _ in range(3):  # time alone goes on, and no row changes
+        run.after(2)
+        wire._feed._tick()
+    (full,) = wire.heard(type="resend")
+    assert wire.heard(type="sync", seq=full["seq"]) == []
+
+    run.spawned("2")
+    wire.wait_until(lambda sent: any(m.get("base") is not None for m in sent))
+
+    assert wire.of("frame")[-1]["base"] == full["seq"]
+
+
+def test_tree_alone_does_not_count_as_somebody_who_could_answer(run: ToldRun) -> None:
+    feed = Feed(run.bus)
+    alone = TreeView(feed)
+
+    alone._handle_custom_msg({"type": "hello", "view": "v1"}, None)
+
+    assert not feed.viewers.any()
+    alone.close()
+
+
+def test_closed_view_that_is_collected_takes_no_lock(run: ToldRun) -> None:
+    feed = Feed(run.bus)
+    view = TreeView(feed)
+    view.close()
+    collected = threading.Thread(target=view.close)  # what `__del__` does
+
+    with feed.lock:
+        collected.start()
+        collected.join(DEADLINE_S)
+        assert not collected.is_alive()
 
 
 def test_somebody_is_there_from_the_greeting_to_the_farewell(wire: Wire) -> None:
@@ -146,8 +188,7 @@ def test_front_end_that_is_behind_is_brought_up_and_one_that_is_not_left_alone(w
 def test_view_that_looks_at_an_agent_gets_its_text_and_no_other_view_does(
     run: ToldRun, wire: Wire
 ) -> None:
-    wire.heard(type="hello", view="v1")
-    wire.heard(type="hello", view="v2")
+    wire.heard(type="look", view="v1", agent="root", call=None, at=None)
     wire.heard(type="look", view="v2", agent="1", call=None, at=None)
     run.called("1").said("1", "mine")
 
@@ -159,7 +200,7 @@ def test_view_that_looks_at_an_agent_gets_its_text_and_no_other_view_does(
 
 
 def test_view_that_said_farewell_is_sent_no_details(run: ToldRun, wire: Wire) -> None:
-    wire.heard(type="hello", view="v1")
+    wire.heard(type="look", view="v1", agent="root", call=None, at=None)
     wire.heard(type="bye", view="v1")
     before = len(wire.of("look"))
 

@@ -1,0 +1,48 @@
+"""Who counts as somebody who looks."""
+
+from __future__ import annotations
+
+from agentnb.views.panel.viewers import GONE_AFTER_S, Viewers
+from tests.core.clock import ManualClock
+
+
+def test_view_counts_until_it_takes_its_leave() -> None:
+    viewers = Viewers(ManualClock().now)
+    viewers.here("m", "one")
+    viewers.here("m", "two")
+
+    viewers.went("m", "one")
+    assert viewers.any()
+    viewers.went("m", "two")
+    assert not viewers.any()
+
+
+def test_view_of_a_page_that_was_closed_counts_for_a_while_only() -> None:
+    clock = ManualClock()
+    viewers = Viewers(clock.now)
+    viewers.here("m", "one")
+
+    clock.advance(GONE_AFTER_S - 1)
+    assert viewers.any()
+    clock.advance(2)
+    assert not viewers.any()
+
+
+def test_view_that_says_it_is_there_goes_on_to_count() -> None:
+    clock = ManualClock()
+    viewers = Viewers(clock.now)
+    for _ in range(10):
+        viewers.here("m", "one")
+        clock.advance(GONE_AFTER_S / 2)
+
+    assert viewers.any()
+
+
+def test_closed_widget_takes_all_its_views_along() -> None:
+    viewers = Viewers(ManualClock().now)
+    viewers.here("m", "one")
+    viewers.here("m", "two")
+
+    viewers.went("m")
+
+    assert not viewers.any()
