@@ -22,6 +22,7 @@ from IPython.display import display
 from agentnb.core.errors import NotebookError
 from agentnb.core.types import AgentNode, OrchestratorResult, one_line
 from agentnb.run import Run
+from agentnb.views.panel.limits import ceiling
 from agentnb.views.static import picture_bundle, static_bundle
 
 DISPLAY_VARIABLE = "AGENTNB_DISPLAY"
@@ -76,6 +77,16 @@ def has_live_view(*, quiet: bool) -> bool:
 
 def _is_notebook() -> bool:
     return hasattr(get_ipython(), "kernel")
+
+
+def check_settings() -> None:
+    """See that what a cell will show can be shown: it is said before a run spends anything.
+
+    Raises:
+        NotebookError: A variable of the environment holds what makes no sense.
+    """
+    if wanted_display() in (_ALL, "widget"):
+        ceiling()
 
 
 def show_live_view(run: Run) -> None:

@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from agentnb.core.errors import NotebookError, OrchestratorError
 from agentnb.core.types import OrchestratorResult, path_of
 from agentnb.notebook.display import (
+    check_settings,
     has_live_view,
     has_picture,
     has_something_to_show,
@@ -179,7 +180,7 @@ def _read_order(line: str, cell: str) -> _Order:
             f"`%%spawn` takes options on its line, not {' '.join(rest)!r}: "
             "write the task on the lines below."
         )
-    wanted_display()  # a bad setting is said now, not after the run
+    check_settings()  # what is wrong with one is said now, not after the run
     task = cell if values.get("raw") else fill(cell, names)
     if not task.strip():
         raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")

@@ -36,6 +36,16 @@ _MAX_FORMULA = 4_000
 
 _FORMULA_START = re.compile(r"\$\$?|\\\\?[(\[]|\\begin\{[A-Za-z]+\*?\}")
 
+# What can restyle the page, fetch something (the `cursor` of a style does), lead somewhere, or make
+# other commands that could. A formula that holds one of them is shown as the text that it is.
+_ACTING_COMMAND = re.compile(
+    r"\\\s*(?:style|class|cssId|href|url|bbox|require|data|html|includegraphics|[rR]ule|Space|def|edef|"
+    r"gdef|xdef|let|futurelet|newcommand|renewcommand|providecommand|newenvironment|"
+    r"renewenvironment|DeclareMathOperator|csname|catcode|char|unicode|mmlToken|color|textcolor|"
+    r"colorbox|fcolorbox|definecolor|enclose|texttip|mathtip|toggle|action|input|include|load)",
+    re.IGNORECASE,
+)
+
 _LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
 
 # MathJax joins no text across a `span`, so a delimiter alone in one is never a delimiter.
@@ -112,7 +122,9 @@ def _formula_end(source: str, start: re.Match[str], stop: int) -> int | None:
     else:
         closer = opener.replace("(", ")").replace("[", "]")
     found = source.find(closer, start.end() + 1, min(stop, start.end() + _MAX_FORMULA))
-    return None if found < 0 else found + len(closer)
+    if found < 0 or _ACTING_COMMAND.search(source, start.start(), found):
+        return None
+    return found + len(closer)
 
 
 def _reads_as_formula(source: str, start: re.Match[str], end: int) -> bool:

@@ -143,3 +143,14 @@ def test_run_with_nobody_at_a_browser_is_not_held_up_by_the_budgets_question() -
         assert "budget_warning" in kinds
         assert "budget_paused" not in kinds
         assert kernel.value("answer.output") == "Brought together."
+
+
+def test_ceiling_that_makes_no_sense_is_said_before_anything_is_spent(kernel: Kernel) -> None:
+    kernel.ok("os.environ['AGENTNB_BUDGET_CEILING'] = 'much'", "before = session.newest_run")
+
+    shown = kernel.run("%%spawn\nPlan")
+
+    kernel.ok("del os.environ['AGENTNB_BUDGET_CEILING']")
+    assert shown.error_name == "NotebookError"
+    assert "AGENTNB_BUDGET_CEILING" in shown.error
+    assert kernel.value("session.newest_run is before")

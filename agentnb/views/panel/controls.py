@@ -7,7 +7,6 @@ keeps them apart. The run's own thread never takes it here, so nothing holds up 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,9 +18,8 @@ from agentnb.views.panel.attached import Attached, Page
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.limits import (
-    CEILING_VARIABLE,
     allowed_total,
-    ceiling_of,
+    ceiling,
     highest_total,
     slider_end,
     slider_step,
@@ -43,21 +41,15 @@ def _no_order() -> Iterator[None]:
         _thread.is_ours = before
 
 
-def ceiling() -> int | None:
-    """The ceiling that a teacher set, if any.
-
-    Raises:
-        NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
-    """
-    return ceiling_of(os.environ.get(CEILING_VARIABLE))
-
-
 class _BudgetControl(Attached):
     """A number that is the run's total.
 
     Raises:
         NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
     """
+
+    _may_stop = False
+    """Whether it may set the total to what is used, which ends the run."""
 
     def __init__(self, feed: Feed, **traits: Any) -> None:
         self.ceiling = ceiling()
@@ -116,17 +108,30 @@ class _BudgetControl(Attached):
             return
         highest = highest_total(summary.budget_total, self.ceiling)
         total = allowed_total(wanted, used=summary.tokens_used, highest=highest)
+        if wanted < summary.tokens_used and not self._may_stop:
+            self._put(self._wish.shown)
+            orders.tell(_below_used(summary.tokens_used, self._wish.shown))
+            return
         if total != self._wish.shown:
             self._wish.give(total)
             orders.set_budget(total, made=self._wish.made)
         self._put(self._wish.shown)
         if total > wanted:
             orders.tell(f"The budget is set to {total:,} tokens: so many are used already.")
+        elif total < wanted:
+            orders.tell(f"The budget is set to {total:,} tokens: it may not be larger.")
 
     def _tell(self, error: Exception) -> None:
         """A widget's callback has nobody to raise to: its traceback would land in some cell."""
         if self.feed is not None and self.feed.orders is not None:
             self.feed.orders.tell_error(error)
+
+
+def _below_used(used: int, total: int) -> str:
+    return (
+        f"The budget stays at {total:,} tokens: {used:,} are used already, and a total below that "
+        "would end the run. Type it without points or commas; to end the run, cancel it."
+    )
 
 
 class BudgetSlider(_BudgetControl, IntSlider):
@@ -136,6 +141,8 @@ class BudgetSlider(_BudgetControl, IntSlider):
         feed: The run's frames.
         traits: Of `ipywidgets.IntSlider`.
     """
+
+    _may_stop = True
 
     def __init__(self, feed: Feed, **traits: Any) -> None:
         # The readout is read as it is shown: with commas in it, 50,000 would be taken for 50.

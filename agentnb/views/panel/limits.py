@@ -1,7 +1,8 @@
-"""How far a budget control goes, in numbers: values in, values out."""
+"""How far a budget control goes, in numbers: values in, values out, and what a teacher has set."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from agentnb.core.errors import NotebookError
@@ -42,6 +43,15 @@ def ceiling_of(text: str | None) -> int | None:
             "number of tokens, at least 1, such as 200_000, or remove it."
         )
     return ceiling
+
+
+def ceiling() -> int | None:
+    """The ceiling that a teacher set, if any.
+
+    Raises:
+        NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
+    """
+    return ceiling_of(os.environ.get(CEILING_VARIABLE))
 
 
 def highest_total(total: int, ceiling: int | None) -> int:

@@ -12,15 +12,10 @@ from ipywidgets import HBox, Layout, VBox, Widget
 from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.views.panel.attached import Whole
-from agentnb.views.panel.controls import (
-    BudgetBar,
-    BudgetNumber,
-    BudgetSlider,
-    CancelButton,
-    ceiling,
-)
+from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.header import Header
+from agentnb.views.panel.limits import ceiling
 from agentnb.views.panel.notices import Notices
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView

@@ -75,10 +75,13 @@ def _of_exhausted(event: BudgetExhausted) -> str:
     subs = [path_of(agent_id) for agent_id in event.incomplete_agents]
     done = _listed([path_of(agent_id) for agent_id in event.completed_agents])
     left = _listed([path for path in subs if path != "root"])
-    stopped_early = event.tokens_used < event.budget_total
-    head = "The budget stopped the run" if stopped_early else "The budget is used up"
-    said = f"{head} at {event.tokens_used:,} of {event.budget_total:,} tokens."
-    return f"{said} Done by then: {done or 'nothing'}. Not done: {left or 'the answer itself'}."
+    what_was_done = f"Done by then: {done or 'nothing'}."
+    if event.tokens_used >= event.budget_total:
+        head = f"The budget is used up at {event.tokens_used:,} of {event.budget_total:,} tokens."
+        return f"{head} {what_was_done} Not done: {left or 'the answer itself'}."
+    # Others may go on, and a raised total does not give back what was cut before.
+    head = f"At {event.tokens_used:,} of {event.budget_total:,} tokens the budget had no room for"
+    return f"{head} {left or 'the answer itself'}. {what_was_done}"
 
 
 def _of_cancelled(tree: TreeFold) -> list[str]:
@@ -102,7 +105,7 @@ def _of_cancelled(tree: TreeFold) -> list[str]:
 def _of_branch(top: AgentState, below: Sequence[str]) -> str:
     whom, more = top.path, f" with {_listed(below)} below it" if below else ""
     if top.parent_id is None:
-        whom, more = "the run", f", {_listed(below)} still at work" if below else ""
+        whom, more = "the run", f" with {_listed(below)} that were at work" if below else ""
     return visible(f"Cancelled: {whom}{more} ({top.error or 'no reason given'}).", 300)
 
 

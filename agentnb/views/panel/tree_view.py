@@ -19,6 +19,7 @@ from agentnb.core.types import AgentStatus
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.fold import HALF_A_STEP_S
+from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
 from agentnb.views.panel.look import Look
 from agentnb.views.panel.module import joined_module, style
 from agentnb.views.panel.news import News
@@ -135,8 +136,15 @@ class TreeView(Live, anywidget.AnyWidget):
                     self.send(self._full_frame())
                 case "look":
                     self._look(view, content)
+                case "budget" if self._feed.orders is not None:
+                    self._feed.orders.set_budget(self._allowed(int(content["total"])))
                 case "cancel" if self._feed.orders is not None:
                     self._feed.orders.cancel(str(content["agent"]))
+
+    def _allowed(self, total: int) -> int:
+        summary = self._feed.whole().summary
+        highest = highest_total(summary.budget_total, ceiling())
+        return allowed_total(total, used=summary.tokens_used, highest=highest)
 
     def _is_here(self, view: str) -> None:
         if self._can_answer:
@@ -155,6 +163,8 @@ class TreeView(Live, anywidget.AnyWidget):
         look = Look(str(content.get("agent", "root")), call=call and int(call), at_s=at_s)
         fold, cost_of = self._feed.fold, self._feed.cost_of
         if at_s is not None:
+            if fold.root is not None:
+                at_s = look.at_s = max(at_s, fold.root.spawned_at_s)  # no time is without it
             fold, cost_of = self._feed.at(at_s), _no_cost
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self.send({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})

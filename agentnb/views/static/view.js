@@ -5,7 +5,7 @@ import { Announcer } from "./announcer.js";
 import { Asking } from "./asking.js";
 import { Details } from "./details.js";
 import { make, makeButton } from "./dom.js";
-import { nameHandles } from "./labels.js";
+import { mendSliders } from "./labels.js";
 import { Scene } from "./scene.js";
 import { Scrubber } from "./scrubber.js";
 import { Toolbar } from "./toolbar.js";
@@ -74,7 +74,7 @@ export class View {
     this.#scrubber.withdraw();
     this.#asking.stop();
     this.#goTo(null);
-    if (!wasDone) this.#say("The kernel is gone. This is the last that was heard of the run.");
+    if (!wasDone) this.#standStill();
     this.#soon();
   }
 
@@ -155,7 +155,12 @@ export class View {
   #settled() {
     if (!this.element.isConnected) return;
     this.#tree.board.restore();
-    this.#labelled ||= nameHandles(this.element, this.#over.signal);
+    this.#mendSliders();
+  }
+
+  #mendSliders() {
+    const toEnd = (total) => this.#link.send({ type: "budget", total });
+    this.#labelled ||= mendSliders(this.element, this.#over.signal, toEnd);
   }
 
   #resize() {
@@ -191,6 +196,7 @@ export class View {
 
   #tick() {
     if (document.hidden || this.#link.store.done || this.#scene.isReplay) return;
+    this.#mendSliders();
     this.#tree.tick();
     this.#showDetails();
   }
@@ -208,7 +214,8 @@ export class View {
       this.#shown = selected;
       this.#details.begin(row);
     }
-    const canCancel = Boolean(this.#model.get("controls")) && !this.#scene.isReplay;
+    const canCancel =
+      Boolean(this.#model.get("controls")) && !this.#scene.isReplay && !this.#link.isClosed;
     const exists = this.#scene.exists(selected);
     this.#details.show(row, this.#scene.time(), { canCancel, exists });
   }
@@ -273,6 +280,23 @@ export class View {
     this.#details.orderFailed();
     if (!this.element.closest(".agentnb-panel")) this.#say(lines.join(" "));
     else if (this.#link.isFirst(this)) this.#announcer.tellLines(lines.map(String));
+  }
+
+  // The kernel is gone: nothing here may look as if it could still be steered.
+  #standStill() {
+    this.#notice.replaceChildren(
+      make("span", "", {}, "The kernel is gone. This is the last that was heard of the run."),
+    );
+    const panel = this.element.closest(".agentnb-panel");
+    if (!panel) return;
+    for (const control of panel.querySelectorAll(
+      ".agentnb-cancel-run, .agentnb-budget-number input, .agentnb-budget-question button",
+    )) {
+      control.disabled = true;
+    }
+    for (const handle of panel.querySelectorAll(".noUi-target"))
+      handle.setAttribute("disabled", "");
+    panel.querySelector(".agentnb-run-status")?.replaceChildren("kernel gone");
   }
 
   #say(text) {

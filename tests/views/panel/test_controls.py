@@ -121,10 +121,42 @@ def test_frames_send_nothing_while_the_total_stays(kind: Kind) -> None:
     assert page.messages == []
 
 
-@BOTH
-def test_total_below_what_is_used_becomes_what_is_used_and_says_why(kind: Kind) -> None:
+def test_number_below_what_is_used_is_refused_and_says_why() -> None:
+    # `200.000` is typed by many, and comes as 200: that must not end a run.
     stage = Stage(budget_total=50_000, tokens_used=12_345)
-    page = FrontEnd(kind(stage))
+    page = FrontEnd(BudgetNumber(stage))
+
+    page.moves(value=200)
+    stage.work()
+    stage.frame()
+
+    assert stage.given == []
+    assert page.state["value"] == 50_000
+    (notice,) = stage.whole().summary.notices
+    assert notice.startswith("The budget stays at 50,000 tokens: 12,345 are used already")
+
+
+@BOTH
+def test_total_above_the_ceiling_is_the_ceiling_and_that_is_told(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "60_000")
+    stage = Stage(budget_total=50_000)
+    control = kind(stage)
+
+    control._order(stage, 90_000)
+    stage.work()
+    stage.frame()
+
+    assert stage.given == [("set_budget", 60_000)]
+    assert stage.whole().summary.notices == (
+        "The budget is set to 60,000 tokens: it may not be larger.",
+    )
+
+
+def test_slider_below_what_is_used_becomes_what_is_used_and_says_why() -> None:
+    stage = Stage(budget_total=50_000, tokens_used=12_345)
+    page = FrontEnd(BudgetSlider(stage))
 
     page.moves(value=10)
     stage.work()

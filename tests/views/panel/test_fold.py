@@ -212,6 +212,20 @@ def test_notice_of_an_empty_pot_says_what_was_done_and_what_was_not() -> None:
     )
 
 
+def test_notice_of_a_pot_with_room_again_does_not_say_that_the_run_was_stopped() -> None:
+    exhausted = BudgetExhausted(
+        tokens_used=900,
+        budget_total=5000,
+        percentage=18,
+        completed_agents=(),
+        incomplete_agents=(id_of("root"), id_of("3")),
+    )
+
+    (notice,) = summary(ToldRun().began().tell(exhausted)).notices
+
+    assert notice == ("At 900 of 5,000 tokens the budget had no room for 3. Done by then: nothing.")
+
+
 def test_notice_of_results_that_were_not_brought_together_says_why_and_what_is_there() -> None:
     ended = AgentExhausted(agent_id=id_of("root"), reason="the budget left too little")
     run = ToldRun().began().spawned("1").completed("1").tell(ended).ended(AgentStatus.EXHAUSTED)
@@ -237,7 +251,7 @@ def test_notice_of_a_cancelled_run_names_who_was_still_at_work() -> None:
     run = ToldRun().began().spawned("1").completed("1").spawned("2")
     run.tell(cancelled("2")).tell(cancelled("root")).ended(AgentStatus.CANCELLED)
 
-    assert summary(run).notices == ("Cancelled: the run, 2 still at work (by hand).",)
+    assert summary(run).notices == ("Cancelled: the run with 2 that were at work (by hand).",)
 
 
 def test_notice_of_a_failed_run_says_why() -> None:

@@ -250,6 +250,21 @@ def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ToldRun) -> None:
     wire.close()
 
 
+def test_end_key_of_the_slider_is_an_order_that_keeps_to_the_ceiling(
+    run: ToldRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "4000")
+    clicks, feed = Clicks(), Feed(run.bus)
+    feed.orders = Orders(clicks, _at_once, feed.tell)
+    wire = Wire(feed)
+
+    wire.heard(type="budget", total=2000)
+    wire.heard(type="budget", total=9000)
+
+    assert clicks.given == [("set_budget", 2000), ("set_budget", 4000)]
+    wire.close()
+
+
 def test_run_from_a_file_has_nothing_to_cancel(wire: Wire) -> None:
     assert not wire.controls
     assert wire.heard(type="cancel", agent="1") == []
