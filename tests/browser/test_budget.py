@@ -140,7 +140,8 @@ def asked(desk: Desk) -> tuple[Notebook, Panel]:
         notebook = started(desk, COSTLY, door=door, budget=100_000)
         panel = Panel(notebook.output(1))
         door.wait_for_knock()
-        panel.expect_statuses(root="running")
+        # The details are an answer to the page: by then the kernel knows that somebody is there.
+        expect(panel.text).to_contain_text("I split")
     expect(panel.question).to_contain_text("80 % of the budget is used")
     expect(panel.question).to_contain_text("85,")
     panel.expect_statuses(_1_1="waiting", _1_2="waiting")

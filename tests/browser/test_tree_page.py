@@ -40,7 +40,7 @@ def test_every_agent_shows_path_status_task_tokens_and_time(open_tree: Open) -> 
         assert row["path"] in text
         assert row["status"] in text
         assert row["task"] in text
-        assert (" token" in text) is (row["tokens"] > 0)
+        assert (" tok" in text) is (row["tokens"] > 0)
 
 
 def sorted_as_drawn(rows: list[dict[str, Any]], paths: list[str]) -> list[dict[str, Any]]:
