@@ -99,7 +99,7 @@ def main() -> None:
                 f"{worst:.1f} at most"
             )
         with server_process() as url:
-            for agents in (5, 30):
+            for agents in (30,):
                 beside = _in_kernel(kernel, _BESIDE, url=url, agents=agents, rounds=ROUNDS)
                 more = statistics.median(shown / alone - 1 for alone, shown in beside)
                 alone = statistics.median(alone for alone, _ in beside)
