@@ -43,3 +43,7 @@ def test_module_asks_no_network() -> None:
     assert (
         re.findall(r"https?://|\bfetch\(|XMLHttpRequest|WebSocket|innerHTML|\beval\(", joined) == []
     )
+
+
+def test_module_takes_no_node_away_that_somebody_else_may_have_taken() -> None:
+    assert "removeChild" not in joined_module()
