@@ -45,10 +45,6 @@ _AT_HOME = re.compile(r"(https?|wss?)://127\.0\.0\.1(:\d+)?(/|$)|(data|blob|abou
 _NOISE = re.compile(
     r"Comm not found for comm id"  # a page asks for the widgets of comms that are just closed
     r"|ResizeObserver loop"
-    # A node that JupyterLab has taken away already; a test holds that our modules remove none so.
-    r"|Failed to execute 'removeChild' on 'Node'"
-    # anywidget's own limit of two seconds, on a slow machine; what does not come up, a test misses.
-    r"|\[anywidget\] Failed to initialize model"
 )
 
 
@@ -123,4 +119,5 @@ class Watch:
 
     def _error(self, error: Error | str) -> None:
         if not _NOISE.search(str(error)):
-            self.errors.append(str(error))
+            # With where it came from: the message alone does not tell whose script stumbled.
+            self.errors.append(str(getattr(error, "stack", None) or error))
