@@ -94,6 +94,9 @@ class Desk:
         light = str(theme == LIGHT).lower()
         # Attached, not visible: JupyterLab's `<body>` has no height.
         self.page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', state="attached")
+        # JupyterLab shows a splash meanwhile and takes it away 0.2 s later. After two changes in
+        # that time it does so twice, and the second time is an uncaught error of its own.
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     # -- between tests --------------------------------------------------------------------------
 
