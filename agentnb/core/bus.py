@@ -54,6 +54,9 @@ class EventBus:
         self._milestones: list[EventRow] = []
         self._lock = threading.Lock()
         self._waiting: dict[_Waiter | _ThreadWaiter, None] = {}
+        self._waiting_for_change: set[_ThreadWaiter] = set()
+        self.changes = 0
+        """How many entries so far say more than that something grew: text, or what is used."""
         self.closed = False
         """Whether `RunFinished` was published: nothing comes after it."""
 
@@ -63,6 +66,7 @@ class EventBus:
         bus = cls(run_id)
         bus._log = rows
         bus._milestones = [row for row in rows if len(row) == 2]
+        bus.changes = sum(not isinstance(event, BudgetUpdate) for _, event in bus._milestones)
         bus.closed = True
         return bus
 
@@ -111,6 +115,10 @@ class EventBus:
             self._milestones.append(row)
             if isinstance(event, RunFinished):
                 self.closed = True
+            if not isinstance(event, BudgetUpdate):
+                self.changes += 1
+                for waiter in self._waiting_for_change:
+                    waiter.wake()
         if self._waiting:
             self._wake()
 
@@ -149,6 +157,17 @@ class EventBus:
             waiter.wait(timeout_s)
         with self._lock:
             self._waiting.pop(waiter, None)
+
+    def wait_for_change(self, changes: int, *, timeout_s: float) -> None:
+        """Block the calling thread until there are more than so many `changes`, or so long."""
+        waiter = _ThreadWaiter()
+        with self._lock:
+            if self.changes > changes or self.closed:
+                return
+            self._waiting_for_change.add(waiter)
+        waiter.wait(timeout_s)
+        with self._lock:
+            self._waiting_for_change.discard(waiter)
 
     async def _wait_past(self, position: int) -> None:
         """Return when there may be more than `position` entries, or there is no more to come."""
@@ -199,6 +218,10 @@ class _ThreadWaiter:
         self._event = threading.Event()
         self.wake = self._event.set
         self.wait = self._event.wait
+
+    @property
+    def is_awake(self) -> bool:
+        return self._event.is_set()
 
 
 class Subscription:

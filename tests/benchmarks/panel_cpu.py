@@ -17,7 +17,7 @@ ROUNDS = 5
 
 _FRAMES = """
 import gc, json, statistics, time
-from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.feed import TICK_S, Feed
 from agentnb.views.panel.panel import RunPanel
 from tests.views.panel.told import ToldRun
 
@@ -37,7 +37,7 @@ def frames(agents, changing, count=50):
                 path = paths[(frame * changing + n) % len(paths)]
                 for _ in range(5):
                     run.bus.publish_text(f"nb_20261101_abcdef.{path}", "about four words here ")
-            run.clock.advance(0.1)
+            run.clock.advance(TICK_S)  # what only grows is shown no sooner
             begun = time.process_time()
             feed._tick()
             took.append((time.process_time() - begun) * 1000)

@@ -106,6 +106,27 @@ def test_number_takes_any_total_and_the_slider_grows_with_it(desk: Desk) -> None
         notebook.wait(1)
 
 
+def test_end_key_goes_to_the_end_that_the_slider_has_now(desk: Desk) -> None:
+    with a_door() as door:
+        notebook = started(desk, HELD, door=door, budget=50_000)
+        panel = Panel(notebook.output(1))
+        door.wait_for_knock()
+        first_end = int(float(panel.slider.get_attribute("aria-valuemax") or 0))
+        panel.number.fill("12345678")
+        panel.number.press("Enter")
+        expect(panel.slider).not_to_have_attribute("aria-valuemax", f"{first_end}.0")
+        end = int(float(panel.slider.get_attribute("aria-valuemax") or 0))
+
+        panel.slider.focus()
+        panel.slider.press("End")
+
+        expect(panel.bar).to_have_attribute("aria-valuetext", re.compile(f"of {end:,} tokens"))
+        expect(panel.number).to_have_value(str(end))
+        assert end > 12_345_678
+        door.open()
+        notebook.wait(1)
+
+
 def test_both_end_at_the_ceiling_that_a_teacher_set(desk: Desk) -> None:
     with a_door() as door:
         setup = scripted(HELD, door=door, settings="budget=50_000")

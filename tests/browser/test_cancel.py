@@ -159,7 +159,7 @@ await run
 """
     notebook, panel = started(desk, server, cell)
 
-    handle = notebook.output(1).locator(".noUi-handle")
+    handle = panel.slider  # its name comes from the tree beside it
     handle.focus()
     handle.press("PageUp")
     panel.button("Cancel run").click()

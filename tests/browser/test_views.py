@@ -118,6 +118,26 @@ def test_page_that_is_reloaded_in_mid_run_shows_the_run_again_and_still_steers_i
         panel.expect_statuses(root="cancelled", _1="cancelled", _2="completed")
 
 
+def test_panel_whose_kernel_was_restarted_stands_still_and_says_so(desk: Desk) -> None:
+    with a_door() as door:
+        notebook = desk.notebook(scripted(HELD, door=door), "%%spawn --bg\nDo it.")
+        notebook.run(0, 1)
+        door.wait_for_knock()
+        panel = Panel(notebook.output(1))
+        panel.expect_statuses(_1="running", _2="completed")
+
+        notebook.restart_kernel()
+
+        expect(panel.place).to_contain_text("The kernel is gone.")
+        expect(panel.status).to_have_text("kernel gone")
+        expect(panel.button("Cancel run")).to_be_disabled()
+        expect(panel.number).to_be_disabled()
+        expect(panel.place.locator(".noUi-target")).to_have_attribute("disabled", "")
+        panel.select("1")
+        expect(panel.button("Cancel agent")).to_be_hidden()
+        panel.expect_statuses(_1="running", _2="completed")
+
+
 def test_runs_that_have_ended_leave_no_thread_behind(desk: Desk) -> None:
     count = """
 import threading

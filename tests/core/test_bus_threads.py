@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from agentnb.core.bus import EventBus
-from agentnb.core.events import AgentTextDelta, RunFinished
+from agentnb.core.events import AgentTextDelta, BudgetUpdate, RunFinished, RunStarted
 from agentnb.core.types import AgentStatus
 from tests.support import DEADLINE_S
 
@@ -48,3 +49,30 @@ def test_thread_that_gave_up_leaves_nothing_behind() -> None:
     bus.wait_past(0, timeout_s=0)
 
     assert not bus._waiting
+
+
+def test_thread_that_waits_for_a_change_sleeps_through_text_and_the_budgets_count() -> None:
+    bus = EventBus()
+    thread = threading.Thread(target=bus.wait_for_change, args=(0,), kwargs={"timeout_s": 600})
+    thread.start()
+    while not bus._waiting_for_change:
+        time.sleep(0.001)
+    (waiter,) = bus._waiting_for_change
+
+    bus.publish_text("a", "hello")
+    bus.publish(BudgetUpdate(tokens_used=1, budget_total=2, percentage=50.0))
+    assert not waiter.is_awake
+    bus.publish(RunFinished(status=AgentStatus.COMPLETED, tokens_used=0, duration_ms=0))
+
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    assert not bus._waiting_for_change
+
+
+def test_thread_does_not_wait_for_a_change_that_came_before() -> None:
+    bus = EventBus()
+    bus.publish(RunStarted(task_description="t", model="m", budget_total=1, max_depth=0))
+
+    bus.wait_for_change(0, timeout_s=600)
+
+    assert bus.changes == 1

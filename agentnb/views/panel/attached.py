@@ -7,13 +7,11 @@ from typing import Any
 
 from ipywidgets import HTML, Box, DOMWidget, Widget
 
-from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.feed import TICK_S, Feed
 from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.show import Live
 from agentnb.views.text import visible
 
-PACE_S = 0.4
-"""Numbers that grow are read, not watched: each change of them is a message to the browser."""
 _LINE_LENGTH = 300
 
 
@@ -52,6 +50,14 @@ class Attached(Whole):
         """Show what is new. Called by one thread at a time."""
         raise NotImplementedError
 
+    @property
+    def is_read(self) -> bool:
+        """No text of an agent is in it: `show` alone tells it everything."""
+        return False
+
+    def read_on(self) -> None:
+        """Nothing, since it is not read."""
+
     def close(self) -> None:
         """Take it from all screens; it costs nothing from then on."""
         # A widget closes again when it is collected, on any thread: that one must not wait here.
@@ -79,9 +85,10 @@ class Page(Attached, HTML):
         """Show a summary: what matters at once, and numbers that grow at their own pace."""
         summary = news.summary
         matters = (summary.status, summary.done, summary.question, summary.budget_total)
-        is_due = matters != self._matters or summary.at_s >= self._shown_s + PACE_S
+        if matters == self._matters and summary.at_s < self._shown_s + TICK_S:
+            return
         markup = self.markup(summary)
-        if markup != self.value and is_due:
+        if markup != self.value:
             self._matters, self._shown_s = matters, summary.at_s
             self.value = markup
 

@@ -1,8 +1,10 @@
 """One run's frames, made once for all its live views.
 
 A view that is attached gets everything at once and then what changes, at most ten times a
-second, until the run's last event: the last frame always comes. While nobody is attached, and
-after the run's end, nothing runs here. Views are shown their news one at a time, under one lock.
+second, until the run's last event: the last frame always comes. What only grows, as the tokens of
+an agent that speaks, comes once a second: most of all events say no more than that. While nobody
+is attached, and after the run's end, nothing runs here. Views are shown their news one at a time,
+under one lock.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from agentnb.views.text import visible
 
 FRAME_S = 0.15
 """Between two frames at least: a person sees no difference to more of them, a run does."""
-_LOOK_AGAIN_S = 1.0
-"""Also where no event comes: time goes on, and silence is noticed by looking at the clock."""
+TICK_S = 1.0
+"""How often what only grows is shown, the time and tokens: it is read, not watched. Silence is
+noticed by that, too."""
 _COST_EVERY_S = 2.0
 """A cost is added up anew at most so often: it looks at every call of the run."""
 
@@ -41,6 +44,15 @@ class View(Protocol):
 
     def show(self, news: News) -> None:
         """Show what changed; everything, the first time."""
+        ...
+
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody reads in it what an agent is just saying."""
+        ...
+
+    def read_on(self) -> None:
+        """Show more of the texts that somebody reads: between two frames."""
         ...
 
 
@@ -85,12 +97,15 @@ class Feed:
         self._cost_of = -1
         self._cost_at_s = float("-inf")
         self._position = 0
+        self._changes_known = 0
         self._seq = 0
         self._sent: dict[str, dict[str, Any]] = {}
         self._views: list[View] = []
         self._said: list[str] = []
         self._said_shown = self._said
-        self._shown_s = 0.0
+        self._counted_s = float("-inf")
+        """When the numbers that grow were shown last."""
+        self._has_grown = False
         self._is_half_done = False
         self._thread: threading.Thread | None = None
         self._replay = _Replay(bus)
@@ -145,7 +160,7 @@ class Feed:
 
     def _go(self) -> None:
         while True:
-            self.bus.wait_past(self._position, timeout_s=_LOOK_AGAIN_S)
+            self._wait()
             with self.lock:
                 if self._views:
                     self._tick_or_stop()
@@ -153,6 +168,15 @@ class Feed:
                     self._thread = None
                     return
             time.sleep(FRAME_S)
+
+    def _wait(self) -> None:
+        """Sleep until there is something to show; through text that nobody reads, for a while."""
+        with self.lock:
+            is_read = any(view.is_read for view in self._views)
+        if is_read:
+            self.bus.wait_past(self._position, timeout_s=TICK_S)
+        else:
+            self.bus.wait_for_change(self._changes_known, timeout_s=TICK_S)
 
     def _tick_or_stop(self) -> None:
         try:
@@ -171,25 +195,36 @@ class Feed:
         self._is_half_done = False
 
     def _bring_up_to_now(self) -> None:
+        self._changes_known = self.bus.changes
         rows = self.bus.rows_since(self._position)
         self._position += len(rows)
         self.fold.feed(rows)
         now_s = self.now_s
         if not self.fold.done:
             self.fold.notice_silence(now_s)
-        changes = self._changes()
-        is_due = not self.done and now_s >= self._shown_s + _LOOK_AGAIN_S  # time goes on, too
-        if rows or changes or is_due or self._said is not self._said_shown:
-            self._shown_s = now_s
-            self._show(changes)
+        self._has_grown |= bool(rows)
+        is_to_count = self.fold.done or now_s >= self._counted_s + TICK_S
+        if (
+            self.fold.take_news()
+            or (is_to_count and (self._has_grown or not self.done))
+            or self._said is not self._said_shown
+        ):
+            if is_to_count:
+                self._counted_s, self._has_grown = now_s, False
+            self._show(self._changes(with_growth=is_to_count))
+        elif rows:
+            self._tell_views(lambda view: view.read_on())
 
     def _show(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
         self._seq += 1
         self._said_shown = self._said
         news = News(self._seq, changes, self._summary())
+        self._tell_views(lambda view: view.show(news))
+
+    def _tell_views(self, tell: Callable[[View], None]) -> None:
         for view in self._views.copy():
             try:
-                view.show(news)
+                tell(view)
             except Exception:
                 # A broken view must not take the others with it, nor this thread.
                 _log.exception("A live view failed and is not kept up to date any more.")
@@ -199,8 +234,8 @@ class Feed:
                     f"A view ({type(view).__name__}) failed and stands still.",
                 ]
 
-    def _changes(self) -> dict[str, dict[str, Any]]:
-        changes = self._tokens_that_grew()
+    def _changes(self, *, with_growth: bool) -> dict[str, dict[str, Any]]:
+        changes = self._tokens_that_grew() if with_growth else {}
         for agent_id in self.fold.take_touched():
             known = self._sent.get(path := self.fold.tree.agents[agent_id].path)
             if known is None:

@@ -19,6 +19,7 @@ from agentnb.core.events import (
     AgentWaiting,
     BudgetPaused,
     BudgetResumed,
+    BudgetUpdate,
     Event,
     ModelCallFinished,
     ModelCallStarted,
@@ -89,6 +90,7 @@ class PanelFold:
         self._end: RunFinished | None = None
         self._told = Told()
         self._pot = (0, 0)
+        self._has_news = False
 
     # -- in ---------------------------------------------------------------------------------------
 
@@ -103,6 +105,8 @@ class PanelFold:
                 at_s, agent_id, text = row
                 doing = doings.get(agent_id) or self._new(agent_id)
                 doing.heard_at_s = at_s
+                if not doing.said:
+                    self.touched.add(agent_id)  # it begins to speak
                 doing.said += len(text)
                 said_more.add(agent_id)
                 own.setdefault(agent_id, []).append(row)
@@ -163,6 +167,7 @@ class PanelFold:
             self.touched.add(parent_id)
 
     def _learn_of_run(self, at_s: float, event: Event) -> None:
+        self._has_news |= not isinstance(event, BudgetUpdate)
         used, total = self._pot
         self._pot = (
             getattr(event, "tokens_used", used),
@@ -189,6 +194,11 @@ class PanelFold:
 
     # -- out --------------------------------------------------------------------------------------
 
+    def take_news(self) -> bool:
+        """Whether anything but a number that grows has changed since it was asked last."""
+        has_news, self._has_news = self._has_news or bool(self.touched), False
+        return has_news
+
     def take_touched(self) -> list[str]:
         """Ids of the agents that may have changed, in the order in which they came to be."""
         if len(self.touched) < 50:
@@ -197,6 +207,10 @@ class PanelFold:
             touched = [agent_id for agent_id in self.tree.agents if agent_id in self.touched]
         self.touched.clear()
         return touched
+
+    def is_calling(self, agent_id: str) -> bool:
+        """Whether a call of an agent is open: its text may come at any time."""
+        return agent_id in self._calling
 
     def tokens_of(self, agent_id: str) -> int:
         """Its tokens so far: counted for the calls that have ended, estimated for an open one."""

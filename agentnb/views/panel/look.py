@@ -80,6 +80,11 @@ class Look:
         self._n += 1
         return {"type": "look", "n": self._n, "reset": False, **changed}
 
+    def is_live(self, fold: PanelFold) -> bool:
+        """Whether its text may grow at any time: now is looked at, and the agent is asked."""
+        agent = _agent_at(fold.tree, self.path) if self.at_s is None else None
+        return agent is not None and fold.is_calling(agent.agent_id)
+
     def _catch_up(self, fold: PanelFold, story: Story) -> None:
         rows = fold.own.get(story.agent_id, [])
         story.feed(rows[self._position :])

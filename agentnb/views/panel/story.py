@@ -73,13 +73,12 @@ def call_line(number: int, call: CallStory) -> dict[str, Any]:
     """What the list of calls shows of one: plain values, `n` from 1."""
     finished = call.finished
     error = finished.error if finished is not None else None
-    is_done = finished is not None and finished.stop_reason is not None
     return {
         "n": number,
         "model": visible(call.started.model, 200),
         "attempt": call.started.attempt,
         "is_synthesis": call.started.is_synthesis,
-        "status": "open" if finished is None else "done" if is_done else "error",
+        "status": _state_of(finished),
         "tokens": finished.usage.total_tokens if finished is not None else 0,
         "duration_ms": finished.duration_ms if finished is not None else None,
         "stop_reason": visible(finished.stop_reason, 60)
@@ -87,6 +86,17 @@ def call_line(number: int, call: CallStory) -> dict[str, Any]:
         else None,
         "error": visible_text(error) if error else None,
     }
+
+
+def _state_of(finished: ModelCallFinished | None) -> str:
+    if finished is None:
+        return "open"
+    if finished.stop_reason is not None:
+        return "done"
+    # An end that was ordered is no fault: a cancel says so, and the budget's end names no error.
+    if finished.error == "cancelled":
+        return "cancelled"
+    return "error" if finished.error else "stopped"
 
 
 def prompt_of(request: CompletionRequest) -> dict[str, Any]:

@@ -83,6 +83,16 @@ class TreeView(Live, anywidget.AnyWidget):
                 self.send(self._frame(news, base=base))
         if news.summary.notices is not self._told:
             self._tell(news.summary.notices, is_first=base is None)
+        self.read_on()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody looks at an agent that is just speaking."""
+        fold = self._feed.fold
+        return any(look.is_live(fold) for look in self._looks.values())
+
+    def read_on(self) -> None:
+        """Send what is new to those who look at an agent."""
         feed = self._feed
         for view, look in self._looks.items():
             message = look.more(feed.fold, feed.cost_of)

@@ -18,8 +18,6 @@ export class Details {
   #status = document.createTextNode("");
   #cancel = makeButton("agentnb-cancel", "Cancel agent", { hidden: "" });
   #task = new Prose("agentnb-task", "Task");
-  #result = new Prose("agentnb-result", "Answer of the agent");
-  #resultBox;
   #text = new Prose("agentnb-text", "Text of the call", { fromEnd: true });
   #textTitle = document.createTextNode("Text");
   #prompt = new Prompt();
@@ -29,8 +27,6 @@ export class Details {
   /** `onCancel(path)`, `onCall(number or null)`. */
   constructor({ onCancel, onCall, signal }) {
     this.calls = new Calls(onCall, signal);
-    this.#resultBox = folding("Answer", this.#result.element);
-    this.#resultBox.hidden = true;
     this.element = make(
       "section",
       "agentnb-details",
@@ -41,7 +37,6 @@ export class Details {
       this.calls.element,
       this.#prompt.element,
       section(this.#textTitle, this.#text.element),
-      this.#resultBox,
     );
     this.#cancel.addEventListener("click", () => this.#askToCancel(onCancel), { signal });
   }
@@ -136,8 +131,6 @@ export class Details {
     // What is added later comes as `add`; only a whole text replaces.
     if (typeof look.text === "string") this.#text.set(look.text);
     delete look.text;
-    this.#resultBox.hidden = !look.result;
-    this.#result.set(look.result ?? "");
   }
 
   #tokenWords(row) {
@@ -179,8 +172,4 @@ function section(title, ...content) {
     make("div", "agentnb-section-title", {}, title),
     ...content,
   );
-}
-
-function folding(title, ...content) {
-  return make("details", "agentnb-folding", {}, make("summary", "", {}, title), ...content);
 }

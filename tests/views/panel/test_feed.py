@@ -27,6 +27,11 @@ class WatchedScreen(Screen):
             super().show(news)
             self._came.notify_all()
 
+    def read_on(self) -> None:
+        with self._came:
+            super().read_on()
+            self._came.notify_all()
+
     def wait_until(self, is_so: Callable[[WatchedScreen], bool]) -> None:
         with self._came:
             assert self._came.wait_for(lambda: is_so(self), DEADLINE_S), self.news[-1:]
@@ -69,6 +74,57 @@ def test_view_gets_what_changes_and_nothing_else() -> None:
     run.completed("1").completed("root").ended()
     screen.wait_until(lambda s: s.news[-1].summary.done)
     wait_for_no_thread()
+
+
+def test_what_only_grows_comes_once_a_second_and_all_else_at_once() -> None:
+    run = ToldRun().began().spawned("1").called("1").said("1", "x" * 4)
+    feed, screen = Feed(run.bus), Screen()
+    with feed.lock:  # its own thread waits: frames are made here
+        feed.attach(screen)
+        shown = len(screen.news)
+        run.after(0.4).said("1", "x" * 36)
+        feed._tick()
+        assert (len(screen.news), screen.read) == (shown, 1)
+        run.spawned("2")
+        feed._tick()
+        assert list(screen.news[-1].rows) == ["root", "2"]
+        run.after(0.6).said("1", "x" * 4)
+        feed._tick()
+        assert screen.news[-1].rows == {"1": {"tokens": 11}}
+        run.ended()
+    wait_for_no_thread()
+
+
+def test_begin_of_a_reply_is_shown_at_once() -> None:
+    run = ToldRun().began().called("root")
+    feed, screen = Feed(run.bus), Screen()
+    with feed.lock:
+        feed.attach(screen)
+        run.after(0.1).said("root", "Hello")
+        feed._tick()
+        assert screen.news[-1].rows == {"root": {"tokens": 1, "estimated": True, "doing": ""}}
+        run.ended()
+    wait_for_no_thread()
+
+
+def test_feed_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentnb.views.panel.feed.TICK_S", DEADLINE_S)
+    run = ToldRun().began().called("root").said("root", "Hm")
+    feed, screen = Feed(run.bus), WatchedScreen()
+    feed.attach(screen)
+    run.said("root", "more").spawned("1")
+    screen.wait_until(lambda s: "1" in s.rows)
+    before = screen.read
+
+    run.said("root", "and more").spawned("2")
+    screen.wait_until(lambda s: "2" in s.rows)
+    assert screen.read == before
+    screen.is_read = True
+    run.spawned("3")
+    screen.wait_until(lambda s: "3" in s.rows)
+    run.said("root", "read")
+    screen.wait_until(lambda s: s.read > before)
+    run.ended()
 
 
 def test_frames_are_numbered_without_a_gap() -> None:

@@ -142,6 +142,15 @@ def test_calls_tell_attempts_tokens_and_errors() -> None:
     assert (second["status"], second["tokens"], second["attempt"]) == ("done", 30, 2)
 
 
+def test_call_that_was_cancelled_or_stopped_by_the_budget_did_not_fail() -> None:
+    run = ToldRun().began().called("root").replied("root", stop_reason=None, error="cancelled")
+    run.called("root").replied("root", stop_reason=None)
+
+    calls = whole(Look("root"), run)["calls"]
+
+    assert [call["status"] for call in calls] == ["cancelled", "stopped"]
+
+
 def test_tokens_are_the_providers_own_numbers() -> None:
     run = ToldRun().began().called("root").replied("root", tokens=30)
 

@@ -104,8 +104,14 @@ class Screen:
     def __init__(self) -> None:
         self.news: list[News] = []
         self.rows: dict[str, dict[str, Any]] = {}
+        self.is_read = False
+        self.read = 0
+        """How often it was to go on with the texts alone."""
 
     def show(self, news: News) -> None:
         self.news.append(news)
         for path, fields in news.rows.items():
             self.rows.setdefault(path, {}).update(fields)
+
+    def read_on(self) -> None:
+        self.read += 1
