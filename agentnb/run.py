@@ -12,7 +12,7 @@ import concurrent.futures
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -185,8 +185,10 @@ class Run(RunRecord):
     def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt:
         """Stop one agent with all below it, or the whole run, and wait until it has stopped.
 
-        What does not stop within 10 s is named in the receipt's `still_running`. On the
-        runtime's own thread the order is given and not waited for.
+        What does not stop within 10 s is named in the receipt's `still_running`, and so is an
+        agent with a synchronous tool that outlived its 2 s. A second cancel stops nothing more,
+        and says what is left of it. On the runtime's own thread the order is given and not
+        waited for.
 
         Args:
             agent: A path (`1.2`), an agent's id, or nothing for everything.
@@ -198,7 +200,7 @@ class Run(RunRecord):
         """
         agent_id = None if agent is None or self._is_root(agent) else self._id_of(agent)
         if self.done:
-            return CancelReceipt((), 0)
+            return CancelReceipt((), 0, self._left_behind(agent_id))
         self._check_alive()
         started = time.monotonic()
         cancellation = self._request.cancellation
@@ -207,6 +209,7 @@ class Run(RunRecord):
             self._wait_until_stopped(agent_id)
         agents = [scope.agent_id for scope in order]
         still = [s.agent_id for s in cancellation.cancelled(agent_id) if not s.ended.is_set()]
+        still += {*self._left_behind(agent_id)} - {*still}
         if not cancellation.agent_ids and cancellation.root_order is order:
             agents = still = [self._request.thread_id]  # the root comes to be, and is stopped, soon
         duration_ms = round((time.monotonic() - started) * 1000)
@@ -228,6 +231,13 @@ class Run(RunRecord):
             concurrent.futures.wait(ends, timeout=STOP_PATIENCE_S)
         finally:
             waiting.cancel()
+
+    def _left_behind(self, agent_id: str | None) -> tuple[str, ...]:
+        """Of an agent and all below it, or of all, those whose tools go on without them."""
+        left = self._request.left_behind.agent_ids
+        if agent_id is not None:
+            left = {name for name in left if f"{name}.".startswith(f"{agent_id}.")}
+        return _in_path_order(left)
 
     def _is_root(self, agent: str) -> bool:
         return agent in ("root", self._request.thread_id)
@@ -304,7 +314,7 @@ class Run(RunRecord):
         return feed
 
 
-def _in_path_order(agent_ids: Sequence[str]) -> tuple[str, ...]:
+def _in_path_order(agent_ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(agent_ids, key=lambda agent_id: path_key(path_of(agent_id))))
 
 

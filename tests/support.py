@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import html
+import itertools
 import re
 import subprocess
 import sys
 import textwrap
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -284,6 +285,15 @@ def events_of(entries: Sequence[Entry], kind: type[E], path: str | None = None) 
         if isinstance(entry.event, kind)
         and (path is None or path_of(getattr(entry.event, "agent_id", "")) == path)
     ]
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Let this loop go round until something holds that a thread brings about."""
+    async with asyncio.timeout(DEADLINE_S):
+        for _ in itertools.count():
+            if holds():
+                return
+            await asyncio.sleep(0)
 
 
 @contextmanager

@@ -14,26 +14,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agentnb.core.call import Reply
-from agentnb.core.cancel import is_own_end
-from agentnb.core.events import ToolCallFinished, ToolCallStarted
 from agentnb.core.meter import PotEmpty
 from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunPort, Tool
+from agentnb.core.tool_call import run_tool
 from agentnb.core.turn import TurnFailed, take_turn
 from agentnb.core.types import (
     Block,
     Message,
     Role,
-    ToolResultBlock,
     ToolUseBlock,
     assistant_message,
-    one_line,
     text_so_far,
 )
 
-CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded", "max_turns"})
+NO_TURNS_LEFT = "max_turns"
+"""The stop reason of an agent that would have gone on, had it had the turns."""
+CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded", NO_TURNS_LEFT})
 """Ends at which an agent had more to say."""
 PAUSED = "pause_turn"
 """Not an end: the conversation is sent back as it is, and the model goes on."""
@@ -89,7 +87,7 @@ class InProcessEngine:
                 results = await _run_tools(work.agent_id, orders, tools, port)
                 messages = (*messages, Message(Role.USER, results))
             if turns >= work.turns_left:
-                return replace(outcome, messages=messages, stop_reason="max_turns")
+                return replace(outcome, messages=messages, stop_reason=NO_TURNS_LEFT)
 
 
 def _sendable(reply: Reply) -> Message:
@@ -104,54 +102,11 @@ def _sendable(reply: Reply) -> Message:
     return message
 
 
-# -- tools ------------------------------------------------------------------------------------
-
-
 async def _run_tools(
     agent_id: str, orders: Sequence[ToolUseBlock], tools: Mapping[str, Tool], port: RunPort
 ) -> tuple[Block, ...]:
     """Run one turn's tool calls in parallel; the results stand in the order of the calls."""
+    # Nothing that a tool raises leaves its task: a group would stop the others for it.
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(_run_tool(agent_id, o, tools, port)) for o in orders]
+        running = [group.create_task(run_tool(agent_id, o, tools, port)) for o in orders]
     return tuple(task.result() for task in running)
-
-
-async def _run_tool(
-    agent_id: str, order: ToolUseBlock, tools: Mapping[str, Tool], port: RunPort
-) -> ToolResultBlock:
-    started_at_s = port.clock.now()
-    port.publish(
-        ToolCallStarted(agent_id=agent_id, tool_use_id=order.id, name=order.name, input=order.input)
-    )
-    text, is_error = "cancelled", True
-    try:
-        text, is_error = await _tool_text(order.name, order.input, tools)
-    finally:
-        await port.publish_kept(
-            ToolCallFinished(
-                agent_id=agent_id,
-                tool_use_id=order.id,
-                name=order.name,
-                result_summary=one_line(text),
-                is_error=is_error,
-                duration_ms=round((port.clock.now() - started_at_s) * 1000),
-            )
-        )
-    return ToolResultBlock(order.id, text, is_error)
-
-
-async def _tool_text(
-    name: str, arguments: Mapping[str, Any], tools: Mapping[str, Tool]
-) -> tuple[str, bool]:
-    if name not in tools:
-        known = ", ".join(repr(k) for k in sorted(tools)) or "none"
-        return f"There is no tool {name!r} (known: {known}).", True
-    try:
-        text: object = await tools[name].call(arguments)
-    except BaseException as error:  # a tool's body is not ours: what it raises is told to the model
-        if is_own_end(error):
-            raise
-        return f"{type(error).__name__}: {error}", True
-    if not isinstance(text, str):
-        return f"The tool returned {type(text).__name__} where text was expected.", True
-    return text, False

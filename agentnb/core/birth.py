@@ -10,10 +10,11 @@ from agentnb.core import prompt
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.events import AgentSpawned
+from agentnb.core.journal import CarefulJournal
 from agentnb.core.life import Agent, cache_prefix
 from agentnb.core.meter import Meter
 from agentnb.core.port import AgentPort, Siblings
-from agentnb.core.protocols import Journal, Provider
+from agentnb.core.protocols import Provider
 from agentnb.core.request import RequestContext
 from agentnb.core.types import Message, SpawnMode, user_message
 
@@ -28,7 +29,7 @@ class AgentFactory:
         bus: EventBus,
         *,
         meter: Meter,
-        journal: Journal,
+        journal: CarefulJournal,
         max_depth: int,
         inherit_memory: bool,
         max_turns: int,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agentnb.core import prompt
-from agentnb.core.agent import CUT_REASONS
+from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core.events import AgentFailed, SpawnIgnored, SynthesisStarted
 from agentnb.core.lease import OUTPUT_SLICE
 from agentnb.core.life import Agent, Ending, has_block
@@ -20,6 +20,7 @@ from agentnb.core.port import input_tokens_of
 from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, Provider, Tool, links_of
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.synthesis import (
+    answer_out_of_turns,
     answer_without_model,
     build_synthesis_prompt,
     even_limit,
@@ -79,6 +80,8 @@ class Conversation:
             )
             agent.messages = outcome.messages
             agent.link = outcome.link
+            agent.turns_taken += outcome.turns_used
+            # What a synthesis or a corrective turn asks for has to be answered.
             agent.turns_left = max(1, agent.turns_left - outcome.turns_used)
             if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
                 self._meter.tell_exhausted()
@@ -150,6 +153,13 @@ class Conversation:
     def completed(self, text: str, outcome: AgentOutcome | None) -> Ending:
         """The end of an agent that has answered."""
         cut = outcome is not None and outcome.stop_reason in CUT_REASONS
+        if outcome is not None and outcome.stop_reason == NO_TURNS_LEFT:
+            text = answer_out_of_turns(
+                text,
+                outcome.messages,
+                results=self._agent.results,
+                turns=self._agent.turns_taken,
+            )
         if self._agent.is_root and self._meter.was_exhausted:
             reason = "the budget ended before all of the work was done"
             return Ending(AgentStatus.EXHAUSTED, text.strip(), reason=reason, cut=cut)

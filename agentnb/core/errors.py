@@ -14,6 +14,7 @@
     ├── UnreadableRun               a file that holds no run, or not one that can be read
     ├── UnreadableNotebook          a file that is no notebook, or cannot be read
     ├── MissingExtra                an optional dependency is not installed
+    ├── ToolError                   what a tool tells the model as an error, in its own words
     └── NotebookError               a magic's line or cell could not be understood
 
 Bad arguments of plain functions stay `ValueError`. No message holds a key or a whole prompt.
@@ -167,6 +168,10 @@ class InternalError(OrchestratorError):
         wrapped = cls(f"Unexpected {type(error).__name__} in {where}: {detail}")
         wrapped.__cause__ = error
         return wrapped
+
+
+class ToolError(AgentnbError):
+    """Raised by a tool: the model is told its text as it is, as an error that it can act on."""
 
 
 class UnknownAgent(AgentnbError, LookupError):

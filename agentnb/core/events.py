@@ -82,7 +82,7 @@ class AgentCompleted:
     tokens_used: int
     duration_ms: int
     cut: bool = False
-    """The answer ended at the model's `max_tokens`."""
+    """The answer ended at the model's `max_tokens`, or at the agent's `max_turns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,22 +167,46 @@ class ModelCallFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted:
+    """A tool that a model ordered begins to run."""
+
     kind: Literal["tool_call_started"] = "tool_call_started"
     agent_id: str
     tool_use_id: str
     name: str
     input: Any
+    """The arguments by name; of long ones the beginning. The whole is in the journal."""
+    input_length: int | None = None
+    """Characters of the whole input as JSON, where `input` is cut; `None` where it is whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallReported:
+    """A tool said how far it is: at most ten times a second for each call."""
+
+    kind: Literal["tool_call_reported"] = "tool_call_reported"
+    agent_id: str
+    tool_use_id: str
+    name: str
+    text: str
+    """On one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallFinished:
+    """It has ended, well or badly."""
+
     kind: Literal["tool_call_finished"] = "tool_call_finished"
     agent_id: str
     tool_use_id: str
     name: str
     result_summary: str
+    """The beginning of the result, on one line."""
     is_error: bool
     duration_ms: int
+    result: str = ""
+    """Of a long one the beginning. The whole is in the journal."""
+    result_length: int | None = None
+    """Characters of the whole result, where `result` is cut; `None` where it is whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +357,7 @@ Event = (
     | ModelCallStarted
     | ModelCallFinished
     | ToolCallStarted
+    | ToolCallReported
     | ToolCallFinished
     | BudgetUpdate
     | BudgetWarning

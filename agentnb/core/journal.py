@@ -6,7 +6,7 @@ import asyncio
 
 from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError
-from agentnb.core.protocols import Journal
+from agentnb.core.protocols import Journal, ToolCallRecord
 
 
 class CarefulJournal:
@@ -20,6 +20,16 @@ class CarefulJournal:
         self._journal = journal
         self.error: InternalError | None = None
         """The first failure; the run tells of it at its end."""
+
+    def keep_tool_call(self, record: ToolCallRecord) -> None:
+        """Hand a whole tool call on, where the journal takes such."""
+        keep = getattr(self._journal, "keep_tool_call", None)
+        if keep is None:
+            return
+        try:
+            keep(record)
+        except BaseException as error:  # it is no coroutine: nothing here is a task's own end
+            self._failed(error)
 
     async def commit(self) -> None:
         """Keep what was published. A cancel that comes meanwhile is passed on once it is kept."""
@@ -41,4 +51,7 @@ class CarefulJournal:
         except BaseException as error:
             if is_own_end(error):
                 raise
-            self.error = self.error or InternalError.wrapping(error, where="the journal")
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        self.error = self.error or InternalError.wrapping(error, where="the journal")

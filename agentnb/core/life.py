@@ -36,6 +36,7 @@ class Agent:
     messages: tuple[Message, ...]
     turns_left: int
     started_at_s: float
+    turns_taken: int = 0
     attempt: int = 1
     link: int = 0
     """Which model of a fallback chain it has come to."""

@@ -17,9 +17,10 @@ from agentnb.core.bus import EventBus
 from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError
 from agentnb.core.events import AgentWaiting, Event, ModelCallFinished, ModelCallStarted
+from agentnb.core.journal import CarefulJournal
 from agentnb.core.lease import OUTPUT_SLICE, Lease
 from agentnb.core.meter import Meter, PotEmpty
-from agentnb.core.protocols import AgentWork, Gate, Journal, Provider, is_chain, links_of
+from agentnb.core.protocols import AgentWork, Gate, Provider, ToolCallRecord, is_chain, links_of
 from agentnb.core.request import RequestContext
 from agentnb.core.types import CompletionRequest, Usage, text_so_far
 
@@ -52,19 +53,21 @@ class AgentPort:
         request: RequestContext,
         bus: EventBus,
         meter: Meter,
-        journal: Journal,
+        journal: CarefulJournal,
         siblings: Siblings,
         cache_prefix: Callable[[], int],
     ) -> None:
         self.clock = request.clock
         self.call_timeout_s = request.deadlines.timeout_s
         self.limit_time = request.deadlines.start
+        self.workspace = request.workspace
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
         self._heard: list[str] = []
         self._agent_id = agent_id
         self._provider = provider
         self._gate: Gate = request.gate
+        self._left_behind = request.left_behind
         self._bus = bus
         self._meter = meter
         self._journal = journal
@@ -95,6 +98,12 @@ class AgentPort:
             await self._journal.commit()
         finally:  # a cancel that came meanwhile is no reason to lose it
             self.publish(event)
+
+    def keep(self, record: ToolCallRecord) -> None:
+        self._journal.keep_tool_call(record)
+
+    def tool_outlived(self) -> Callable[[], None]:
+        return self._left_behind.add(self._agent_id)
 
     def hold_back(self, model: str, seconds: float) -> None:
         try:

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Event
@@ -22,6 +22,8 @@ from agentnb.core.types import (
     ToolSpec,
     Usage,
 )
+
+T = TypeVar("T")
 
 
 class Provider(Protocol):
@@ -64,23 +66,81 @@ def links_of(provider: Provider, model: str) -> Sequence[Link]:
     return links or (Link(provider, model),)
 
 
+class ToolContext(Protocol):
+    """The call that a tool runs in: who called, what may be shared, whether it still matters.
+
+    All of it may be used from any thread, but for `on_thread`, which is awaited where the tool
+    itself is. Once the call has ended, a report is passed over.
+    """
+
+    @property
+    def agent_id(self) -> str: ...
+
+    @property
+    def path(self) -> str:
+        """What a person reads for the agent: `root`, `1`, `1.2`."""
+        ...
+
+    @property
+    def workspace(self) -> dict[str, Any]:
+        """Notes that all agents and tools of the run share."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more. A tool on a thread has to ask."""
+        ...
+
+    def report(self, text: str) -> None:
+        """Have the tree show how far the tool is.
+
+        On one line, cut to 200 characters, at most ten times a second: of those between, the
+        newest is shown.
+        """
+        ...
+
+    async def on_thread(self, function: Callable[[], T]) -> T:
+        """Await a function that blocks, on a daemon thread.
+
+        When the call is stopped, the thread has two seconds to see it (`cancelled`); then it is
+        left behind, and what it returns is dropped.
+        """
+        ...
+
+
 class Tool(Protocol):
     """Something that a model can order to be run.
 
     `call` may raise anything: what it raises becomes an error result for the model, never a
-    failure of the agent.
+    failure of the agent. The text of a `ToolError` is told as it is. A tool that has
+    `timeout_s` is stopped after so many seconds, with an error result that says so.
     """
 
     spec: ToolSpec
 
-    async def call(self, input: Mapping[str, Any]) -> str: ...
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallRecord:
+    """A tool call that has ended, with all of its input and result: plain values, picklable."""
+
+    agent_id: str
+    tool_use_id: str
+    name: str
+    input: Mapping[str, Any]
+    result: str
+    """What the tool came to, also where the model is told less of it."""
+    is_error: bool
 
 
 class Journal(Protocol):
     """Keeps what happened. `commit` returns once everything published so far is kept.
 
     It is awaited before a finished or terminal event is published, so that what anyone is
-    told has been kept.
+    told has been kept. A journal that has `keep_tool_call(record: ToolCallRecord) -> None` is
+    handed every tool call whole, before the commit that its `ToolCallFinished` waits for: the
+    events hold the beginning of what is long.
     """
 
     async def commit(self) -> None: ...
@@ -225,6 +285,8 @@ class RunPort(Protocol):
 
     clock: Clock
     call_timeout_s: float
+    workspace: dict[str, Any]
+    """What a `ToolContext` offers as such."""
 
     def limit_time(self, end_now: Callable[[], None]) -> TimerHandle:
         """Have `end_now` called when the time of a turn is over."""
@@ -238,6 +300,17 @@ class RunPort(Protocol):
 
     async def publish_kept(self, event: Event) -> None:
         """Publish once the journal has kept what came before."""
+        ...
+
+    def keep(self, record: ToolCallRecord) -> None:
+        """Hand the journal what an event is too short for."""
+        ...
+
+    def tool_outlived(self) -> Callable[[], None]:
+        """A tool's thread did not stop when it was told to: it goes on, and is left behind.
+
+        What this returns is called, on the same loop, when it has ended after all.
+        """
         ...
 
     def lease(

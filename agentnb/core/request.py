@@ -9,6 +9,7 @@ import secrets
 import string
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import date
@@ -112,6 +113,7 @@ class RequestContext:
         self.on_budget_warning = on_budget_warning
         self.pause_timeout_s = pause_timeout_s
         self.is_attended = is_attended
+        self.left_behind = LeftBehind()
         self.meter: Meter | None = None
         """Set when the run begins."""
         self._places = _Places(max_agents)
@@ -125,6 +127,29 @@ class RequestContext:
     def take_place(self) -> bool:
         """Count one more sub-agent; false when the run has its most already."""
         return self._places.take()
+
+
+class LeftBehind:
+    """Which agents have tools that go on though nobody waits for them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._tools: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, agent_id: str) -> Callable[[], None]:
+        """One more tool of an agent. What is returned is called when it has ended."""
+        with self._lock:
+            self._tools[agent_id] += 1
+        return lambda: self._end(agent_id)
+
+    def _end(self, agent_id: str) -> None:
+        with self._lock:
+            self._tools[agent_id] -= 1
+
+    @property
+    def agent_ids(self) -> set[str]:
+        with self._lock:
+            return set(+self._tools)
 
 
 class _Places:

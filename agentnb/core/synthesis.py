@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from agentnb.core.types import AgentStatus, SubAgentResult, path_of
+from agentnb.core.types import (
+    AgentStatus,
+    Message,
+    Role,
+    SubAgentResult,
+    TextBlock,
+    ToolResultBlock,
+    path_of,
+)
+
+_MOST_OF_A_TOOL_RESULT = 2000
+"""Characters of what a tool came to that are an answer where there is no other."""
 
 _REQUEST = (
     "Your sub-agents have finished; their results stand above, in the order of their tasks. "
@@ -98,6 +109,34 @@ def answer_without_model(
     missing = f" {len(undone)} of {len(results)} tasks were not completed." if undone else ""
     note = f"*The budget of {total:,} tokens ended here: {why}.{missing}*"
     return "\n\n".join([*parts, note])
+
+
+def answer_out_of_turns(
+    text: str, messages: Sequence[Message], *, results: Sequence[SubAgentResult], turns: int
+) -> str:
+    """The answer of an agent that would have gone on, had it had the turns: what it has.
+
+    Its last words; else what its sub-agents, else what its tools came to; and where it ended.
+    """
+    has = text.strip() or _last_words(messages) or results_as_text(results) or _last_tools(messages)
+    note = f"*The agent ended here: it took all of its {turns} turns and was not done.*"
+    return "\n\n".join(part for part in (has, note) if part)
+
+
+def _last_words(messages: Sequence[Message]) -> str:
+    """What an agent said last since it was last told something that is no tool's result."""
+    for message in reversed(messages):
+        if message.role == Role.ASSISTANT and (said := message.text.strip()):
+            return said
+        if message.role == Role.USER and any(isinstance(b, TextBlock) for b in message.content):
+            break
+    return ""
+
+
+def _last_tools(messages: Sequence[Message]) -> str:
+    last = messages[-1].content if messages else ()
+    texts = [block.text.strip() for block in last if isinstance(block, ToolResultBlock)]
+    return "\n\n".join(text[:_MOST_OF_A_TOOL_RESULT] for text in texts if text)
 
 
 def _attribute(value: str) -> str:

@@ -35,7 +35,7 @@ async def in_daemon_thread(function: Callable[[], T], *, name: str = "agentnb-wo
         try:
             result = context.run(function)
         except BaseException as caught:  # handed over to the awaiting task, whatever it is
-            error = caught if _may_reach_a_loop(caught) else _in_words(caught)
+            error = as_loops_take_it(caught)
         try:
             loop.call_soon_threadsafe(deliver, result, error)
         except RuntimeError:
@@ -45,13 +45,12 @@ async def in_daemon_thread(function: Callable[[], T], *, name: str = "agentnb-wo
     return await future
 
 
-def _may_reach_a_loop(error: BaseException) -> bool:
+def as_loops_take_it(error: BaseException) -> Exception:
+    """An error of another thread as a loop can be given it: as it is, or in words."""
     # In a task `SystemExit` ends the loop and `CancelledError` passes for a cancel of the task;
     # a future that is given `StopIteration` stays without an end.
-    return isinstance(error, Exception) and not isinstance(error, StopIteration)
-
-
-def _in_words(error: BaseException) -> RuntimeError:
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
     wrapped = RuntimeError(f"{type(error).__name__} was raised on a worker thread: {error}")
     wrapped.__cause__ = error
     return wrapped

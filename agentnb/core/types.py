@@ -430,7 +430,7 @@ class OrchestratorResult:
     incomplete: tuple[SubAgentResult, ...] = ()
     """Every task at any depth that was not completed, with what there is of it."""
     cut: bool = False
-    """The answer ended at the model's `max_tokens`."""
+    """The answer ended at the model's `max_tokens`, or at the root's `max_turns`."""
 
     def __repr__(self) -> str:
         # On one line and without ids and times: it may be the last value of a cell.

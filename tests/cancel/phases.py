@@ -20,6 +20,7 @@ from agentnb.core.budget import Reservation
 from agentnb.core.bus import EventBus
 from agentnb.core.errors import RateLimited
 from agentnb.core.events import AgentCompleted, AgentWaiting, BudgetWarning
+from agentnb.core.protocols import ToolContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     CompletionRequest,
@@ -173,7 +174,7 @@ class _Tool:
     def __init__(self, stands: Hold) -> None:
         self._stands = stands
 
-    async def call(self, input: Mapping[str, Any]) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
         await self._stands()
         return "never found"
 

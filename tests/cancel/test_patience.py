@@ -19,6 +19,7 @@ from agentnb.core.events import (
     BudgetWarning,
     RunFinished,
 )
+from agentnb.core.protocols import ToolContext
 from agentnb.core.question import GATE_PATIENCE_S
 from agentnb.core.types import (
     AgentStatus,
@@ -67,7 +68,7 @@ class StubbornTool:
     def __init__(self, stubborn: Stubborn) -> None:
         self._stubborn = stubborn
 
-    async def call(self, input: Mapping[str, Any]) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
         await self._stubborn()
         return "at last"
 

@@ -16,6 +16,7 @@ import pytest
 from agentnb.core.cancel import CancelScope
 from agentnb.core.errors import RateLimited, RunCancelled
 from agentnb.core.events import AgentCancelled, ModelCallStarted
+from agentnb.core.protocols import ToolContext
 from agentnb.core.types import CompletionRequest, StreamEvent, ToolSpec, ToolUse, path_of
 from agentnb.providers.scripted import Reply
 from tests.cancel.phases import SAID, SITUATIONS, Situation, is_below, open_below
@@ -78,7 +79,7 @@ async def test_cancel_in_every_phase_stops_the_branch_and_nothing_else(
 class Echo:
     spec = ToolSpec("echo", "Says it back.", {"type": "object"})
 
-    async def call(self, input: Any) -> str:
+    async def call(self, input: Any, context: ToolContext) -> str:
         await asyncio.sleep(0)
         return "back"
 

@@ -34,7 +34,7 @@ from agentnb.core.events import (
     ModelCallStarted,
     is_terminal,
 )
-from agentnb.core.protocols import Clock
+from agentnb.core.protocols import Clock, ToolContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     BudgetStatus,
@@ -181,7 +181,7 @@ class AnyTool:
         self.spec = ToolSpec("any", "Does anything.", {"type": "object"})
         self._clock = clock
 
-    async def call(self, input: Mapping[str, Any]) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
         match input.get("do"):
             case "wait":
                 await self._clock.sleep(30.0)

@@ -20,6 +20,7 @@ from agentnb.core.errors import (
     OrchestratorError,
     RateLimited,
     RunCancelled,
+    ToolError,
     UnknownAgent,
     UnknownModel,
     UnreadableNotebook,
@@ -135,6 +136,7 @@ ONE_OF_EACH: list[AgentnbError] = [
     UnreadableRun("run.json", "it is JSON, but not a run"),
     UnreadableNotebook("a.ipynb", "it is a folder"),
     MissingExtra("matplotlib", extra="plots"),
+    ToolError("m"),
     NotebookError("m"),
 ]
 

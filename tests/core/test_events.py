@@ -37,6 +37,7 @@ BY_TYPE: dict[str, Any] = {
     "str": "text",
     "str | None": "text",
     "int": 1,
+    "int | None": 1,
     "float": 1.5,
     "float | None": 1.5,
     "bool": True,
@@ -58,7 +59,7 @@ def made(cls: type) -> Event:
 
 def test_every_event_class_is_in_the_union() -> None:
     assert set(typing.get_args(Event)) == set(CLASSES)
-    assert len(CLASSES) == 26
+    assert len(CLASSES) == 27
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -86,7 +87,7 @@ def test_field_of_an_event_has_a_name_from_the_contract(cls: type) -> None:
     own = {
         "kind", "model", "mode", "cut", "status", "request", "usage", "stop_reason", "name",
         "input", "is_error", "is_synthesis", "tool_use_id", "estimate_error", "previous_total",
-        "tasks",
+        "tasks", "input_length", "result", "result_length",
     }  # fmt: skip
     shared = {
         "agent_id", "parent_id", "task_description", "depth", "index", "total", "text",

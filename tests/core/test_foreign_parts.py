@@ -15,6 +15,7 @@ from agentnb.core.budget import estimate_input_tokens, estimate_tokens
 from agentnb.core.errors import InternalError, LlmError
 from agentnb.core.events import BudgetWarning, ToolCallFinished
 from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.protocols import ToolContext
 from agentnb.core.types import CompletionRequest, ToolSpec, ToolUse, Usage
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from tests.support import by_agent, check_record, make_tree, run_tree, spawn
@@ -40,7 +41,7 @@ class Tool:
     def __init__(self, outcome: object) -> None:
         self.outcome = outcome
 
-    async def call(self, input: Mapping[str, Any]) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome  # type: ignore[return-value]  # that is the misbehaviour

@@ -18,6 +18,7 @@ from agentnb.core.events import (
     RunFinished,
     ToolCallFinished,
 )
+from agentnb.core.protocols import ToolContext
 from agentnb.core.question import BudgetQuestion
 from agentnb.core.types import (
     AgentConfig,
@@ -276,7 +277,7 @@ class HeldTool:
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
 
-    async def call(self, input: object) -> str:
+    async def call(self, input: object, context: ToolContext) -> str:
         await self._hold()
         return "never"
 

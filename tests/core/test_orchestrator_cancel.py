@@ -22,6 +22,7 @@ from agentnb.core.events import (
     RunFinished,
     ToolCallStarted,
 )
+from agentnb.core.protocols import ToolContext
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
@@ -388,7 +389,7 @@ async def test_cancel_reaches_a_tool_of_the_runs_own_loop() -> None:
         spec = ToolSpec("slow", "Takes long.", {"type": "object"})
         was_cancelled = False
 
-        async def call(self, input: Mapping[str, Any]) -> str:
+        async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:

@@ -38,6 +38,7 @@ from agentnb.core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from agentnb.core.protocols import ToolContext
 from agentnb.core.types import (
     AgentConfig,
     AgentStatus,
@@ -413,7 +414,7 @@ class _Tool:
         self.calls: list[Mapping[str, Any]] = []
         self._answer = answer
 
-    async def call(self, input: Mapping[str, Any]) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
         self.calls.append(input)
         if isinstance(self._answer, Exception):
             raise self._answer

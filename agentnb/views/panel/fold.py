@@ -8,7 +8,7 @@ while somebody watches: what an agent waits for, how far its reply is, and that 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.budget import BYTES_PER_TOKEN
@@ -27,6 +27,7 @@ from agentnb.core.events import (
     RunFinished,
     SynthesisStarted,
     ToolCallFinished,
+    ToolCallReported,
     ToolCallStarted,
     is_terminal,
 )
@@ -62,7 +63,8 @@ class _Doing:
     is_stalled: bool = False
     attempt: int = 1
     wait_until_s: float | None = None
-    tool: str = ""
+    tools: dict[str, str] = field(default_factory=dict)
+    """By call, the tools that run: a name, and what the tool said last."""
     children: int = 0
     children_open: int = 0
     waits_to: bool = False
@@ -147,9 +149,11 @@ class PanelFold:
             case SynthesisStarted():
                 doing.synthesising = event.total
             case ToolCallStarted():
-                doing.tool = event.name
+                doing.tools[event.tool_use_id] = event.name
+            case ToolCallReported():
+                doing.tools[event.tool_use_id] = f"{event.name}: {event.text}"
             case ToolCallFinished():
-                doing.tool = ""
+                doing.tools.pop(event.tool_use_id, None)
         if is_terminal(event):
             self._ended(agent_id, doing, event)
 
@@ -326,8 +330,10 @@ def _in_words(agent: AgentState, doing: _Doing, status: AgentStatus) -> str:
         return f"no text for {STALLED_AFTER_S:.0f} s"
     if doing.is_calling and not doing.said:
         return "waiting for the first token"
-    if doing.tool:
-        return visible(f"tool {doing.tool}", _LINE_LENGTH)
+    if doing.tools:
+        *others, newest = doing.tools.values()
+        more = f" and {len(others)} more" if others else ""
+        return visible(f"tool {newest}{more}", _LINE_LENGTH)
     if doing.children_open:
         return f"{doing.children_open} at work below"
     if doing.synthesising and doing.is_calling:

@@ -15,7 +15,10 @@ from agentnb.core.events import (
     BudgetPaused,
     BudgetResumed,
     BudgetUpdate,
+    Event,
     SynthesisStarted,
+    ToolCallFinished,
+    ToolCallReported,
     ToolCallStarted,
 )
 from agentnb.core.types import AgentStatus
@@ -70,6 +73,26 @@ def test_tokens_of_calls_before_stay_while_the_next_reply_streams() -> None:
     assert row(run.said("root", "x" * 40))["tokens"] == 60
 
 
+def _two_tools() -> list[Event]:
+    root = id_of("root")
+    return [
+        ToolCallStarted(agent_id=root, tool_use_id="b", name="find", input={}),
+        ToolCallStarted(agent_id=root, tool_use_id="a", name="look_up", input={}),
+        ToolCallReported(agent_id=root, tool_use_id="a", name="look_up", text="half of it"),
+    ]
+
+
+def _ended(tool_use_id: str) -> Event:
+    return ToolCallFinished(
+        agent_id=id_of("root"),
+        tool_use_id=tool_use_id,
+        name="any",
+        result_summary="",
+        is_error=False,
+        duration_ms=1,
+    )
+
+
 @pytest.mark.parametrize(
     ("run", "words"),
     [
@@ -110,6 +133,22 @@ def test_tokens_of_calls_before_stay_while_the_next_reply_streams() -> None:
                 ToolCallStarted(agent_id=id_of("root"), tool_use_id="t", name="look_up", input={})
             ),
             "tool look_up",
+        ),
+        (
+            ToldRun().began().called("root").replied("root").tell(*_two_tools()),
+            "tool look_up: half of it and 1 more",
+        ),
+        (
+            ToldRun().began().called("root").replied("root").tell(*_two_tools(), _ended("b")),
+            "tool look_up: half of it",
+        ),
+        (
+            ToldRun()
+            .began()
+            .called("root")
+            .replied("root")
+            .tell(*_two_tools(), _ended("b"), _ended("a")),
+            "",
         ),
         (ToldRun().began().called("root").replied("root").completed("root"), ""),
     ],

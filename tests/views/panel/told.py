@@ -85,8 +85,9 @@ class ToldRun:
         self.bus.publish(RunFinished(status=status, tokens_used=1, duration_ms=10, **how))
         return self
 
-    def tell(self, event: Any) -> ToldRun:
-        self.bus.publish(event)
+    def tell(self, *events: Any) -> ToldRun:
+        for event in events:
+            self.bus.publish(event)
         return self
 
     def after(self, seconds: float) -> ToldRun:

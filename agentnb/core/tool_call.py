@@ -1,0 +1,284 @@
+"""One tool call, from a model's order to the result that the model is told.
+
+Whatever a tool does (raises, hangs, returns something odd or far too long) becomes a result for
+the model: nothing but the cancellation that was asked for leaves `run_tool`. No event of a call
+comes after its `ToolCallFinished`, and the call is over by then, but for a thread that does not
+see that it was cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from agentnb.core.cancel import is_own_end
+from agentnb.core.codec import plain
+from agentnb.core.errors import ToolError
+from agentnb.core.events import ToolCallFinished, ToolCallReported, ToolCallStarted
+from agentnb.core.protocols import RunPort, TimerHandle, Tool, ToolCallRecord
+from agentnb.core.types import ToolResultBlock, ToolUseBlock, one_line, path_of
+from agentnb.core.workers import Job
+
+T = TypeVar("T")
+
+THREAD_PATIENCE_S = 2.0
+"""A thread whose call was cancelled has so long to see it."""
+REPORT_PAUSE_S = 0.1
+"""Between two reports of one call."""
+MOST_FOR_MODEL = 100_000
+"""Characters of a result that a model is told, some 25,000 tokens: more would crowd it out."""
+MOST_IN_EVENT = 2000
+"""Characters of an input, and of a result, that an event holds."""
+_MOST_PER_ARGUMENT = 200
+_MOST_ARGUMENTS = 20
+
+
+async def run_tool(
+    agent_id: str, order: ToolUseBlock, tools: Mapping[str, Tool], port: RunPort
+) -> ToolResultBlock:
+    """Run one call, and tell of its beginning and its end."""
+    started_at_s = port.clock.now()
+    port.publish(_started(agent_id, order))
+    context = CallContext(agent_id, order, port)
+    text, is_error = "cancelled", True
+    try:
+        text, is_error = await _outcome(order, tools, context)
+        text = _writable(text)
+    finally:
+        context.end()
+        port.keep(ToolCallRecord(agent_id, order.id, order.name, order.input, text, is_error))
+        await port.publish_kept(
+            ToolCallFinished(
+                agent_id=agent_id,
+                tool_use_id=order.id,
+                name=order.name,
+                result_summary=one_line(text),
+                is_error=is_error,
+                duration_ms=round((port.clock.now() - started_at_s) * 1000),
+                result=text[:MOST_IN_EVENT],
+                result_length=len(text) if len(text) > MOST_IN_EVENT else None,
+            )
+        )
+    return ToolResultBlock(order.id, _for_model(text), is_error)
+
+
+async def _outcome(
+    order: ToolUseBlock, tools: Mapping[str, Tool], context: CallContext
+) -> tuple[str, bool]:
+    """What the model is told, and whether it is an error."""
+    tool = tools.get(order.name)
+    if tool is None:
+        known = ", ".join(repr(name) for name in sorted(tools)) or "none"
+        return f"There is no tool {order.name!r} (known: {known}).", True
+    timeout_s: float | None = getattr(tool, "timeout_s", None)
+    try:
+        call = tool.call(order.input, context)
+        text: object = await (call if timeout_s is None else context.in_time(call, timeout_s))
+    except BaseException as error:  # a tool's body is not ours: what it raises is told to the model
+        if is_own_end(error):
+            raise
+        return _in_words(error), True
+    if not isinstance(text, str):
+        return f"The tool returned {type(text).__name__} where text was expected.", True
+    return text, False
+
+
+class CallContext:
+    """Fulfils `agentnb.core.protocols.ToolContext`, for a tool that runs in this process."""
+
+    def __init__(self, agent_id: str, order: ToolUseBlock, port: RunPort) -> None:
+        self._agent_id = agent_id
+        self._order = order
+        self._port = port
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._is_stopped = self._is_too_slow = False
+        self._has_ended = False
+        self._news: str | None = None
+        self._will_tell = False
+        self._told_at_s = -REPORT_PAUSE_S
+        self._timer: TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"ToolContext({self._order.name!r}, agent {self.path})"
+
+    @property
+    def agent_id(self) -> str:
+        return self._agent_id
+
+    @property
+    def path(self) -> str:
+        return path_of(self._agent_id)
+
+    @property
+    def workspace(self) -> dict[str, Any]:
+        return self._port.workspace
+
+    @property
+    def cancelled(self) -> bool:
+        return self._is_stopped
+
+    # -- how far it is --------------------------------------------------------------------------
+
+    def report(self, text: str) -> None:
+        line = one_line(str(text))
+        with self._lock:
+            self._news = line
+            if self._will_tell or self._has_ended:
+                return
+            self._will_tell = True
+        with suppress(RuntimeError):  # the loop is closed, and with it the run
+            self._loop.call_soon_threadsafe(self._tell_soon)
+
+    def _tell_soon(self) -> None:
+        """On the run's loop: tell the newest report, no sooner than it may be told."""
+        if self._has_ended:
+            return
+        wait_s = self._told_at_s + REPORT_PAUSE_S - self._port.clock.now()
+        if wait_s > 0:
+            self._timer = self._port.clock.call_later(wait_s, self._tell)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        with self._lock:
+            news, self._news, self._will_tell = self._news, None, False
+        self._timer = None
+        self._told_at_s = self._port.clock.now()
+        if news is not None:
+            order = self._order
+            self._port.publish(
+                ToolCallReported(
+                    agent_id=self._agent_id,
+                    tool_use_id=order.id,
+                    name=order.name,
+                    text=_writable(news),
+                )
+            )
+
+    def end(self) -> None:
+        """The call is over: tell the last report, and take no other."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._news is not None:
+            self._tell()
+        self._is_stopped = self._has_ended = True
+
+    # -- how long it may take ---------------------------------------------------------------------
+
+    async def in_time(self, call: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Await `call`, but no longer than so.
+
+        Raises:
+            ToolError: It took longer, whatever it then came to.
+        """
+        too_long = ToolError(
+            f"The tool {self._order.name!r} was stopped: it did not end within {timeout_s:g} s."
+        )
+        try:
+            async with asyncio.timeout(None) as deadline:
+
+                def end_now() -> None:
+                    self._is_stopped = self._is_too_slow = True
+                    deadline.reschedule(self._loop.time())
+
+                timer = self._port.clock.call_later(timeout_s, end_now)
+                try:
+                    result = await call
+                finally:
+                    timer.cancel()
+        except BaseException as error:
+            # An own end is not looked for here: `asyncio.timeout` has kept it apart from its own.
+            if not deadline.expired() or is_own_end(error):
+                raise
+            raise too_long from error
+        if deadline.expired():
+            raise too_long
+        return result
+
+    async def on_thread(self, function: Callable[[], T]) -> T:
+        job = Job(function)
+        job.start()
+        try:
+            await job.wait()
+        except asyncio.CancelledError:
+            await self._leave(job)
+            raise
+        return job.result()
+
+    async def _leave(self, job: Job[Any]) -> None:
+        """Give a thread time to see that its call was cancelled; then leave it behind."""
+        self._is_stopped = True
+        try:
+            if not self._is_too_slow:  # else its model has waited long enough
+                timer = self._port.clock.call_later(THREAD_PATIENCE_S, job.wake)
+                try:
+                    await job.wait()
+                finally:
+                    timer.cancel()
+        finally:  # also when somebody in a hurry cancels a second time
+            if not job.has_ended:
+                job.when_over = self._port.tool_outlived()
+
+
+# -- what is told ---------------------------------------------------------------------------------
+
+
+def _started(agent_id: str, order: ToolUseBlock) -> ToolCallStarted:
+    given, length = order.input, None
+    whole = json.dumps(plain(given), ensure_ascii=False)
+    if len(whole) > MOST_IN_EVENT:
+        given, length = _shortened(given), len(whole)
+    return ToolCallStarted(
+        agent_id=agent_id,
+        tool_use_id=order.id,
+        name=order.name,
+        input=given,
+        input_length=length,
+    )
+
+
+def _shortened(given: Any) -> dict[str, Any]:
+    """The beginnings of the first arguments."""
+    arguments = plain(given)
+    if not isinstance(arguments, dict):  # a provider that gives no arguments by name
+        arguments = {"input": arguments}
+    first = list(arguments.items())[:_MOST_ARGUMENTS]
+    return {name[:_MOST_PER_ARGUMENT]: _beginning(value) for name, value in first}
+
+
+def _beginning(value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= _MOST_PER_ARGUMENT else text[:_MOST_PER_ARGUMENT]
+
+
+def _for_model(text: str) -> str:
+    if len(text) <= MOST_FOR_MODEL:
+        return text
+    return (
+        f"{text[:MOST_FOR_MODEL]}\n\n(The result has {len(text):,} characters; these are the "
+        f"first {MOST_FOR_MODEL:,}.)"
+    )
+
+
+def _in_words(error: BaseException) -> str:
+    """An error for the model. One that cannot even say what it is has its name."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    if isinstance(error, ToolError):
+        return text
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def _writable(text: str) -> str:
+    """`text` as it can be sent: half a surrogate pair becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

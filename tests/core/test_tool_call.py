@@ -1,0 +1,534 @@
+"""One tool call: whatever a tool does, its model is told something, and its record is in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from agentnb.core.codec import event_of, plain
+from agentnb.core.errors import ToolError
+from agentnb.core.events import (
+    ModelCallStarted,
+    ToolCallFinished,
+    ToolCallReported,
+    ToolCallStarted,
+)
+from agentnb.core.protocols import ToolCallRecord, ToolContext
+from agentnb.core.tool_call import (
+    MOST_FOR_MODEL,
+    MOST_IN_EVENT,
+    REPORT_PAUSE_S,
+    THREAD_PATIENCE_S,
+)
+from agentnb.core.types import ToolResultBlock, ToolSpec, ToolUse
+from agentnb.providers.scripted import Reply, ScriptedProvider
+from tests.core.clock import ManualClock, everyone_waits
+from tests.support import DEADLINE_S, Hold, Tree, by_agent, make_tree, run_tree, spawn, until
+
+Body = Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]
+
+
+class Tool:
+    """A tool whose body a test gives."""
+
+    def __init__(self, body: Body, name: str = "look", timeout_s: float | None = None) -> None:
+        self.spec = ToolSpec(name, "Looks.", {"type": "object"})
+        self.timeout_s = timeout_s
+        self._body = body
+
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        return await self._body(input, context)  # type: ignore[no-any-return]
+
+
+def on_thread(function: Callable[[ToolContext], Any]) -> Body:
+    async def body(_: Mapping[str, Any], context: ToolContext) -> Any:
+        return await context.on_thread(lambda: function(context))
+
+    return body
+
+
+def order(*names: str, **input: Any) -> Reply:
+    uses = tuple(ToolUse(f"t{n}", name, input) for n, name in enumerate(names, 1))
+    return Reply("I look.", tool_uses=uses)
+
+
+def looking(**input: Any) -> ScriptedProvider:
+    return ScriptedProvider([order("look", **input), "Seen."])
+
+
+def told(tree: Tree) -> tuple[ToolResultBlock, ...]:
+    """What the model was told after its first turn."""
+    second = tree.of(ModelCallStarted)[1].request
+    return second.messages[-1].content  # type: ignore[return-value]
+
+
+async def outcome_of(body: Body, **limits: Any) -> tuple[str, bool]:
+    """What the model is told of one call, in a run that goes on to its answer."""
+    tree = await run_tree(looking(), tools=[Tool(body)], **limits)
+    assert tree.result.final_response == "Seen."
+    (block,) = told(tree)
+    return block.text, block.is_error
+
+
+# -- what a tool may know --------------------------------------------------------------------------
+
+
+async def test_tool_is_told_who_calls_it_and_shares_the_workspace_of_the_run() -> None:
+    seen: list[tuple[str, str, bool]] = []
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        seen.append((context.agent_id, context.path, context.cancelled))
+        context.workspace["count"] = context.workspace.get("count", 0) + 1
+        return str(context.workspace["count"])
+
+    provider = by_agent({"root": [spawn("A"), "ok"], "A": [order("look", "look"), "Seen."]})
+    tree = await run_tree(provider, tools=[Tool(body)], workspace={"count": 5})
+
+    assert seen == [(tree.id_of("1"), "1", False)] * 2
+    assert tree.request.workspace == {"count": 7}
+
+
+async def test_calls_of_one_turn_run_at_the_same_time_and_answer_in_their_order() -> None:
+    both = asyncio.Barrier(2)
+
+    async def first(_: Mapping[str, Any], context: ToolContext) -> str:
+        await both.wait()
+        await asyncio.sleep(0)
+        return "of the first"
+
+    async def second(_: Mapping[str, Any], context: ToolContext) -> str:
+        await both.wait()
+        return "of the second"
+
+    provider = ScriptedProvider([order("first", "second"), "Seen."])
+    tree = await run_tree(provider, tools=[Tool(first, "first"), Tool(second, "second")])
+
+    assert [event.name for event in tree.of(ToolCallFinished)] == ["second", "first"]
+    assert [block.text for block in told(tree)] == ["of the first", "of the second"]
+
+
+@pytest.mark.parametrize("wrong", [SystemExit(3), KeyboardInterrupt(), ValueError("no")], ids=repr)
+async def test_tool_that_raises_does_not_stop_the_one_beside_it(wrong: BaseException) -> None:
+    has_raised = asyncio.Event()
+
+    async def raises(_: Mapping[str, Any], context: ToolContext) -> str:
+        has_raised.set()
+        raise wrong
+
+    async def goes_on(_: Mapping[str, Any], context: ToolContext) -> str:
+        await has_raised.wait()
+        await everyone_waits()
+        return "whole"
+
+    provider = ScriptedProvider([order("raises", "goes_on"), "Seen."])
+    tree = await run_tree(provider, tools=[Tool(raises, "raises"), Tool(goes_on, "goes_on")])
+
+    assert [block.is_error for block in told(tree)] == [True, False]
+    assert told(tree)[1].text == "whole"
+
+
+# -- what a tool may come to -----------------------------------------------------------------------
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ToolError("Give a city, like 'Oslo'."), "Give a city, like 'Oslo'."),
+        (ValueError("no eyes"), "ValueError: no eyes"),
+        (LookupError(), "LookupError"),
+        (Unspeakable(), "Unspeakable"),
+        (TimeoutError("its own"), "TimeoutError: its own"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (asyncio.CancelledError("its own"), "CancelledError: its own"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("timeout_s", [None, 5.0])
+async def test_error_of_a_tool_is_told_to_the_model_in_its_own_words(
+    error: BaseException, words: str, timeout_s: float | None
+) -> None:
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        raise error
+
+    tree = await run_tree(looking(), tools=[Tool(body, timeout_s=timeout_s)])
+
+    assert told(tree) == (ToolResultBlock("t1", words, is_error=True),)
+    assert tree.result.final_response == "Seen."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), KeyboardInterrupt(), StopIteration(4), asyncio.CancelledError(), OSError("x")],
+    ids=repr,
+)
+async def test_whatever_is_raised_on_a_thread_is_told_to_the_model(error: BaseException) -> None:
+    def body(context: ToolContext) -> str:
+        raise error
+
+    text, is_error = await outcome_of(on_thread(body))
+
+    assert is_error
+    assert type(error).__name__ in text
+
+
+async def test_surrogate_in_a_result_is_replaced_and_a_pair_made_one() -> None:
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        context.report("half \ud83d")
+        return "half \ud83d, whole \ud83d\ude00"
+
+    tree = await run_tree(looking(), tools=[Tool(body)])
+
+    assert told(tree)[0].text == "half \ufffd, whole \N{GRINNING FACE}"
+    assert tree.of(ToolCallFinished)[0].result == told(tree)[0].text
+    assert tree.of(ToolCallReported)[0].text == "half \ufffd"
+
+
+async def test_result_that_is_far_too_long_is_cut_for_the_model_and_says_so() -> None:
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        return "x" * 5_000_000
+
+    text, is_error = await outcome_of(body, budget=10**7)
+
+    assert not is_error
+    assert text.startswith("x" * MOST_FOR_MODEL + "\n\n(The result has 5,000,000 characters")
+    assert len(text) < MOST_FOR_MODEL + 100
+
+
+# -- what is told of it ----------------------------------------------------------------------------
+
+
+class KeepingJournal:
+    """Keeps tool calls, and remembers what stood in the record when it was asked to."""
+
+    def __init__(self) -> None:
+        self.records: list[ToolCallRecord] = []
+        self.ended_before: list[int] = []
+        self.tree: Tree | None = None
+
+    async def commit(self) -> None:
+        return
+
+    def keep_tool_call(self, record: ToolCallRecord) -> None:
+        assert self.tree is not None
+        self.records.append(record)
+        self.ended_before.append(len(self.tree.of(ToolCallFinished)))
+
+
+async def test_events_hold_the_beginning_of_what_is_long_and_the_journal_all_of_it() -> None:
+    input = {"text": "a" * 9000, "also": list(range(3000)), "short": 1}
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        return "b" * 150_000
+
+    journal = KeepingJournal()
+    tree = make_tree(looking(**input), tools=[Tool(body)], journal=journal)
+    journal.tree = tree
+    await tree.run()
+
+    (started,), (finished,) = tree.of(ToolCallStarted), tree.of(ToolCallFinished)
+    assert started.input["text"] == "a" * 200
+    assert started.input["short"] == 1
+    assert len(str(started.input)) < MOST_IN_EVENT
+    assert started.input_length is not None
+    assert started.input_length > 20_000
+    assert finished.result == "b" * MOST_IN_EVENT
+    assert finished.result_length == 150_000
+    assert journal.records == [
+        ToolCallRecord(tree.id_of("root"), "t1", "look", input, "b" * 150_000, is_error=False)
+    ]
+    assert journal.ended_before == [0], "it is kept before anyone is told"
+    assert event_of(plain(started)) == started
+    assert event_of(plain(finished)) == finished
+
+
+async def test_short_input_and_result_stand_whole_in_the_events() -> None:
+    async def body(given: Mapping[str, Any], context: ToolContext) -> str:
+        return f"at {given['at']}"
+
+    tree = await run_tree(looking(at="sea"), tools=[Tool(body)])
+
+    (started,), (finished,) = tree.of(ToolCallStarted), tree.of(ToolCallFinished)
+    assert (started.input, started.input_length) == ({"at": "sea"}, None)
+    assert (finished.result, finished.result_length) == ("at sea", None)
+
+
+async def test_journal_that_cannot_keep_a_tool_call_is_told_at_the_end_and_stops_nothing() -> None:
+    class Full(KeepingJournal):
+        def keep_tool_call(self, record: ToolCallRecord) -> None:
+            raise OSError("disk full")
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        return "there"
+
+    tree = await run_tree(looking(), tools=[Tool(body)], journal=Full())
+
+    assert tree.result.final_response == "Seen."
+    assert "OSError in the journal: disk full" in str(tree.error)
+
+
+# -- how far it is ---------------------------------------------------------------------------------
+
+
+async def test_reports_are_told_ten_times_a_second_at_most_and_the_newest_always() -> None:
+    clock, go_on = ManualClock(), asyncio.Event()
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        for part in range(3):
+            context.report(f"part {part}")
+        await everyone_waits()
+        context.report("two\nlines")
+        context.report("half")
+        await go_on.wait()
+        context.report("never shown")
+        context.report("x" * 900)
+        return "there"
+
+    tree = make_tree(looking(), tools=[Tool(body)], clock=clock)
+    running = tree.start()
+    await tree.saw(ToolCallReported)
+    await everyone_waits()
+    assert [report.text for report in tree.of(ToolCallReported)] == ["part 2"]
+    clock.advance(REPORT_PAUSE_S)
+    assert [report.text for report in tree.of(ToolCallReported)] == ["part 2", "half"]
+    go_on.set()
+    await running
+
+    assert [len(report.text) for report in tree.of(ToolCallReported)] == [6, 4, 200]
+    assert clock.pending == 0
+    kinds = [type(event) for event in tree.events]
+    assert kinds.index(ToolCallFinished) > max(
+        place for place, kind in enumerate(kinds) if kind is ToolCallReported
+    )
+
+
+async def test_report_after_the_end_of_its_call_is_passed_over() -> None:
+    kept: list[ToolContext] = []
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        kept.append(context)
+        return "there"
+
+    provider = by_agent({"root": [spawn("A"), spawn("B")], "A": [order("look"), "ok"]})
+    tree = await run_tree(provider, tools=[Tool(body)])
+    before = len(tree.entries)
+    kept[0].report("too late")
+    await everyone_waits()
+
+    assert len(tree.entries) == before
+    assert kept[0].cancelled, "nobody waits for it any more"
+
+
+async def test_report_may_come_from_any_thread() -> None:
+    def body(context: ToolContext) -> str:
+        threads = [threading.Thread(target=context.report, args=(f"from {n}",)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return "there"
+
+    tree = await run_tree(looking(), tools=[Tool(on_thread(body))])
+
+    reports = tree.of(ToolCallReported)
+    assert reports
+    assert {report.text for report in reports} <= {f"from {n}" for n in range(8)}
+
+
+# -- how long it may take --------------------------------------------------------------------------
+
+
+async def test_tool_that_takes_too_long_is_stopped_and_the_model_told_so() -> None:
+    clock, was_cancelled = ManualClock(), asyncio.Event()
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        try:
+            await Hold()()
+        except asyncio.CancelledError:
+            assert context.cancelled
+            was_cancelled.set()
+            raise
+        return "never"
+
+    tree = make_tree(looking(), tools=[Tool(body, timeout_s=20)], clock=clock)
+    running = tree.start()
+    await tree.saw(ToolCallStarted)
+    await everyone_waits()
+    clock.advance(19.9)
+    await everyone_waits()
+    assert not was_cancelled.is_set()
+    clock.advance(0.2)
+    await running
+
+    assert was_cancelled.is_set()
+    words = "The tool 'look' was stopped: it did not end within 20 s."
+    assert told(tree) == (ToolResultBlock("t1", words, is_error=True),)
+    assert tree.result.final_response == "Seen."
+
+
+@pytest.mark.parametrize("comes_to", ["a value", "an error"])
+async def test_tool_that_is_too_slow_stays_so_whatever_it_then_comes_to(comes_to: str) -> None:
+    clock = ManualClock()
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        try:
+            await Hold()()
+        except asyncio.CancelledError:
+            if comes_to == "an error":
+                raise ValueError("in the way out") from None
+        return "late"
+
+    tree = make_tree(looking(), tools=[Tool(body, timeout_s=0.5)], clock=clock)
+    running = tree.start()
+    await tree.saw(ToolCallStarted)
+    await everyone_waits()
+    clock.advance(1)
+    await running
+
+    assert "did not end within 0.5 s" in told(tree)[0].text
+    assert tree.statuses() == {"root": "completed"}
+
+
+async def test_thread_that_is_too_slow_is_left_behind_at_once_and_its_result_dropped() -> None:
+    clock, go_on, saw = ManualClock(), threading.Event(), threading.Event()
+
+    def body(context: ToolContext) -> str:
+        assert go_on.wait(DEADLINE_S)
+        assert context.cancelled
+        context.report("too late")
+        saw.set()
+        return "never read"
+
+    tree = make_tree(looking(), tools=[Tool(on_thread(body), timeout_s=20)], clock=clock)
+    running = tree.start()
+    await tree.saw(ToolCallStarted)
+    await everyone_waits()
+    clock.advance(20)
+    await running
+
+    assert "did not end within 20 s" in told(tree)[0].text
+    assert tree.request.left_behind.agent_ids == {tree.id_of("root")}
+    assert clock.pending == 0
+    await let_end(tree, go_on)
+    assert saw.is_set()
+    assert tree.of(ToolCallReported) == []
+
+
+async def test_timeout_leaves_the_timer_of_a_quick_tool_behind_nowhere() -> None:
+    clock = ManualClock()
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        return "there"
+
+    tree = await run_tree(looking(), tools=[Tool(body, timeout_s=20)], clock=clock)
+
+    assert clock.pending == 0
+    assert not told(tree)[0].is_error
+
+
+# -- cancelling ------------------------------------------------------------------------------------
+
+
+async def let_end(tree: Tree, go_on: threading.Event) -> None:
+    """Let a thread that was left behind end, and wait until it has."""
+    go_on.set()
+    await until(lambda: not tree.request.left_behind.agent_ids)
+
+
+async def test_thread_that_sees_its_cancel_holds_up_nobody_and_what_it_returns_is_dropped() -> None:
+    clock, begun = ManualClock(), threading.Event()
+
+    def body(context: ToolContext) -> str:
+        begun.set()
+        while not context.cancelled:
+            threading.Event().wait(0.001)
+        return "never read"
+
+    provider = by_agent({"root": [spawn("A"), "ok"], "A": order("look")})
+    tree = make_tree(provider, tools=[Tool(on_thread(body))], clock=clock)
+    running = tree.start()
+    await tree.saw(ToolCallStarted)
+    tree.cancel("1")
+    await running
+
+    assert begun.is_set()
+    assert clock.now() == 0, "no time had to pass"
+    assert clock.pending == 0
+    assert tree.request.left_behind.agent_ids == set()
+    (finished,) = tree.of(ToolCallFinished)
+    assert (finished.result, finished.is_error) == ("cancelled", True)
+    assert tree.statuses() == {"root": "completed", "1": "cancelled"}
+
+
+async def test_thread_that_does_not_see_its_cancel_is_left_behind_after_two_seconds() -> None:
+    clock, go_on = ManualClock(), threading.Event()
+    provider = by_agent({"root": [spawn("A"), "ok"], "A": order("look")})
+    body = on_thread(lambda context: str(go_on.wait(DEADLINE_S)))
+    tree = make_tree(provider, tools=[Tool(body)], clock=clock)
+    running = tree.start()
+    await tree.saw(ToolCallStarted)
+    await everyone_waits()
+    tree.cancel("1")
+    await everyone_waits()
+    clock.advance(THREAD_PATIENCE_S - 0.1)
+    await everyone_waits()
+    assert tree.of(ToolCallFinished) == []
+    clock.advance(0.1)
+    await running
+
+    assert tree.statuses() == {"root": "completed", "1": "cancelled"}
+    assert tree.request.left_behind.agent_ids == {tree.id_of("1")}
+    await let_end(tree, go_on)
+
+
+async def test_second_cancel_from_outside_does_not_wait_for_a_thread() -> None:
+    clock, go_on = ManualClock(), threading.Event()
+    body = on_thread(lambda context: str(go_on.wait(DEADLINE_S)))
+    tree = make_tree(looking(), tools=[Tool(body)], clock=clock)
+    executing = asyncio.create_task(
+        tree.orchestrator.execute(
+            tree.provider, tree.context, "x", tree.request, tree.bus, tools=tree.tools
+        )
+    )
+    await tree.saw(ToolCallStarted)
+    await everyone_waits()
+    others = asyncio.all_tasks() - {asyncio.current_task(), executing}
+    tree.cancel("root")
+    await everyone_waits()
+    for task in others:  # as the end of the runtime does it
+        task.cancel()
+    with pytest.raises(BaseException, match="not needed"):
+        await executing
+
+    assert clock.now() == 0
+    assert clock.pending == 0
+    assert tree.request.left_behind.agent_ids == {tree.id_of("root")}
+    await let_end(tree, go_on)
+
+
+async def test_tool_that_answers_its_cancel_with_an_error_is_cancelled_all_the_same() -> None:
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        try:
+            await Hold()()
+        except asyncio.CancelledError:
+            raise ValueError("in the way out") from None
+        return "never"
+
+    provider = by_agent({"root": [spawn("A"), "ok"], "A": [order("look"), "never asked"]})
+    tree = make_tree(provider, tools=[Tool(body)])
+    running = tree.start()
+    await tree.saw(ToolCallStarted)
+    await everyone_waits()
+    tree.cancel("1")
+    await running
+
+    assert tree.statuses() == {"root": "completed", "1": "cancelled"}
