@@ -20,14 +20,17 @@ if TYPE_CHECKING:
         LlmError,
         OrchestratorError,
         RunCancelled,
+        ToolError,
         UnreadableRun,
     )
+    from agentnb.core.protocols import ToolContext
     from agentnb.core.types import (
         AgentNode,
         AgentStatus,
         CancelReceipt,
         OrchestratorResult,
         SubAgentResult,
+        ToolUse,
     )
     from agentnb.prices import Cost, Price, set_prices
     from agentnb.providers.demo import DemoProvider
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from agentnb.run import Run
     from agentnb.runtime import allow_nested_loops
     from agentnb.session import Session, configure, get_session
+    from agentnb.tools.function import tool
 
 __version__ = "0.1.0.dev0"
 
@@ -59,12 +63,16 @@ _HOMES = {
     "ScriptedProvider": "providers.scripted",
     "Session": "session",
     "SubAgentResult": "core.types",
+    "ToolContext": "core.protocols",
+    "ToolError": "core.errors",
+    "ToolUse": "core.types",
     "UnreadableRun": "core.errors",
     "allow_nested_loops": "runtime",
     "configure": "session",
     "get_session": "session",
     "load_run": "record",
     "set_prices": "prices",
+    "tool": "tools.function",
 }
 
 __all__ = [
@@ -87,6 +95,9 @@ __all__ = [
     "ScriptedProvider",
     "Session",
     "SubAgentResult",
+    "ToolContext",
+    "ToolError",
+    "ToolUse",
     "UnreadableRun",
     "__version__",
     "allow_nested_loops",
@@ -95,6 +106,7 @@ __all__ = [
     "load_ipython_extension",
     "load_run",
     "set_prices",
+    "tool",
 ]
 
 

@@ -26,6 +26,7 @@ from agentnb.providers.gate import ConcurrencyGate, RoutedGate
 from agentnb.providers.registry import Registry
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
+from agentnb.tools.registry import tools_of
 
 DEFAULT_MODEL = "anthropic/claude-sonnet-5-5"
 
@@ -58,6 +59,8 @@ class Session:
         soul: Who the agents are, shared by all of them.
         identity: What they are here for, shared by all of them.
         user: What the root should know of the person. Sub-agents never see it.
+        tools: What agents may call: functions (see `agentnb.tool`), anything with `spec` and
+            `call` (`agentnb.core.protocols.Tool`), and `"workspace"`, the run's shared notes.
         store: `None`, memory only: all there is yet.
         mode: `live`: all there is yet.
         provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run
@@ -71,6 +74,8 @@ class Session:
         on_budget_warning: `ask`, `continue`, `stop`, or a callable, sync or async, that gets
             the `BudgetWarning` and returns one of the last two.
         pause_timeout_s: After so long without an answer a paused run stops.
+        max_turns: Most turns of one agent, a call and the tools it asks for each. It then ends
+            with what it has, marked as cut.
 
     Raises:
         ValueError: A setting is out of its range. `UnknownModel` is one, too.
@@ -84,6 +89,7 @@ class Session:
         soul: str = "",
         identity: str = "",
         user: str = "",
+        tools: Sequence[Any] = (),
         *,
         store: None = None,
         mode: str = "live",
@@ -96,6 +102,7 @@ class Session:
         sub_agent_memory: str = "inherit",
         on_budget_warning: str | BudgetGate = "ask",
         pause_timeout_s: float = 600,
+        max_turns: int = 50,
     ) -> None:
         self._settings: dict[str, Any] = {
             name: value for name, value in locals().items() if name != "self"
@@ -108,7 +115,7 @@ class Session:
             value = self._settings[name]
             if not isinstance(value, int | float) or not value > 0:
                 raise ValueError(f"`{name}` must be a number above 0, not {value!r}.")
-        for name in ("max_output_tokens", "max_concurrency"):
+        for name in ("max_output_tokens", "max_concurrency", "max_turns"):
             value = self._settings[name]
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` must be a whole number, at least 1, not {value!r}.")
@@ -120,6 +127,8 @@ class Session:
             if not isinstance(self._settings[name], str):
                 raise ValueError(f"`{name}` must be a text, not {self._settings[name]!r}.")
         texts(memories, "memories")
+        self.tools = tools_of(tools)
+        """What agents may call, where a run does not say otherwise."""
         model = _checked_model(model)
         self.model = provider.name if provider is not None and model == DEFAULT_MODEL else model
         self.budget = budget
@@ -148,6 +157,7 @@ class Session:
         budget: int | None = None,
         max_depth: int | None = None,
         max_agents: int | None = None,
+        tools: Sequence[Any] | None = None,
     ) -> Run:
         """Start a tree of agents on a task, and return at once.
 
@@ -157,12 +167,15 @@ class Session:
             budget: Tokens.
             max_depth: Depth of the deepest sub-agent.
             max_agents: Most sub-agents.
+            tools: What agents may call; the session's own tools by name, too.
 
         Raises:
-            ValueError: The task is blank, or a limit out of its range.
+            ValueError: The task is blank, a limit out of its range, or something is no tool.
             UnknownModel: No provider answers to the model.
         """
-        return self._start(_checked_task(task), None, True, model, budget, max_depth, max_agents)
+        return self._start(
+            _checked_task(task), None, True, model, budget, max_depth, max_agents, tools
+        )
 
     def spawn_all(
         self,
@@ -174,6 +187,7 @@ class Session:
         budget: int | None = None,
         max_depth: int | None = None,
         max_agents: int | None = None,
+        tools: Sequence[Any] | None = None,
     ) -> Run:
         """Start one sub-agent per task, below a root that plans nothing.
 
@@ -189,9 +203,11 @@ class Session:
             budget: Tokens.
             max_depth: Depth of the deepest sub-agent, at least 1.
             max_agents: Most sub-agents.
+            tools: What agents may call; the session's own tools by name, too.
 
         Raises:
-            ValueError: A task is blank, there is none, or the mode is unknown.
+            ValueError: A task is blank, there is none, the mode is unknown, or something is no
+                tool.
             UnknownModel: No provider answers to the model.
         """
         if isinstance(tasks, str):
@@ -202,7 +218,7 @@ class Session:
         if (self.max_depth if max_depth is None else max_depth) < 1:
             raise ValueError("`spawn_all` starts sub-agents, so `max_depth` must be at least 1.")
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
-        return self._start(title, plan, synthesis, model, budget, max_depth, max_agents)
+        return self._start(title, plan, synthesis, model, budget, max_depth, max_agents, tools)
 
     def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
         """`spawn` and wait, as the run's owner: an interrupt cancels the run.
@@ -242,10 +258,12 @@ class Session:
         budget: int | None,
         max_depth: int | None,
         max_agents: int | None,
+        tools: Sequence[Any] | None,
     ) -> Run:
         provider, label = self._resolve(None if model is None else _checked_model(model))
         gate = _gate_of(provider, self._settings["max_concurrency"])
         request = self._request(gate, budget=budget, max_depth=max_depth, max_agents=max_agents)
+        offered = self.tools if tools is None else tools_of(tools, self.tools)
         bus = EventBus(request.run_id, clock=request.clock)
         warning = self._settings["on_budget_warning"]
         runtime = get_runtime()
@@ -254,7 +272,9 @@ class Session:
             run = Run(
                 title,
                 AgentOrchestrator(
-                    request.max_depth, sub_agent_memory=self._settings["sub_agent_memory"]
+                    request.max_depth,
+                    sub_agent_memory=self._settings["sub_agent_memory"],
+                    max_turns=self._settings["max_turns"],
                 ).execute(
                     provider,
                     self._context(label),
@@ -262,6 +282,7 @@ class Session:
                     request,
                     bus,
                     budget_gate=warning if callable(warning) else None,
+                    tools=offered,
                     plan=plan,
                     synthesis=synthesis,
                 ),

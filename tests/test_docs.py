@@ -71,3 +71,23 @@ def test_python_of_the_readme_runs_from_top_to_bottom(monkeypatch: pytest.Monkey
 
     assert len(blocks) == 2
     assert "2.1 [completed] List what speaks for: Compare three ways" in said
+
+
+def test_python_of_the_page_on_tools_runs_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    call = """
+script = ScriptedProvider([Reply(tool_uses=(ToolUse("1", "read_pages", {"pages": 2}),)), "Read."])
+run = agentnb.Session(provider=script, tools=[read_pages]).spawn("Read.")
+print(run.result().output, script.requests[1].last_user_text)
+print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"][-1:])
+"""
+
+    said = run_python("\n".join([*blocks, call]))
+
+    assert said.splitlines() == [
+        "It is 2850 km long.",
+        "{'length': 1233}",
+        "Read. 2 pages read",
+        "['page 2 of 2']",
+    ]

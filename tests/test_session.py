@@ -256,6 +256,8 @@ def test_fan_out_without_depth_is_refused() -> None:
         ("max_concurrency", 0, "max_concurrency"),
         ("max_output_tokens", 0, "max_output_tokens"),
         ("max_output_tokens", "much", "max_output_tokens"),
+        ("max_turns", 0, "max_turns"),
+        ("max_turns", True, "max_turns"),
         ("call_timeout_s", 0, "call_timeout_s"),
         ("call_timeout_s", "long", "call_timeout_s"),
         ("pause_timeout_s", -1, "pause_timeout_s"),

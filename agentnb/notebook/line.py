@@ -113,6 +113,14 @@ def text(option: str, value: str) -> str:
     return value
 
 
+def several_names(option: str, value: str) -> tuple[str, ...]:
+    """A reader of names with commas between them."""
+    found = tuple(name.strip() for name in value.split(","))
+    if not all(found):
+        raise NotebookError(f"{option!r} takes names with commas between them, not {value!r}.")
+    return found
+
+
 def variable_name(option: str, value: str) -> str:
     """A reader of names that a notebook can bind."""
     if not value.isidentifier() or keyword.iskeyword(value):

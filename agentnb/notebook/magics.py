@@ -24,8 +24,17 @@ from agentnb.notebook.display import (
     warm_up,
 )
 from agentnb.notebook.errors import plain_errors
-from agentnb.notebook.line import Option, read_options, text, variable_name, whole_number, words_of
+from agentnb.notebook.line import (
+    Option,
+    read_options,
+    several_names,
+    text,
+    variable_name,
+    whole_number,
+    words_of,
+)
 from agentnb.notebook.template import fill
+from agentnb.notebook.toolbox import tools_named
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
 from agentnb.session import get_session
@@ -35,6 +44,7 @@ _CELL_OPTIONS = {
     "--model": Option("model", text),
     "--budget": Option("budget", whole_number("tokens", at_least=1, example=50_000)),
     "--max-depth": Option("max_depth", whole_number("levels", at_least=0, example=2)),
+    "--tools": Option("tools", several_names),
     "-o": Option("name", variable_name),
     "--bg": Option("in_background", None),
     "--quiet": Option("quiet", None),
@@ -45,12 +55,15 @@ _RUN_OPTION = {"--run": Option("run", text)}
 _SPAWN_HELP = """\
 Give a task to a tree of agents and wait for the answer:
 
-    %%spawn [--model M] [--budget N] [--max-depth D] [-o NAME] [--bg] [--quiet] [--raw]
+    %%spawn [--model M] [--budget N] [--max-depth D] [--tools a,b] [-o NAME] [--bg]
+            [--quiet] [--raw]
     the task, with {{variables}} from the notebook
 
 --model M      who answers: provider/model, or demo, which needs no key
 --budget N     tokens for the whole tree
 --max-depth D  how deep sub-agents may go; 0: none
+--tools a,b    what agents may call: functions of this notebook, tools of the session, and
+               `workspace`, notes that the agents share
 -o NAME        bind the result to NAME (with --bg: the run)
 --bg           return at once; `%spawn status` shows how it goes
 --quiet        show the answer alone, without the tree
@@ -63,6 +76,9 @@ Examples:
 
     %%spawn --model anthropic/claude-sonnet-5-5 --budget 80_000 -o review
     Review this function for mistakes: {{source}}
+
+    %%spawn --tools look_up,workspace
+    Find out which of these rivers is the longest: {{rivers}}
 
 And for the newest run, while it runs (`--run ID` for another, with the id that `run.id` holds):
 
@@ -94,6 +110,7 @@ class _Order:
     model: str | None = None
     budget: int | None = None
     max_depth: int | None = None
+    tools: tuple[str, ...] | None = None
 
 
 async def spawn_cell(line: str, cell: str) -> None:
@@ -188,8 +205,15 @@ def _read_order(line: str, cell: str) -> _Order:
 
 
 def _start(order: _Order) -> Run:
-    run = get_session().spawn(
-        order.task, model=order.model, budget=order.budget, max_depth=order.max_depth
+    session = get_session()
+    names = order.tools
+    tools = None if names is None else tools_named(names, _notebook_names(), session.tools)
+    run = session.spawn(
+        order.task,
+        model=order.model,
+        budget=order.budget,
+        max_depth=order.max_depth,
+        tools=tools,
     )
     if order.in_background:
         _bind(order.name, run)

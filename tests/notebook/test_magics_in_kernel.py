@@ -400,7 +400,9 @@ def test_line_magic_says_something_without_ids_and_times(
 def test_question_mark_shows_every_option_and_examples(kernel: Kernel, cell: str) -> None:
     shown = kernel.ok(cell)
 
-    for option in ("--model", "--budget", "--max-depth", "-o", "--bg", "--quiet", "--raw"):
+    for option in (
+        "--model", "--budget", "--max-depth", "--tools", "-o", "--bg", "--quiet", "--raw",
+    ):  # fmt: skip
         assert option in shown.help
     assert "Examples:" in shown.help
     for verb in ("status", "cancel", "budget", "help"):

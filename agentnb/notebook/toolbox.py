@@ -1,0 +1,54 @@
+"""`--tools a,b`: names that a person types, made into the functions and tools that they mean."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from agentnb.core.errors import NotebookError
+from agentnb.core.protocols import Tool
+from agentnb.tools.registry import is_function, is_tool
+from agentnb.tools.workspace import NAME as WORKSPACE
+
+_MOST_NAMES = 20
+
+
+def tools_named(
+    names: Sequence[str], notebook: Mapping[str, Any], of_session: Sequence[Tool]
+) -> list[Any]:
+    """What is meant by each name: a function or tool of the notebook, else a tool of the session.
+
+    Raises:
+        NotebookError: A name means nothing, or no function.
+    """
+    others = [*(tool.spec.name for tool in of_session), WORKSPACE]
+    return [_meant(name, notebook, others) for name in names]
+
+
+def _meant(name: str, notebook: Mapping[str, Any], others: Sequence[str]) -> Any:
+    value = notebook.get(name)
+    if is_tool(value) or is_function(value):
+        return value
+    if name in others:
+        return name
+    if name in notebook:
+        raise NotebookError(
+            f"{name!r} is a {type(value).__name__}, and `--tools` takes names of functions."
+        )
+    known = dict.fromkeys([*_functions_of(notebook), *others])
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    listed = ", ".join(repr(each) for each in list(known)[-_MOST_NAMES:])
+    hint = f"did you mean {close[0]!r}?" if close else f"known are {listed}."
+    raise NotebookError(f"There is no function {name!r} in this notebook: {hint}")
+
+
+def _functions_of(notebook: Mapping[str, Any]) -> list[str]:
+    """What a person would call the functions of the notebook: those that were defined in it."""
+    return [
+        name
+        for name, value in notebook.items()
+        if not name.startswith("_")
+        and (is_tool(value) or (inspect.isfunction(value) and value.__module__ == "__main__"))
+    ]

@@ -1,0 +1,165 @@
+"""`@agentnb.tool`: a Python function as something that a model can call.
+
+The function stays what it was, to be called as before. What a model sends is checked before the
+function sees it, and an argument that does not fit is told to the model, which can then call again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from agentnb.core.protocols import ToolContext
+from agentnb.core.types import ToolSpec
+from agentnb.tools.result import as_text
+
+if TYPE_CHECKING:
+    from agentnb.tools.parameters import Parameters
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What every provider takes for a name."""
+
+
+class FunctionTool(Generic[P, R]):
+    """A function, and what a model needs to know to call it. Made by `tool`."""
+
+    __name__: str
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        spec: ToolSpec,
+        parameters: Parameters,
+        timeout_s: float | None,
+    ) -> None:
+        self.spec = spec
+        self.timeout_s = timeout_s
+        self._function = function
+        self._parameters = parameters
+        self._is_async = _is_async(function)
+        update_wrapper(self, function, updated=())
+
+    def __repr__(self) -> str:
+        # Without an address: it may be the last value of a cell.
+        return f"<tool {self.spec.name}({', '.join(self.spec.input_schema['properties'])})>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, as if it were no tool."""
+        return self._function(*args, **kwargs)
+
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Call the function as a model does. See `agentnb.core.protocols.Tool`.
+
+        Raises:
+            ToolError: The arguments do not fit.
+        """
+        arguments, named = self._parameters.bound(input, context)
+        call: Callable[[], Any] = partial(self._function, *arguments, **named)
+        value = call() if self._is_async else await context.on_thread(lambda: _called(call))
+        return as_text(await value if inspect.isawaitable(value) else value)
+
+
+def _called(call: Callable[[], Any]) -> Any:
+    """On a thread, as text already: to write a large table takes long, too."""
+    value = call()
+    return value if inspect.isawaitable(value) else as_text(value)
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, timeout_s: float | None = None
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[P, R] | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a function something that a model can call: `@agentnb.tool`.
+
+    A synchronous function runs on a thread of its own, an `async def` one on the loop of the run.
+    A parameter that is annotated with `agentnb.ToolContext` is given the call's context, and a
+    model knows nothing of it. What the function returns is made text: text as it is; dicts,
+    lists, dataclasses and pydantic models as JSON; `None` as `(no output)`; the rest by `str`.
+
+    Args:
+        function: A function, a bound method, a partial.
+        name: What the model calls it; the function's own when left out.
+        description: What the model is told of it; the docstring, without its sections, when left
+            out. The descriptions of arguments come from the docstring (Google, NumPy or Sphinx)
+            or from `Annotated[..., pydantic.Field(description=...)]`.
+        timeout_s: After so many seconds the call is stopped, and the model told so.
+
+    Raises:
+        ValueError: The function cannot be a tool; the message says what to change.
+    """
+    if function is None:
+        return lambda function: tool(
+            function, name=name, description=description, timeout_s=timeout_s
+        )
+    label = name if name is not None else _name_of(function)
+    _check_function(function, label)
+    check_name(label)
+    if timeout_s is not None and (
+        isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0
+    ):
+        raise ValueError(f"`timeout_s` must be a number above 0, not {timeout_s!r}.")
+    from agentnb.tools.parameters import read_function  # pydantic: only for who has tools
+
+    read = read_function(function, label)
+    told = description if description is not None else read.description
+    spec = ToolSpec(label, told or label.replace("_", " "), read.parameters.schema)
+    return FunctionTool(function, spec, read.parameters, timeout_s)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that a provider would not take."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} cannot be a tool's name: give one of 1 to 64 letters, digits, `_` and `-`, "
+            "by `agentnb.tool(function, name=...)`."
+        )
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+def _check_function(function: Any, label: str) -> None:
+    """Refuse what is called in another way than a tool is."""
+    if isinstance(function, FunctionTool):
+        raise ValueError(f"{function!r} is a tool already.")
+    if not callable(function) or isinstance(function, type):
+        raise ValueError(f"A tool is made of a function, not of {function!r}.")
+    bare = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
+        raise ValueError(f"{label!r} yields values: have it return all of them, as a list.")
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # of an object that is called
+    )

@@ -1,0 +1,248 @@
+"""A function's parameters as a model is told of them, and as it has to give them.
+
+The one place of the tools that knows pydantic's types, and what a docstring says of an argument.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import UnionType
+from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get_type_hints
+
+from docstring_parser import ParseError, parse
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+from typing_extensions import TypedDict
+
+from agentnb.core.errors import ToolError
+from agentnb.core.protocols import ToolContext
+from agentnb.core.types import one_line
+
+_MOST_ERRORS = 10
+_VALUE_LENGTH = 80
+_EMPTY = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a function takes from a model, and what it is given beside."""
+
+    label: str
+    """The tool's name."""
+    schema: Mapping[str, Any]
+    """JSON schema of an object with the arguments."""
+    _adapter: TypeAdapter[dict[str, Any]]
+    _positional: Mapping[str, Any]
+    """Those without a name for the caller, in their order, with their defaults."""
+    _contexts: tuple[str, ...]
+
+    def bound(
+        self, input: Mapping[str, Any], context: ToolContext
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """A model's arguments, checked and converted, as the function takes them.
+
+        Raises:
+            ToolError: They do not fit; it names each that is wrong, and what is expected.
+        """
+        try:
+            named = self._adapter.validate_python(dict(input))
+        except ValidationError as error:
+            raise self._do_not_fit(error.errors(include_url=False)) from None
+        named.update(dict.fromkeys(self._contexts, context))
+        # One that was left out has its default: one after it may have been given.
+        return [named.pop(name, default) for name, default in self._positional.items()], named
+
+    def _do_not_fit(self, errors: list[ErrorDetails]) -> ToolError:
+        lines = [f"- {_complaint(error)}" for error in errors[:_MOST_ERRORS]]
+        if len(errors) > _MOST_ERRORS:
+            lines.append(f"- and {len(errors) - _MOST_ERRORS} more")
+        known = ", ".join(f"`{name}`" for name in self.schema["properties"]) or "none"
+        return ToolError(
+            "\n".join(
+                [
+                    f"The arguments do not fit the tool {self.label!r}, so it was not called:",
+                    *lines,
+                    f"Its arguments are: {known}. Call it again with arguments that fit.",
+                ]
+            )
+        )
+
+
+def _complaint(error: ErrorDetails) -> str:
+    place = ".".join(str(part) for part in error["loc"]) or "input"
+    match error["type"]:
+        case "missing":
+            return f"`{place}` is missing"
+        case "extra_forbidden":
+            return f"`{place}` is not known"
+    given = one_line(repr(error["input"]), limit=_VALUE_LENGTH)
+    return f"`{place}`: {error['msg']}, not {given}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFunction:
+    """What a function says of itself."""
+
+    description: str
+    parameters: Parameters
+
+
+def read_function(function: Callable[..., Any], label: str) -> ReadFunction:
+    """Read a function's signature, annotations and docstring.
+
+    Raises:
+        ValueError: A model could not call it; the message says what to change.
+    """
+    said, told = _documentation(function)
+    hints = _hints(function, label)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{label!r} does not say what it takes: wrap it in a function of your own, and make "
+            "that the tool."
+        ) from None
+    contexts: list[str] = []
+    fields, positional, defaults = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    for name, parameter in signature.parameters.items():
+        _check_parameter(parameter, is_first=parameter is _first(signature), label=label)
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            positional[name] = parameter.default
+        hint = hints.get(name, Any)
+        if _is_context(hint):
+            contexts.append(name)
+        elif parameter.default is _EMPTY:
+            fields[name] = hint
+        else:
+            fields[name] = NotRequired[hint]
+            defaults[name] = parameter.default
+    adapter, schema = _read_fields(fields, label)
+    for name, shown in schema["properties"].items():
+        if told.get(name):
+            shown.setdefault("description", told[name])
+        if name in defaults and _is_plain(defaults[name]):
+            shown.setdefault("default", defaults[name])
+    return ReadFunction(said, Parameters(label, schema, adapter, positional, tuple(contexts)))
+
+
+def _first(signature: inspect.Signature) -> inspect.Parameter | None:
+    return next(iter(signature.parameters.values()), None)
+
+
+def _check_parameter(parameter: inspect.Parameter, *, is_first: bool, label: str) -> None:
+    if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+        raise ValueError(
+            f"{label!r} takes {str(parameter).partition(':')[0]!r}, and a model has to know each "
+            "argument by its name: write them out."
+        )
+    if is_first and parameter.name in ("self", "cls") and parameter.annotation is _EMPTY:
+        raise ValueError(
+            f"{label!r} is a method without its object: make the tool of a bound one, "
+            f"`tool(thing.{label})`."
+        )
+
+
+def _hints(function: Any, label: str) -> dict[str, Any]:
+    while isinstance(function, partial):
+        function = function.func
+    target = function if hasattr(function, "__annotations__") else type(function).__call__
+    try:
+        return get_type_hints(target, include_extras=True)
+    except Exception as error:  # an annotation in quotes may hold anything
+        raise ValueError(
+            f"The annotations of {label!r} cannot be read: {error}. Import what they name at the "
+            "top, or define it there."
+        ) from error
+
+
+def _is_context(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return ToolContext in choices
+
+
+def _read_fields(
+    fields: Mapping[str, Any], label: str
+) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    """Who checks the arguments, and the schema that tells a model of them."""
+    try:
+        adapter = _adapter(fields, label)
+        return adapter, _without_titles(adapter.json_schema())
+    except (PydanticUserError, TypeError) as error:
+        wrong = [f"`{name}`" for name in fields if not _is_readable({name: fields[name]})]
+        which = f"{', '.join(wrong)} of {label!r}" if wrong else f"what {label!r} takes"
+        raise ValueError(
+            f"A model cannot write {which}, by its type. Take text, numbers, lists, dicts, a "
+            "dataclass or a pydantic model, and make the rest of it inside the function."
+        ) from error
+
+
+def _adapter(fields: Mapping[str, Any], label: str) -> TypeAdapter[dict[str, Any]]:
+    # A typed dict takes any name for a field; a model of pydantic's has names of its own.
+    make: Any = TypedDict
+    made = make(label, dict(fields))
+    made.__pydantic_config__ = ConfigDict(extra="forbid")
+    return TypeAdapter(made)
+
+
+def _is_readable(fields: Mapping[str, Any]) -> bool:
+    try:
+        _adapter(fields, "any").json_schema()
+    except (PydanticUserError, TypeError):
+        return False
+    return True
+
+
+def _without_titles(schema: Any) -> Any:
+    """A schema without the titles that pydantic makes of names: they tell a model nothing."""
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):  # below them stand names, and one may be `title`
+            kept[key] = {name: _without_titles(item) for name, item in value.items()}
+        elif key in ("default", "enum", "const", "examples"):
+            kept[key] = value
+        elif key != "title":
+            kept[key] = _without_titles(value)
+    return kept
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    try:
+        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+    except (TypeError, ValueError):
+        return False
+
+
+def _documentation(function: Any) -> tuple[str, dict[str, str]]:
+    """A docstring's words for the whole, and for each argument."""
+    while isinstance(function, partial):
+        function = function.func
+    text = inspect.getdoc(function) or ""
+    if not hasattr(function, "__name__"):  # an object that is called: its class says what it is
+        text = inspect.getdoc(type(function).__call__) or text
+    try:
+        read = parse(text)
+    except ParseError:
+        return text, {}
+    said = [read.description]
+    if read.returns is not None and read.returns.description:
+        said.append(f"Returns: {read.returns.description}")
+    told = {
+        name.strip().lstrip("*"): " ".join(argument.description.split())
+        for argument in read.params
+        if argument.description
+        for name in argument.arg_name.split(",")
+    }
+    return "\n\n".join(part for part in said if part), told

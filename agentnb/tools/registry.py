@@ -1,0 +1,69 @@
+"""What a session is given for tools, made into tools: functions, names, and anything like one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from agentnb.core.protocols import Tool
+from agentnb.core.types import ToolSpec
+from agentnb.tools.function import check_name, tool
+from agentnb.tools.workspace import NAME as WORKSPACE
+from agentnb.tools.workspace import workspace_tools
+
+
+def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ...]:
+    """The tools that are meant, in their order.
+
+    Args:
+        given: Functions, tools, and names: of those known, or `workspace`.
+        known: What may be named.
+
+    Raises:
+        ValueError: Something is no tool, a name is not known, or two tools have one name.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"`tools` must be a list of functions, tools or names, not {given!r}.")
+    by_name = {each.spec.name: each for each in known}
+    made = [each for one in given for each in _made(one, by_name)]
+    names = [each.spec.name for each in made]
+    for name in names:
+        check_name(name)
+        if names.count(name) > 1:
+            raise ValueError(
+                f"Two tools have the name {name!r}: give one of them another, by "
+                "`agentnb.tool(function, name=...)`."
+            )
+    return tuple(made)
+
+
+def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
+    if isinstance(given, str):
+        if given in known:
+            return (known[given],)
+        if given == WORKSPACE:
+            return workspace_tools()
+        listed = ", ".join(repr(name) for name in [*known, WORKSPACE])
+        raise ValueError(f"There is no tool {given!r} (known: {listed}). Give the function itself.")
+    if is_tool(given):
+        return (given,)
+    if is_function(given):
+        return (tool(given),)
+    raise ValueError(
+        f"{given!r} is no tool: give a function, or what has a `spec` (a `ToolSpec`) and "
+        "`async call(input, context)`."
+    )
+
+
+def is_tool(value: Any) -> bool:
+    """Whether it is a tool already."""
+    return isinstance(getattr(value, "spec", None), ToolSpec) and callable(
+        getattr(value, "call", None)
+    )
+
+
+def is_function(value: Any) -> bool:
+    """Whether a tool can be made of it without more ado."""
+    return inspect.isroutine(value) or isinstance(value, partial)

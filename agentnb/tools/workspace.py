@@ -1,0 +1,71 @@
+"""The run's workspace as two small tools: notes that all agents of a run share.
+
+Agents know nothing of each other but what they are handed. Who asks for these tools
+(`Session(tools=["workspace"])`) hands all of them one more thing: what any of them writes here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from agentnb.core.errors import ToolError
+from agentnb.core.protocols import Tool, ToolContext
+from agentnb.tools.function import tool
+from agentnb.tools.result import as_text
+
+NAME = "workspace"
+MOST_NOTES = 200
+MOST_IN_KEY = 100
+MOST_IN_NOTE = 20_000
+"""Characters."""
+
+
+@cache
+def workspace_tools() -> tuple[Tool, ...]:
+    """`workspace_read` and `workspace_write`."""
+    return tool(workspace_read), tool(workspace_write)
+
+
+# Both on the runtime's loop: no two of them are ever in the middle of something.
+
+
+async def workspace_read(context: ToolContext, key: str = "") -> str:
+    """Read a note from the workspace that all agents of this run share.
+
+    Args:
+        context: Has the workspace.
+        key: Which note. Leave it out to get the list of all notes.
+    """
+    notes = context.workspace.copy()  # at once, though threads may write
+    if key in notes:
+        return as_text(notes[key])
+    listed = "".join(
+        f"\n- {name} ({len(as_text(note)):,} characters)" for name, note in notes.items()
+    )
+    if not key:
+        return f"The notes:{listed}" if listed else "There are no notes yet."
+    raise ToolError(f"There is no note {key!r}. There are:{listed or ' none yet.'}")
+
+
+async def workspace_write(context: ToolContext, key: str, text: str) -> str:
+    """Write a note into the workspace that all agents of this run share, for them to read.
+
+    A note of the same key is replaced.
+
+    Args:
+        context: Has the workspace.
+        key: Short and telling, like `findings/prices`.
+        text: The note.
+    """
+    notes = context.workspace
+    if not key.strip() or len(key) > MOST_IN_KEY:
+        raise ToolError(f"`key` must have 1 to {MOST_IN_KEY} characters: give a shorter one.")
+    if len(text) > MOST_IN_NOTE:
+        raise ToolError(
+            f"`text` has {len(text):,} characters, and a note holds {MOST_IN_NOTE:,} at most: "
+            "shorten it, or write it into several."
+        )
+    if key not in notes and len(notes) >= MOST_NOTES:
+        raise ToolError(f"The workspace has all of its {MOST_NOTES} notes: replace one of them.")
+    notes[key] = text
+    return f"Written: {key} ({len(text):,} characters)."

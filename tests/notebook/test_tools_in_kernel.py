@@ -1,0 +1,100 @@
+"""`%%spawn --tools`: the functions of a notebook as what its agents may call, in a real kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.notebook.kernel import Kernel, started
+
+SCRIPT = """
+import agentnb
+from agentnb.core.types import ToolUse
+
+def look_up(river: str) -> str:
+    '''How long a river is.'''
+    print("looked up", river)
+    return f"{river}: 1320 km"
+
+@agentnb.tool(name="deep")
+async def depth(river: str) -> int:
+    return 40
+
+def from_session() -> str:
+    return "session"
+
+Thing = type("Thing", (), {})
+number = 5
+uses = lambda name, **given: agentnb.Reply(tool_uses=(ToolUse("t", name, given),))
+provider = agentnb.ScriptedProvider({
+    "Rhine": [uses("look_up", river="Rhine")] * 9,
+    "Rhine: 1320 km": "It is 1320 km long.",
+    "Hello": "Well said.",
+})
+session = agentnb.configure(provider=provider, tools=[from_session])
+offered = lambda: [spec.name for spec in provider.requests[-1].tools]
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with started() as kernel:
+        kernel.ok("%load_ext agentnb", SCRIPT)
+        yield kernel
+
+
+def test_function_of_the_notebook_is_called_and_answers(kernel: Kernel) -> None:
+    shown = kernel.ok("%%spawn --tools look_up -o found\nHow long is the Rhine?")
+
+    assert "It is 1320 km long." in shown.displays[-1]["text/plain"]
+    assert kernel.ok("offered()").result == "['look_up']"
+    assert kernel.ok("provider.requests[-1].messages[-1].content[0].is_error").result == "False"
+
+
+def test_tools_of_notebook_and_session_and_the_workspace_are_meant_by_their_names(
+    kernel: Kernel,
+) -> None:
+    kernel.ok("%%spawn --tools depth,from_session,workspace\nHello")
+
+    names = "['deep', 'from_session', 'workspace_read', 'workspace_write']"
+    assert kernel.ok("offered()").result == names
+
+
+def test_cell_without_tools_has_those_of_the_session(kernel: Kernel) -> None:
+    kernel.ok("%%spawn\nHello")
+
+    assert kernel.ok("offered()").result == "['from_session']"
+
+
+def test_newest_definition_of_a_function_is_the_one_that_is_called(kernel: Kernel) -> None:
+    kernel.ok("def fresh(a: int): ...", "%%spawn --tools fresh\nHello")
+    kernel.ok("def fresh(b: int): ...", "%%spawn --tools fresh\nHello")
+
+    shown = kernel.ok("list(provider.requests[-1].tools[0].input_schema['properties'])")
+    assert shown.result == "['b']"
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("lok_up", "There is no function 'lok_up' in this notebook: did you mean 'look_up'?"),
+        ("zzz", "known are 'look_up', 'depth', 'from_session'"),
+        ("number", "'number' is a int, and `--tools` takes names of functions."),
+        ("Thing", "'Thing' is a type, and `--tools` takes names of functions."),
+        ("look_up,", "'--tools' takes names with commas between them, not 'look_up,'."),
+        ("look_up,look_up", "Two tools have the name 'look_up'"),
+        ("uses", "'<lambda>' cannot be a tool's name"),
+    ],
+)
+def test_name_that_means_no_tool_is_refused_in_one_line_that_says_what_could_be_meant(
+    kernel: Kernel, names: str, words: str
+) -> None:
+    asked = kernel.ok("len(provider.requests)").result
+
+    shown = kernel.run(f"%%spawn --tools {names}\nHello")
+
+    assert shown.status == "error"
+    assert "\n" not in shown.error
+    assert words in shown.error
+    assert kernel.ok("len(provider.requests)").result == asked

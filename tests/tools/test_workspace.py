@@ -1,0 +1,106 @@
+"""Notes that the agents of a run share, when somebody asked for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentnb.core.errors import ToolError
+from agentnb.core.types import ToolUse
+from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.session import Session
+from agentnb.tools.workspace import MOST_IN_KEY, MOST_IN_NOTE, MOST_NOTES, workspace_tools
+from tests.support import by_agent, requests_of, spawn
+from tests.tools.calling import called, in_context
+
+
+def read(notes: dict[str, Any], **input: Any) -> str:
+    return called(workspace_tools()[0], input, in_context(notes))
+
+
+def write(notes: dict[str, Any], **input: Any) -> str:
+    return called(workspace_tools()[1], input, in_context(notes))
+
+
+def test_note_that_was_written_can_be_read_and_replaced() -> None:
+    notes: dict[str, Any] = {}
+
+    assert write(notes, key="a", text="one") == "Written: a (3 characters)."
+    write(notes, key="a", text="two")
+
+    assert notes == {"a": "two"}
+    assert read(notes, key="a") == "two"
+
+
+def test_list_of_notes_tells_their_keys_and_lengths() -> None:
+    assert read({}) == "There are no notes yet."
+    assert read({"a": "one", "b": {"x": 1}}) == "The notes:\n- a (3 characters)\n- b (7 characters)"
+
+
+def test_what_a_function_put_there_is_read_as_text() -> None:
+    assert read({"b": {"x": 1}}, key="b") == '{"x":1}'
+
+
+def test_missing_note_is_an_error_that_names_those_that_are_there() -> None:
+    with pytest.raises(ToolError, match=r"There is no note 'c'\. There are:\n- a"):
+        read({"a": "one"}, key="c")
+    with pytest.raises(ToolError, match="There are: none yet"):
+        read({}, key="c")
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        (" ", "x", "`key` must have 1 to"),
+        ("k" * (MOST_IN_KEY + 1), "x", "`key` must have 1 to"),
+        ("k", "x" * (MOST_IN_NOTE + 1), "`text` has 20,001 characters"),
+        ("new", "x", f"has all of its {MOST_NOTES} notes"),
+    ],
+    ids=["blank key", "long key", "long note", "full"],
+)
+def test_note_that_has_no_place_is_refused_and_nothing_is_written(
+    key: str, text: str, words: str
+) -> None:
+    notes = {f"note {n}": "" for n in range(MOST_NOTES if key == "new" else 1)}
+    before = dict(notes)
+
+    with pytest.raises(ToolError, match=words):
+        write(notes, key=key, text=text)
+    assert notes == before
+
+
+def test_full_workspace_takes_a_note_in_place_of_another() -> None:
+    notes = {f"note {n}": "" for n in range(MOST_NOTES)}
+
+    write(notes, key="note 7", text="x")
+
+    assert notes["note 7"] == "x"
+
+
+def test_agents_of_a_run_share_one_workspace_and_runs_do_not() -> None:
+    def using(name: str, **input: Any) -> Reply:
+        return Reply(tool_uses=(ToolUse("t", f"workspace_{name}", input),))
+
+    provider = by_agent(
+        {
+            "root": [spawn("A", "B", mode="sequential"), "ok", using("read"), "none"],
+            "A": [using("write", key="found", text="a whale"), "done"],
+            "B": [using("read", key="found"), "done"],
+        }
+    )
+    session = Session(provider=provider, tools=["workspace"])
+
+    session.run_sync("x")
+    session.run_sync("x")
+
+    assert requests_of(provider, "B")[1].last_user_text == "a whale"
+    assert requests_of(provider, "root")[3].last_user_text == "There are no notes yet."
+
+
+def test_nobody_has_a_workspace_who_did_not_ask_for_one() -> None:
+    provider = ScriptedProvider(["done"])
+
+    Session(provider=provider).run_sync("x")
+
+    assert provider.requests[0].tools == ()
