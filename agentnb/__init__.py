@@ -13,9 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentnb.config import Config, load_config
     from agentnb.core.context import AgentContext
     from agentnb.core.errors import (
         AgentnbError,
+        ConfigError,
         InternalError,
         LlmError,
         OrchestratorError,
@@ -49,6 +51,8 @@ _HOMES = {
     "AgentStatus": "core.types",
     "AgentnbError": "core.errors",
     "CancelReceipt": "core.types",
+    "Config": "config",
+    "ConfigError": "core.errors",
     "Cost": "prices",
     "DemoProvider": "providers.demo",
     "InternalError": "core.errors",
@@ -70,6 +74,7 @@ _HOMES = {
     "allow_nested_loops": "runtime",
     "configure": "session",
     "get_session": "session",
+    "load_config": "config",
     "load_run": "record",
     "set_prices": "prices",
     "tool": "tools.function",
@@ -81,6 +86,8 @@ __all__ = [
     "AgentStatus",
     "AgentnbError",
     "CancelReceipt",
+    "Config",
+    "ConfigError",
     "Cost",
     "DemoProvider",
     "InternalError",
@@ -103,6 +110,7 @@ __all__ = [
     "allow_nested_loops",
     "configure",
     "get_session",
+    "load_config",
     "load_ipython_extension",
     "load_run",
     "set_prices",

@@ -21,6 +21,7 @@ HEAVY = (
     "pydantic",
     "markdown_it",
     "sqlite3",
+    "yaml",
 )
 
 
@@ -28,6 +29,13 @@ def test_import_loads_nothing_heavy() -> None:
     loaded = set(in_fresh_process("import agentnb, sys", "list(sys.modules)"))
 
     assert "agentnb" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_session_loads_nothing_heavy_either() -> None:
+    loaded = set(in_fresh_process("from agentnb import Session; import sys", "list(sys.modules)"))
+
+    assert "agentnb.session" in loaded
     assert loaded.isdisjoint(HEAVY)
 
 

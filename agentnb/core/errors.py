@@ -10,6 +10,8 @@
     │   └── InternalError           a bug, in agentnb or in what was handed to it
     ├── UnknownAgent                an order for an agent that the run does not have
     ├── UnknownModel                a model name that no provider answers to
+    ├── UnknownPool, UnknownProfile a name that the settings do not have
+    ├── ConfigError                 mistakes in a settings file; has `mistakes`
     ├── NoOpenQuestion              an answer where the budget asked nothing
     ├── UnreadableRun               a file that holds no run, or not one that can be read
     ├── UnreadableNotebook          a file that is no notebook, or cannot be read
@@ -23,6 +25,7 @@ Bad arguments of plain functions stay `ValueError`. No message holds a key or a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agentnb.core.types import OrchestratorResult, one_line
 
@@ -197,6 +200,73 @@ class UnknownModel(AgentnbError, ValueError):
             f"of the providers {', '.join(known)}: for example `anthropic/claude-sonnet-5-5`, "
             "or `demo`, which needs no key."
         )
+
+
+class UnknownPool(AgentnbError, ValueError):
+    """A pool that the settings do not have."""
+
+    def __init__(self, name: str, *, known: Sequence[str], source: str) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            f"There is no pool {name!r} (known: {_listed(known)}). Add it under `llm.pools` "
+            f"in {source}, or name a model as `provider/model`."
+        )
+
+
+class UnknownProfile(AgentnbError, ValueError):
+    """A profile that the settings do not have."""
+
+    def __init__(self, name: str, *, known: Sequence[str], source: str) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            f"There is no profile {name!r} (known: {_listed(known)}). Add it under "
+            f"`tools.spawn.profiles` in {source}, or leave `profile` out."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMistake:
+    """One thing that is wrong in a settings file."""
+
+    key: str
+    """The whole path of the key, as `llm.pools.fast[0]`; empty for the file itself."""
+    line: int | None
+    """From 1."""
+    what: str
+    """What is wrong and what to do, in sentences; never a value that may be a secret."""
+
+    @property
+    def place(self) -> str:
+        """`line 4, `llm.default_pool``, as far as it is known."""
+        line = f"line {self.line}" if self.line else ""
+        key = f"`{one_line(self.key, limit=120)}`" if self.key else ""
+        return ", ".join(filter(None, (line, key)))
+
+
+class ConfigError(AgentnbError, ValueError):
+    """A settings file cannot be taken as it is.
+
+    Args:
+        source: The file, as it was named.
+        mistakes: All that are known, at least one. The message shows the first twenty.
+    """
+
+    def __init__(self, source: str, mistakes: Sequence[ConfigMistake]) -> None:
+        self.source = source
+        self.mistakes = tuple(sorted(mistakes, key=lambda mistake: mistake.line or 0))
+        if len(self.mistakes) == 1:
+            (one,) = self.mistakes
+            super().__init__(f"{', '.join(filter(None, (source, one.place)))}: {one.what}")
+            return
+        shown = self.mistakes[:20]
+        lines = [f"{m.place}: {m.what}" if m.place else m.what for m in shown]
+        if len(shown) < len(self.mistakes):
+            lines.append(f"And {len(self.mistakes) - len(shown)} more.")
+        super().__init__("\n  ".join([f"{source} has {len(self.mistakes)} mistakes.", *lines]))
 
 
 class NoOpenQuestion(AgentnbError):

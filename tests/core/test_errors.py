@@ -12,6 +12,8 @@ import pytest
 from agentnb.core import errors
 from agentnb.core.errors import (
     AgentnbError,
+    ConfigError,
+    ConfigMistake,
     InternalError,
     LlmError,
     MissingExtra,
@@ -23,6 +25,8 @@ from agentnb.core.errors import (
     ToolError,
     UnknownAgent,
     UnknownModel,
+    UnknownPool,
+    UnknownProfile,
     UnreadableNotebook,
     UnreadableRun,
 )
@@ -70,6 +74,9 @@ def test_every_error_says_when_it_is_raised(cls: type[AgentnbError]) -> None:
 def test_bad_names_are_also_what_plain_python_would_raise() -> None:
     assert issubclass(UnknownAgent, LookupError)
     assert issubclass(UnknownModel, ValueError)
+    assert issubclass(UnknownPool, ValueError)
+    assert issubclass(UnknownProfile, ValueError)
+    assert issubclass(ConfigError, ValueError)
     assert issubclass(NotebookError, ValueError)
     assert issubclass(MissingExtra, ImportError)
 
@@ -132,6 +139,9 @@ ONE_OF_EACH: list[AgentnbError] = [
     InternalError.wrapping(KeyError("k"), where="here"),
     UnknownAgent("1.9", known=["root", "1"]),
     UnknownModel("gpt", known=["anthropic", "demo"]),
+    UnknownPool("slow", known=["fast"], source="agentnb.yaml"),
+    UnknownProfile("writer", known=["reviewer"], source="agentnb.yaml"),
+    ConfigError("agentnb.yaml", [ConfigMistake("llm.pool", 3, "There is no such key here.")]),
     NoOpenQuestion(),
     UnreadableRun("run.json", "it is JSON, but not a run"),
     UnreadableNotebook("a.ipynb", "it is a folder"),

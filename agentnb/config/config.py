@@ -1,0 +1,149 @@
+"""The settings of a project that are in force, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from agentnb.config.project_file import NoText, read_project_file, read_text
+from agentnb.core.errors import (
+    ConfigError,
+    ConfigMistake,
+    UnknownModel,
+    UnknownPool,
+    UnknownProfile,
+)
+from agentnb.core.profiles import NamedText, Profile
+
+FILE_NAME = "agentnb.yaml"
+DEFAULT_BOOTSTRAP = ("AGENTS.md", "ENVIRONMENT.md")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIServer:
+    """Where an OpenAI-compatible server is; what is `None` comes from the environment."""
+
+    base_url: str | None = None
+    api_key_env: str | None = None
+    """The environment variable that holds its key."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What `agentnb.yaml` says, its files read; without a file, that nothing is said."""
+
+    folder: Path
+    """The project folder: that of the file, else the working directory when it was made."""
+    source: str = ""
+    """The file as it was named; empty when there is none."""
+    spawn_enabled: bool | None = None
+    """`tools.spawn.enabled`; `None` when it is not said."""
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    """By name, in the order of the file."""
+    pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """`provider/model`, in the order in which they are asked."""
+    default_pool: str | None = None
+    openai: OpenAIServer = OpenAIServer()
+    text: str = field(default="", repr=False, compare=False)
+    """Of the file, as it was read."""
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """Where each key stands, for what is found to be wrong later."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Config({self.source or 'no file'!r}, profiles={list(self.profiles)}, "
+            f"pools={list(self.pools)})"
+        )
+
+    def profile(self, name: str) -> Profile:
+        """A profile by its name.
+
+        Raises:
+            UnknownProfile: There is none of that name.
+        """
+        if name not in self.profiles:
+            raise UnknownProfile(name, known=tuple(self.profiles), source=self._named)
+        return self.profiles[name]
+
+    def models_of(self, model: str | Sequence[str]) -> tuple[str, ...]:
+        """The models that a name, or several, stand for; `pool:NAME` stands for a pool's.
+
+        Raises:
+            UnknownPool: There is none of that name.
+        """
+        named = [model] if isinstance(model, str) else model
+        return tuple(found for name in named for found in self._expanded(name))
+
+    def _expanded(self, name: str) -> tuple[str, ...]:
+        kind, mark, pool = name.strip().replace("/", ":", 1).partition(":")
+        if kind != "pool" or not mark:
+            return (name,)
+        if pool not in self.pools:
+            raise UnknownPool(pool, known=tuple(self.pools), source=self._named)
+        return self.pools[pool]
+
+    @cached_property
+    def default_bootstrap(self) -> tuple[NamedText, ...]:
+        """`AGENTS.md` and `ENVIRONMENT.md` of the project folder, where they are there.
+
+        Read when they are first asked for: a project may hold an `AGENTS.md` for other tools, and
+        nothing is wrong with it as long as no agent is given it.
+
+        Raises:
+            ConfigError: One is there and cannot be read.
+        """
+        return tuple(self._read_defaults())
+
+    def _read_defaults(self) -> Iterator[NamedText]:
+        for name in DEFAULT_BOOTSTRAP:
+            if (self.folder / name).exists():
+                try:
+                    yield read_project_file(self.folder, name)
+                except ValueError as error:
+                    advice = "Or give each profile its own `bootstrap_files`."
+                    raise ConfigError(
+                        name, [ConfigMistake("", None, f"{error} {advice}")]
+                    ) from error
+
+    def bootstrap_of(self, profile: Profile | None) -> tuple[NamedText, ...]:
+        """The bootstrap files of a profile, or of an agent without one: names and texts.
+
+        Raises:
+            ConfigError: See `default_bootstrap`.
+        """
+        own = None if profile is None else profile.bootstrap
+        return self.default_bootstrap if own is None else own
+
+    def has_changed(self) -> bool:
+        """Whether the file says something else now than when it was read."""
+        file = self.folder / Path(self.source).name
+        try:
+            return bool(self.source) and read_text(file) != self.text
+        except (OSError, NoText):
+            return True
+
+    def check_models(self, check: Callable[[str], object]) -> None:
+        """Have whoever knows the providers look at the models of all pools.
+
+        Args:
+            check: Raises `UnknownModel` for a model that nobody answers to.
+
+        Raises:
+            ConfigError: There are such models; it names all of them.
+        """
+        mistakes = []
+        for pool, models in self.pools.items():
+            for at, model in enumerate(models):
+                try:
+                    check(model)
+                except UnknownModel as error:
+                    key = f"llm.pools.{pool}[{at}]"
+                    mistakes.append(ConfigMistake(key, self.lines.get(key), str(error)))
+        if mistakes:
+            raise ConfigError(self._named, mistakes)
+
+    @property
+    def _named(self) -> str:
+        return self.source or FILE_NAME

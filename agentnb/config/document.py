@@ -1,0 +1,150 @@
+"""YAML as plain data, with the line of each key.
+
+Only what a settings file needs is read: mappings, lists, texts, `true` and `false`. Aliases and
+tags are refused, so that a small file cannot grow when it is read, and so that nothing in it runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import yaml
+
+from agentnb.core.errors import ConfigMistake
+
+MAX_DEPTH = 20
+
+Loc = tuple[str | int, ...]
+"""Where a value stands: keys, and positions in lists from 0."""
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_TAGS = {f"{_TAG}{name}" for name in ("int", "float", "timestamp")}
+_COLLECTIONS = {f"{_TAG}map", f"{_TAG}seq"}
+_TEXTS = {f"{_TAG}{name}" for name in ("str", "merge", "value")}
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value that is no text to YAML, such as `5`: as it was written."""
+
+    written: str
+
+
+@dataclass
+class Document:
+    """What a file says."""
+
+    data: object = None
+    """Of `dict`, `list`, `str`, `bool`, `None` and `Scalar`; `None` when it cannot be read."""
+    lines: dict[Loc, int] = field(default_factory=dict)
+    """Counted from 1."""
+    mistakes: list[ConfigMistake] = field(default_factory=list)
+
+
+class _Refused(Exception):
+    """What is good YAML, and still not read here."""
+
+    def __init__(self, line: int, what: str) -> None:
+        self.line, self.what = line, what
+
+
+def dotted(loc: Loc) -> str:
+    """`llm.pools.fast[0]`, as a person reads it."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return "".join(parts).removeprefix(".")
+
+
+def read_document(text: str) -> Document:
+    """Read a settings file. Never raises: what is wrong stands in `mistakes`."""
+    document = Document()
+    try:
+        _refuse_harm(text)
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is not None:
+            document.data = _value(document, root, ())
+    except _Refused as refused:
+        document.mistakes.append(ConfigMistake("", refused.line, refused.what))
+    except yaml.YAMLError as error:
+        document.mistakes.append(_no_yaml(error, text))
+    return document
+
+
+def _refuse_harm(text: str) -> None:
+    # Events come one by one: what is refused is refused before it is put together.
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = _line_of(event)
+        if isinstance(event, yaml.AliasEvent):
+            raise _Refused(line, "Aliases are not read here. Write the value out where it belongs.")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise _Refused(
+                line, f"Values are nested in more than {MAX_DEPTH} levels. Take the brackets away."
+            )
+
+
+def _line_of(found: yaml.Event | yaml.Node) -> int:
+    return found.start_mark.line + 1 if found.start_mark else 1
+
+
+def _value(document: Document, node: yaml.Node, loc: Loc) -> object:
+    document.lines.setdefault(loc, _line_of(node))
+    if isinstance(node, yaml.MappingNode) and node.tag in _COLLECTIONS:
+        return _mapping(document, node, loc)
+    if isinstance(node, yaml.SequenceNode) and node.tag in _COLLECTIONS:
+        return [_value(document, item, (*loc, at)) for at, item in enumerate(node.value)]
+    if isinstance(node, yaml.ScalarNode):
+        written = str(node.value)
+        if node.tag in _TEXTS:
+            return written
+        if node.tag == f"{_TAG}null":
+            return None
+        if node.tag == f"{_TAG}bool":
+            known = yaml.SafeLoader.bool_values.get(written.lower())
+            return Scalar(written) if known is None else known
+        if node.tag in _PLAIN_TAGS:
+            return Scalar(written)
+    raise _Refused(_line_of(node), "Tags that begin with `!` are not read here. Take the tag away.")
+
+
+def _mapping(document: Document, node: yaml.MappingNode, loc: Loc) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for key_node, value_node in node.value:
+        line = _line_of(key_node)
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise _Refused(line, "A key must be a word, not a list or a mapping.")
+        key = str(key_node.value)  # as it was written: a profile may be called `on` or `1`
+        here = (*loc, key)
+        if key in values:
+            first = document.lines[here]
+            document.mistakes.append(
+                ConfigMistake(
+                    dotted(here),
+                    line,
+                    f"The key stands here a second time, after line {first}. Keep one of the two.",
+                )
+            )
+            continue
+        document.lines[here] = line
+        values[key] = _value(document, value_node, here)
+    return values
+
+
+def _no_yaml(error: yaml.YAMLError, text: str) -> ConfigMistake:
+    line, why = None, "it ends too early, or begins as something else"
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        why = f"the character U+{ord(text[error.position]):04X} is not allowed"
+    elif isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else None
+        began = error.context_mark
+        context = f"{error.context} (line {began.line + 1})" if began else error.context
+        why = ", ".join(filter(None, (context, error.problem)))
+    return ConfigMistake(
+        "",
+        line,
+        f"This is not YAML: {why}. Look at this line and the one before it: indents are "
+        "spaces, a space follows `:`, and a text with `: ` or ` #` in it stands in quotes.",
+    )

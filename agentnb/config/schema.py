@@ -1,0 +1,327 @@
+"""What a settings file may say, and in which words it is told what is wrong with it.
+
+All mistakes are found in one pass: what needs to be known from elsewhere (the project folder, the
+names of the pools) comes along as the validation's context.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from agentnb.config.document import Document, Loc, Scalar, dotted
+from agentnb.config.project_file import read_project_file
+from agentnb.core.errors import ConfigMistake
+from agentnb.core.profiles import NamedText
+from agentnb.core.types import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a value is checked against."""
+
+    folder: Path
+    """The project folder, absolute."""
+    pools: tuple[str, ...]
+
+
+# -- single values ----------------------------------------------------------------------------
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value):
+        raise ValueError(
+            f"{_shown(value)} is no name that can be used here. Take letters, digits, `_` and "
+            "`-`, at most 64."
+        )
+    return value
+
+
+def _model(value: str) -> str:
+    if not value.strip():
+        raise ValueError("The name of a model is blank. Write it as `provider/model`.")
+    if re.match(r"\s*pool[/:]", value):
+        raise ValueError(
+            f"{_shown(value)} is a pool, and a pool holds models. Write them out: `provider/model`."
+        )
+    return value.strip()
+
+
+def _pool(value: str, info: ValidationInfo) -> str:
+    pools: tuple[str, ...] = info.context.pools  # type: ignore[union-attr]  # always given
+    if value not in pools:
+        raise ValueError(
+            f"There is no pool {_shown(value)}. {_instead(value, pools)} Or add it under "
+            "`llm.pools`."
+        )
+    return value
+
+
+def _file(value: object, info: ValidationInfo) -> NamedText:
+    if not isinstance(value, str):
+        raise ValueError(_not_a("text, the name of a file", value))
+    return read_project_file(info.context.folder, value)  # type: ignore[union-attr]
+
+
+def _commas(value: object) -> object:
+    """Tools may be written as a list, and as the tool `spawn` takes them."""
+    if not isinstance(value, str):
+        return value
+    return [name.strip() for name in value.split(",") if name.strip()]
+
+
+def _no_mapping(value: object) -> object:
+    """A key with nothing behind it is a mapping without keys."""
+    return {} if value is None else value
+
+
+def _base_url(value: str) -> str:
+    try:
+        url = urlsplit(value)
+        fits = url.scheme in ("http", "https") and bool(url.hostname)
+    except ValueError:
+        fits = False
+    if not fits or any(character.isspace() for character in value):
+        raise ValueError(
+            "This is no address of a server. Write it like `http://localhost:8000/v1`."
+        )
+    if url.username is not None or url.query or url.fragment:
+        raise ValueError(
+            "The address holds more than the server and a path. Take the rest out; a key is "
+            "named by `api_key_env`."
+        )
+    return value
+
+
+def _variable(value: str) -> str:
+    # Upper case: a key that was pasted here must not pass for a name, and be shown as one.
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
+        raise ValueError(
+            "This is no name of an environment variable, in upper case like `OPENAI_API_KEY`. "
+            "Name the variable that holds the key; a key itself never stands in this file."
+        )
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Model = Annotated[str, AfterValidator(_model)]
+Pool = Annotated[str, AfterValidator(_pool)]
+File = Annotated[NamedText, PlainValidator(_file)]
+Tools = Annotated[list[Name], BeforeValidator(_commas)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+Variable = Annotated[str, AfterValidator(_variable)]
+
+
+# -- sections ---------------------------------------------------------------------------------
+
+
+class Section(BaseModel):
+    """A mapping of the file. A key with nothing behind it counts as not said."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_said(cls, data: Any) -> Any:
+        return _no_mapping(data)
+
+
+class ProfileSection(Section):
+    """`tools.spawn.profiles.<name>`."""
+
+    description: str | None = None
+    system_prompt: str | None = None
+    system_prompt_file: File | None = None
+    bootstrap_files: list[File] | None = None
+    tools: Tools | None = None
+    pool: Pool | None = None
+
+
+class SpawnSection(Section):
+    """`tools.spawn`."""
+
+    enabled: bool | None = None
+    profiles: Annotated[dict[Name, ProfileSection], BeforeValidator(_no_mapping)] = {}
+
+
+class ToolsSection(Section):
+    """`tools`."""
+
+    spawn: SpawnSection = SpawnSection()
+
+
+class OpenAISection(Section):
+    """`llm.providers.openai`."""
+
+    base_url: BaseUrl | None = None
+    api_key_env: Variable | None = None
+
+
+class ProvidersSection(Section):
+    """`llm.providers`."""
+
+    openai: OpenAISection = OpenAISection()
+
+
+class LlmSection(Section):
+    """`llm`."""
+
+    default_pool: Pool | None = None
+    pools: Annotated[
+        dict[Name, Annotated[list[Model], Field(min_length=1)]], BeforeValidator(_no_mapping)
+    ] = {}
+    providers: ProvidersSection = ProvidersSection()
+
+
+class SettingsFile(Section):
+    """All that `agentnb.yaml` may say."""
+
+    tools: ToolsSection = ToolsSection()
+    llm: LlmSection = LlmSection()
+
+
+# -- reading, and what is wrong ----------------------------------------------------------------
+
+
+def read_settings(
+    document: Document, *, folder: Path
+) -> tuple[SettingsFile | None, list[ConfigMistake]]:
+    """Check what a file says.
+
+    Args:
+        document: The file, as it was read.
+        folder: The project folder, absolute, without links.
+
+    Returns:
+        The settings, `None` when there are mistakes; and all the mistakes.
+    """
+    around = Around(folder, _pools_of(document.data))
+    try:
+        return SettingsFile.model_validate(document.data, context=around), []
+    except ValidationError as error:
+        return None, [_mistake(details, document) for details in error.errors()]
+
+
+def _pools_of(data: object) -> tuple[str, ...]:
+    for key in ("llm", "pools"):
+        data = data.get(key) if isinstance(data, dict) else None
+    return tuple(data) if isinstance(data, dict) else ()
+
+
+def _mistake(details: ErrorDetails, document: Document) -> ConfigMistake:
+    loc = tuple(part for part in details["loc"] if part != "[key]")
+    places = (document.lines.get(loc[:end]) for end in range(len(loc), -1, -1))
+    line = next(filter(None, places), None)
+    return ConfigMistake(dotted(loc), line, _words(details, loc))
+
+
+def _words(details: ErrorDetails, loc: Loc) -> str:
+    kind, value = details["type"], details["input"]
+    match kind:
+        case "extra_forbidden":
+            return _unknown_key(loc)
+        case "value_error":
+            return str(details["ctx"]["error"])
+        case "string_type":
+            is_number = isinstance(value, Scalar | bool) and loc[:2] != ("llm", "providers")
+            advice = f" Put it in quotes: `{_quoted(value)}`." if is_number else ""
+            return _not_a("text", value) + advice
+        case "bool_type":
+            return f"{_not_a('`true` or `false`', value)} Write one of the two."
+        case "list_type" | "too_short":
+            what = "list" if kind == "list_type" else "list with at least one entry"
+            return f"{_not_a(what, value)} Write each entry on its own line, after `- `."
+        case "model_type" | "dict_type" | "model_attributes_type":
+            return f"{_not_a('mapping', value)} Write keys below it, each as `key: value`."
+    return f"{details['msg']}."
+
+
+def _unknown_key(loc: Loc) -> str:
+    key = str(loc[-1])
+    if loc[:2] == ("llm", "providers") and re.search("key|token|secret|password", key, re.I):
+        return (
+            "A key never stands in this file. Put it into an environment variable, and name that "
+            "variable by `api_key_env`."
+        )
+    known = _known_keys(loc[:-1])
+    home = dict(_homes(SettingsFile, "")).get(key)
+    # A slip beside its right spelling is likelier than a key of another place.
+    if home and not get_close_matches(key, known, n=1, cutoff=0.85):
+        return f"There is no such key here. It belongs under `{home}`."
+    return f"There is no such key here. {_instead(key, known)}"
+
+
+def _known_keys(loc: Loc) -> tuple[str, ...]:
+    kind: Any = SettingsFile
+    for part in loc:
+        fields = getattr(kind, "model_fields", None)
+        kind = fields[part].annotation if fields else get_args(kind)[1]
+    return tuple(kind.model_fields)
+
+
+def _homes(section: type[Section], path: str) -> Iterator[tuple[str, str]]:
+    """Every key below the top, and the section that it belongs to."""
+    for key, field in section.model_fields.items():
+        if path:
+            yield key, path
+        here = f"{path}.{key}".removeprefix(".")
+        below: Any = field.annotation
+        if get_origin(below) is dict:
+            below, here = get_args(below)[1], f"{here}.NAME"
+        if isinstance(below, type) and issubclass(below, Section):
+            yield from _homes(below, here)
+
+
+def _instead(word: str, known: tuple[str, ...]) -> str:
+    if close := get_close_matches(word, known, n=1):
+        return f"Did you mean `{close[0]}`?"
+    return f"Known here: {', '.join(f'`{name}`' for name in known) or 'none'}."
+
+
+def _not_a(what: str, value: object) -> str:
+    article = "" if what.startswith("`") else "a "
+    return f"This must be {article}{what}, not {_kind_of(value)}."
+
+
+def _kind_of(value: object) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "`true` or `false`"
+        case Scalar():
+            return "a number or a date"
+        case []:
+            return "an empty list"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+    return "a text"
+
+
+def _quoted(value: object) -> str:
+    written = value.written if isinstance(value, Scalar) else str(value).lower()
+    return f'"{one_line(written, limit=40)}"'
+
+
+def _shown(value: str) -> str:
+    return repr(one_line(value, limit=80))

@@ -1,0 +1,1 @@
+"""Settings files: what they may say, and what is said of a mistake."""
