@@ -6,54 +6,36 @@ that still go on.
 
 from __future__ import annotations
 
-import re
+import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from agentnb.config import Config, config_of
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext, texts
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Gate, Link, Provider, links_of
+from agentnb.core.profiles import Profile, root_instructions
+from agentnb.core.protocols import BudgetGate, Gate, Provider
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult, SpawnInstruction, SpawnMode
-from agentnb.providers.fallback import FallbackProvider
-from agentnb.providers.gate import ConcurrencyGate, RoutedGate
-from agentnb.providers.registry import Registry
+from agentnb.models import DEFAULT_MODEL, Models, Origin, gate_of, registry
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
 from agentnb.tools.registry import tools_of
-
-DEFAULT_MODEL = "anthropic/claude-sonnet-5-5"
-
-_registry = Registry()
-"""For all sessions: their calls to one base URL with one key share one HTTP client."""
-
-_gates: WeakKeyDictionary[Provider, dict[int, ConcurrencyGate]] = WeakKeyDictionary()
-
-
-def _gate_of(provider: Provider, max_concurrency: int) -> Gate:
-    """The gate before a provider, which all sessions with the same limit share."""
-    if isinstance(provider, FallbackProvider):
-        links = provider.links
-        return RoutedGate({link.model: _gate_of(link.provider, max_concurrency) for link in links})
-    try:
-        gates = _gates.setdefault(provider, {})
-    except TypeError:  # somebody's own provider that cannot be a key: each run has its own gate
-        return ConcurrencyGate(max_concurrency)
-    made = gates.get(max_concurrency) or ConcurrencyGate(max_concurrency)
-    return gates.setdefault(max_concurrency, made)  # of two threads the first one's counts
 
 
 class Session:
     """Settings for runs, and the way to start them.
 
     Args:
-        model: `provider/model`; or several, a chain: when one does not answer, the next is asked.
+        model: `provider/model`, or `pool:NAME`; or several, a chain: when one does not answer, the
+            next is asked. Without it: the `llm.default_pool` of the settings file, if that names
+            one.
         budget: Tokens for each run, all agents together.
         max_depth: Depth of the deepest sub-agent; the root has 0.
         soul: Who the agents are, shared by all of them.
@@ -61,6 +43,8 @@ class Session:
         user: What the root should know of the person. Sub-agents never see it.
         tools: What agents may call: functions (see `agentnb.tool`), anything with `spec` and
             `call` (`agentnb.core.protocols.Tool`), and `"workspace"`, the run's shared notes.
+        config: The settings file or its folder, or what `load_config` gave; `None` for the
+            `agentnb.yaml` in the working directory, if there is one; `False` for none.
         store: `None`, memory only: all there is yet.
         mode: `live`: all there is yet.
         provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run
@@ -78,7 +62,8 @@ class Session:
             with what it has, marked as cut.
 
     Raises:
-        ValueError: A setting is out of its range. `UnknownModel` is one, too.
+        ValueError: A setting is out of its range. `UnknownModel`, `UnknownPool` and
+            `ConfigError`, for a settings file that cannot be taken, are such errors, too.
     """
 
     def __init__(
@@ -91,6 +76,7 @@ class Session:
         user: str = "",
         tools: Sequence[Any] = (),
         *,
+        config: str | os.PathLike[str] | Config | bool | None = None,
         store: None = None,
         mode: str = "live",
         provider: Provider | None = None,
@@ -129,11 +115,12 @@ class Session:
         texts(memories, "memories")
         self.tools = tools_of(tools)
         """What agents may call, where a run does not say otherwise."""
-        model = _checked_model(model)
-        self.model = provider.name if provider is not None and model == DEFAULT_MODEL else model
+        self.config = config_of(config)
+        """What the settings file says."""
+        self._models = Models(model, provider=provider, config=self.config)
+        self.model = self._models.model
         self.budget = budget
         self.max_depth = max_depth
-        self._provider = provider
         self._newest: Run | None = None
         self._owned = threading.local()
         self._going_on: dict[str, Run] = {}
@@ -141,8 +128,11 @@ class Session:
         # What is wrong with the settings is said here, not at the first run.
         self._request(None, budget=None, max_depth=None, max_agents=None)
         AgentOrchestrator(sub_agent_memory=sub_agent_memory)
-        if provider is None or not isinstance(model, str):
-            self._resolve(model)
+
+    @property
+    def model_origin(self) -> Origin:
+        """Who chose `model`."""
+        return self._models.origin
 
     def __repr__(self) -> str:
         return f"Session(model={self.model!r}, budget={self.budget}, max_depth={self.max_depth})"
@@ -158,6 +148,7 @@ class Session:
         max_depth: int | None = None,
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
+        profile: str | None = None,
     ) -> Run:
         """Start a tree of agents on a task, and return at once.
 
@@ -168,13 +159,20 @@ class Session:
             max_depth: Depth of the deepest sub-agent.
             max_agents: Most sub-agents.
             tools: What agents may call; the session's own tools by name, too.
+            profile: What the root agent is configured by: the models of its pool, unless `model`
+                says otherwise, and its texts as instructions, in place of the built-in ones.
 
         Raises:
             ValueError: The task is blank, a limit out of its range, or something is no tool.
             UnknownModel: No provider answers to the model.
+            UnknownProfile: The settings file has no such profile.
         """
+        task = _checked_task(task)
+        root = None if profile is None else self.config.profile(profile)
+        if root is not None and model is None:
+            model = root.models or None
         return self._start(
-            _checked_task(task), None, True, model, budget, max_depth, max_agents, tools
+            task, None, True, model, budget, max_depth, max_agents, tools, profile=root
         )
 
     def spawn_all(
@@ -259,15 +257,18 @@ class Session:
         max_depth: int | None,
         max_agents: int | None,
         tools: Sequence[Any] | None,
+        *,
+        profile: Profile | None = None,
     ) -> Run:
-        provider, label = self._resolve(None if model is None else _checked_model(model))
-        gate = _gate_of(provider, self._settings["max_concurrency"])
+        provider, label = self._models.resolve(model)
+        context = self._context(label, profile)
+        gate = gate_of(provider, self._settings["max_concurrency"])
         request = self._request(gate, budget=budget, max_depth=max_depth, max_agents=max_agents)
         offered = self.tools if tools is None else tools_of(tools, self.tools)
         bus = EventBus(request.run_id, clock=request.clock)
         warning = self._settings["on_budget_warning"]
         runtime = get_runtime()
-        runtime.at_close(_registry.aclose)
+        runtime.at_close(registry.aclose)
         try:
             run = Run(
                 title,
@@ -277,7 +278,7 @@ class Session:
                     max_turns=self._settings["max_turns"],
                 ).execute(
                     provider,
-                    self._context(label),
+                    context,
                     title,
                     request,
                     bus,
@@ -295,21 +296,6 @@ class Session:
             request.cancellation.cancel(None, "interrupted")
             raise
         return run
-
-    def _resolve(self, model: str | tuple[str, ...] | None) -> tuple[Provider, str]:
-        """Who answers, and the name of the (first) model as people read it."""
-        own = self._provider
-        if model is None:
-            if own is not None and isinstance(self.model, str):
-                return own, self.model
-            model = self.model
-        if not isinstance(model, str):
-            chain = FallbackProvider([Link(*self._resolve(name)) for name in model])
-            return chain, chain.links[0].model
-        for link in () if own is None else links_of(own, model):
-            if re.split("[/:]", model)[0] == link.provider.name:
-                return link.provider, model
-        return _registry.resolve(model)
 
     def _request(
         self,
@@ -331,14 +317,18 @@ class Session:
             pause_timeout_s=settings["pause_timeout_s"],
         )
 
-    def _context(self, label: str) -> AgentContext:
+    def _context(self, label: str, profile: Profile | None) -> AgentContext:
         settings = self._settings
+        instructions = ""
+        if profile is not None:
+            instructions = root_instructions(profile, self.config.bootstrap_of(profile))
         return AgentContext(
             agent_config=AgentConfig(model=label, max_output_tokens=settings["max_output_tokens"]),
             soul_content=settings["soul"],
             identity_content=settings["identity"],
             user_content=settings["user"],
             recalled_memories=tuple(settings["memories"]),
+            system_prompt=instructions,
         )
 
     # -- finding runs ---------------------------------------------------------------------------
@@ -368,16 +358,6 @@ def _checked_task(task: str) -> str:
     return task.strip()
 
 
-def _checked_model(model: str | Sequence[str]) -> str | tuple[str, ...]:
-    """One model, or a chain of several; a chain of one is that one."""
-    if isinstance(model, str):
-        return model
-    names = texts(model, "model")
-    if not names:
-        raise ValueError("`model` is empty: name a model, or several of which one answers.")
-    return names if len(names) > 1 else names[0]
-
-
 def _checked_mode(mode: str) -> SpawnMode:
     try:
         return SpawnMode(mode)
@@ -402,11 +382,12 @@ def configure(**settings: Any) -> Session:
     """Make a new session for the magics: the old one's settings, and these.
 
     Takes what `Session` takes. Of `model` and `provider`, the one that is set replaces the
-    other. Runs that go on are not touched.
+    other. The settings file is read anew. Runs that go on are not touched.
     """
     global _default
-    old = get_session()
-    merged = {**old._settings, **settings}
+    # Without making one: a settings file that is wrong must not keep a person from naming another.
+    old = _default._settings if _default is not None else {}
+    merged = {**old, **settings}
     if "model" in settings and "provider" not in settings:
         merged["provider"] = None
     if "provider" in settings and "model" not in settings:
@@ -414,8 +395,9 @@ def configure(**settings: Any) -> Session:
     try:
         made = Session(**merged)
     except TypeError:
-        unknown = ", ".join(repr(s) for s in settings if s not in old._settings)
-        known = ", ".join(old._settings)
+        names = tuple(signature(Session).parameters)
+        unknown = ", ".join(repr(s) for s in settings if s not in names)
+        known = ", ".join(names)
         raise ValueError(f"There is no setting {unknown}. Known are: {known}.") from None
     with _default_lock:
         _default = made

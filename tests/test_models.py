@@ -1,0 +1,237 @@
+"""Who answers in a session: models that were named, pools of the settings file, profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentnb.session
+from agentnb.core.errors import (
+    ConfigError,
+    ServerFailed,
+    UnknownModel,
+    UnknownPool,
+    UnknownProfile,
+)
+from agentnb.core.events import ProviderFailover
+from agentnb.core.prompt import DEFAULT_INSTRUCTIONS
+from agentnb.core.protocols import Link
+from agentnb.models import DEFAULT_MODEL, Origin
+from agentnb.providers.fallback import FallbackProvider
+from agentnb.providers.scripted import ScriptedProvider
+from agentnb.session import Session, configure, get_session
+from tests.support import DEADLINE_S, events_of, spawn
+
+SETTINGS = """\
+tools:
+  spawn:
+    profiles:
+      reviewer:
+        system_prompt: Be strict.
+        system_prompt_file: reviewer.md
+        pool: best
+      plain:
+        bootstrap_files: []
+llm:
+  default_pool: fast
+  pools:
+    fast: [anthropic/claude-haiku-4-5, demo]
+    best: [first/a, second/b]
+    one: [demo]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with settings, whose pools need providers of the tests' own."""
+    (tmp_path / "agentnb.yaml").write_text(SETTINGS)
+    (tmp_path / "reviewer.md").write_text("Look twice.")
+    (tmp_path / "AGENTS.md").write_text("The house rules.")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(agentnb.session, "_default", None)
+    return tmp_path
+
+
+def providers(*, first: Any = "by the first", second: Any = "by the second") -> FallbackProvider:
+    """Both providers that the pool `best` names."""
+    return FallbackProvider(
+        [
+            Link(ScriptedProvider(lambda request: first, name="first"), "first/x"),
+            Link(ScriptedProvider(lambda request: second, name="second"), "second/x"),
+        ]
+    )
+
+
+# -- what nobody said ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("project")
+def test_session_that_names_no_model_takes_the_default_pool() -> None:
+    session = Session(config=_without("best"))
+
+    assert session.model == ("anthropic/claude-haiku-4-5", "demo")
+    assert session.model_origin is Origin.DEFAULT_POOL
+
+
+@pytest.mark.usefixtures("project")
+def test_model_said_in_code_goes_before_the_default_pool_even_if_it_is_the_default_one() -> None:
+    config = _without("best")
+    as_the_default = str(bytes(DEFAULT_MODEL, "ascii"), "ascii")
+
+    assert Session(as_the_default, config=config).model == as_the_default
+    assert Session("demo", config=config).model == "demo"
+    assert Session("demo", config=config).model_origin is Origin.CODE
+    mine = ScriptedProvider([], name="mine")
+    assert Session(provider=mine, config=config).model == "mine"
+    assert Session(config=False).model == DEFAULT_MODEL
+    assert Session(config=False).model_origin is Origin.DEFAULT
+
+
+def _without(pool: str) -> Path:
+    """The settings, where all models are known without providers of our own."""
+    kept = [line for line in SETTINGS.splitlines() if pool not in line]
+    file = Path("known.yaml")
+    file.write_text("\n".join(kept))
+    return file
+
+
+# -- pools --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("project")
+def test_first_model_of_a_pool_that_works_answers() -> None:
+    session = Session(provider=providers(first=ServerFailed("out of order", retryable=False)))
+
+    run = session.spawn("a task", model="pool:best")
+
+    assert run.result(DEADLINE_S).output == "by the second"
+    (moved,) = events_of(run.events, ProviderFailover)
+    assert (moved.from_provider, moved.to_provider) == ("first/a", "second/b")
+    assert session.run_sync("a task", model="pool:one").agent_tree.model == "demo"
+
+
+@pytest.mark.usefixtures("project")
+def test_model_of_a_pool_without_a_key_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
+
+    run = Session("pool:fast", config=_without("best")).spawn("a task", max_depth=0)
+
+    assert run.result(DEADLINE_S).output.startswith("(demo)")
+    (moved,) = events_of(run.events, ProviderFailover)
+    assert "ANTHROPIC_API_KEY" in moved.error
+
+
+@pytest.mark.usefixtures("project")
+def test_pool_may_stand_in_a_chain() -> None:
+    session = Session(["demo", "pool:best"], provider=providers())
+
+    assert session.model == ("demo", "first/a", "second/b")
+
+
+@pytest.mark.usefixtures("project")
+def test_unknown_pool_is_refused_by_session_and_run() -> None:
+    session = Session(provider=providers())
+
+    with pytest.raises(UnknownPool, match=r"'slow' \(known: 'fast', 'best', 'one'\)"):
+        session.spawn("a task", model="pool:slow")
+    with pytest.raises(UnknownPool, match="'slow'"):
+        Session("pool:slow", provider=providers())
+
+
+@pytest.mark.usefixtures("project")
+def test_pool_with_a_provider_that_the_session_does_not_have_is_told_with_its_line() -> None:
+    with pytest.raises(ConfigError) as raised:
+        Session()
+
+    assert [mistake.place for mistake in raised.value.mistakes] == [
+        "line 14, `llm.pools.best[0]`",
+        "line 14, `llm.pools.best[1]`",
+    ]
+    assert "No provider answers to the model 'first/a'" in str(raised.value)
+    with pytest.raises(UnknownModel):
+        Session("first/a", config=False)
+    assert Session(provider=providers()).config.source == "agentnb.yaml"
+
+
+# -- the root, by a profile ---------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("project")
+def test_profile_gives_the_root_its_pool_and_its_texts_and_its_sub_agents_nothing() -> None:
+    asked = []
+
+    def answer(request: Any) -> str:
+        asked.append(request)
+        is_first = len(asked) == 1
+        return spawn("look") if is_first else "done"
+
+    own = FallbackProvider([Link(ScriptedProvider(answer, name=n), n) for n in ("first", "second")])
+
+    Session(provider=own).spawn("a task", profile="reviewer").result(DEADLINE_S)
+
+    root, child, _ = asked
+    assert root.model == "a"
+    assert (
+        "<instructions>\nAGENTS.md:\n\nThe house rules.\n\nLook twice.\n\nBe strict.\n"
+        "</instructions>"
+    ) in root.system
+    assert DEFAULT_INSTRUCTIONS not in root.system
+    for words in ("The house rules.", "Look twice.", "Be strict."):
+        assert words not in child.system
+
+
+@pytest.mark.usefixtures("project")
+def test_profile_that_says_nothing_leaves_the_root_as_it_is() -> None:
+    own = providers()
+    session = Session(provider=own)
+
+    session.spawn("a task", profile="plain").result(DEADLINE_S)
+    session.spawn("a task").result(DEADLINE_S)
+
+    by_profile, without = own.links[0].provider.requests  # type: ignore[attr-defined]
+    assert by_profile == without
+    assert DEFAULT_INSTRUCTIONS in by_profile.system
+
+
+@pytest.mark.usefixtures("project")
+def test_model_of_a_run_goes_before_the_pool_of_its_profile() -> None:
+    run = Session(provider=providers()).spawn("a task", profile="reviewer", model="second/c")
+
+    assert run.result(DEADLINE_S).agent_tree.model == "second/c"
+
+
+@pytest.mark.usefixtures("project")
+def test_unknown_profile_is_refused_and_no_run_begins() -> None:
+    session = Session(provider=providers())
+
+    with pytest.raises(UnknownProfile, match=r"'writer' \(known: 'reviewer', 'plain'\)"):
+        session.spawn("a task", profile="writer")
+    assert session.newest_run is None
+
+
+# -- the session of the magics --------------------------------------------------------------------
+
+
+def test_configure_reads_the_settings_anew(project: Path) -> None:
+    configure(provider=providers())
+    (project / "agentnb.yaml").write_text("llm: {pools: {mine: [demo]}, default_pool: mine}")
+
+    assert get_session().config.default_pool == "fast"
+    assert configure().config.default_pool == "mine"
+    assert configure(model="pool:mine").model == "demo"
+
+
+def test_settings_that_are_wrong_can_be_left_out_and_put_right(project: Path) -> None:
+    (project / "agentnb.yaml").write_text("nonsense: 1")
+    with pytest.raises(ConfigError):
+        get_session()
+    with pytest.raises(ConfigError):
+        configure(budget=1000)
+
+    assert configure(config=False, model="demo", budget=1000).budget == 1000
+
+    (project / "agentnb.yaml").write_text("llm: {}")
+    assert configure(config=None).config.source == "agentnb.yaml"
+    assert get_session().budget == 1000
