@@ -33,6 +33,7 @@ from agentnb.notebook.line import (
     whole_number,
     words_of,
 )
+from agentnb.notebook.settings import settings_text
 from agentnb.notebook.template import fill
 from agentnb.notebook.toolbox import tools_named
 from agentnb.run import Run
@@ -45,6 +46,7 @@ _CELL_OPTIONS = {
     "--budget": Option("budget", whole_number("tokens", at_least=1, example=50_000)),
     "--max-depth": Option("max_depth", whole_number("levels", at_least=0, example=2)),
     "--tools": Option("tools", several_names),
+    "--profile": Option("profile", text),
     "-o": Option("name", variable_name),
     "--bg": Option("in_background", None),
     "--quiet": Option("quiet", None),
@@ -55,15 +57,16 @@ _RUN_OPTION = {"--run": Option("run", text)}
 _SPAWN_HELP = """\
 Give a task to a tree of agents and wait for the answer:
 
-    %%spawn [--model M] [--budget N] [--max-depth D] [--tools a,b] [-o NAME] [--bg]
-            [--quiet] [--raw]
+    %%spawn [--model M] [--budget N] [--max-depth D] [--profile P] [--tools a,b]
+            [-o NAME] [--bg] [--quiet] [--raw]
     the task, with {{variables}} from the notebook
 
---model M      who answers: provider/model, or demo, which needs no key
+--model M      who answers: provider/model; pool:NAME; or demo, which needs no key
 --budget N     tokens for the whole tree
 --max-depth D  how deep sub-agents may go; 0: none
 --tools a,b    what agents may call: functions of this notebook, tools of the session, and
                `workspace`, notes that the agents share
+--profile P    configure the first agent by a profile of agentnb.yaml
 -o NAME        bind the result to NAME (with --bg: the run)
 --bg           return at once; `%spawn status` shows how it goes
 --quiet        show the answer alone, without the tree
@@ -90,6 +93,7 @@ And for the newest run, while it runs (`--run ID` for another, with the id that 
 
 _AGENTNB_HELP = """\
     %agentnb mode         how models are asked: `live`, which is all there is yet
+    %agentnb config       the settings in force: of agentnb.yaml, of code, and the defaults
     %agentnb freeze       take this kernel's live views away, before the notebook is saved
     %agentnb nest         let asyncio.run() work in this kernel's cells; slows all its loops
     %agentnb help         this text
@@ -111,6 +115,7 @@ class _Order:
     budget: int | None = None
     max_depth: int | None = None
     tools: tuple[str, ...] | None = None
+    profile: str | None = None
 
 
 async def spawn_cell(line: str, cell: str) -> None:
@@ -162,16 +167,19 @@ class AgentMagics(Magics):
                 case ["mode", *other]:
                     typed = " ".join(other)
                     raise NotebookError(f"There is no mode {typed!r}: the one mode is live.")
+                case ["config"]:
+                    print(settings_text(get_session()))
                 case ["nest"]:
                     allow_nested_loops()
                     print("asyncio.run() works inside cells now; all loops are slower for it.")
                 case ["freeze"]:
                     print(_frozen(take_live_views_back()))
-                case ["nest" | "help" | "freeze" as verb, *surplus]:
+                case ["nest" | "help" | "freeze" | "config" as verb, *surplus]:
                     raise NotebookError(_does_not_take(surplus, f"%agentnb {verb}"))
                 case [other, *_]:
                     raise NotebookError(
-                        f"`%agentnb` does not know {other!r}: known are mode, freeze, nest, help."
+                        f"`%agentnb` does not know {other!r}: known are mode, config, freeze, "
+                        "nest, help."
                     )
 
 
@@ -214,6 +222,7 @@ def _start(order: _Order) -> Run:
         budget=order.budget,
         max_depth=order.max_depth,
         tools=tools,
+        profile=order.profile,
     )
     if order.in_background:
         _bind(order.name, run)

@@ -350,6 +350,7 @@ def test_run_option_names_another_run_than_the_newest(kernel: Kernel, door: Door
         ("%agentnb mode replay", "'replay'"),
         ("%agentnb nest now", "'now'"),
         ("%agentnb help me", "'me'"),
+        ("%agentnb config now", "'now'"),
     ],
 )
 def test_mistake_behind_a_line_magic_is_one_line_that_quotes_it(
@@ -380,6 +381,8 @@ def test_budget_of_an_ended_run_is_refused(kernel: Kernel) -> None:
         ("%spawn status", "completed"),
         ("%agentnb", "%agentnb nest"),
         ("%agentnb help", "%agentnb nest"),
+        ("%agentnb help", "%agentnb config"),
+        ("%agentnb config", "spawn tools"),
         ("%agentnb mode", "live"),
         ("%agentnb mode live", "live"),
     ],
@@ -401,7 +404,8 @@ def test_question_mark_shows_every_option_and_examples(kernel: Kernel, cell: str
     shown = kernel.ok(cell)
 
     for option in (
-        "--model", "--budget", "--max-depth", "--tools", "-o", "--bg", "--quiet", "--raw",
+        "--model", "--budget", "--max-depth", "--tools", "--profile", "-o", "--bg",
+        "--quiet", "--raw",
     ):  # fmt: skip
         assert option in shown.help
     assert "Examples:" in shown.help

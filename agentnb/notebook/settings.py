@@ -1,0 +1,101 @@
+"""What `%agentnb config` says: the settings in force, and where each comes from.
+
+The same on every machine and in every replay: no ids, no times, no keys, no absolute paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from agentnb.config import Config
+from agentnb.config.config import FILE_NAME
+from agentnb.core.errors import ConfigError
+from agentnb.core.profiles import NamedText, Profile
+from agentnb.core.types import one_line
+from agentnb.models import Origin
+from agentnb.session import Session
+
+_ORIGINS = {
+    Origin.CODE: "said in code",
+    Origin.DEFAULT_POOL: "llm.default_pool",
+    Origin.DEFAULT: "the default",
+}
+Row = tuple[str, str]
+
+
+def settings_text(session: Session) -> str:
+    """Tell the settings that are in force for a session, a few lines of text."""
+    config = session.config
+    pools = ((name, _in_order(models)) for name, models in config.pools.items())
+    sections = [
+        ("", _general(session)),
+        ("Profiles (tools.spawn.profiles):", chain(*map(_profile, config.profiles.values()))),
+        ("Pools (llm.pools):", pools),
+        ("OpenAI-compatible server (llm.providers.openai):", _server(config)),
+    ]
+    lines = [_head(config)]
+    for title, rows in sections:
+        if told := _aligned(list(rows)):
+            lines += [title, *told] if title else told
+    return "\n".join(lines)
+
+
+def _head(config: Config) -> str:
+    if not config.source:
+        return f"No {FILE_NAME} is read: what is not said in code has its default."
+    head = f"Settings of {Path(config.source).name}"
+    if config.has_changed():
+        return f"{head} (it has changed since; agentnb.configure() reads it again):"
+    return f"{head}:"
+
+
+def _general(session: Session) -> Iterator[Row]:
+    config = session.config
+    model = session.model if isinstance(session.model, str) else _in_order(session.model)
+    yield "model", f"{model} ({_ORIGINS[session.model_origin]})"
+    pool = config.default_pool
+    yield "default pool", "none (the default)" if pool is None else f"{pool} (llm.default_pool)"
+    enabled = config.spawn_enabled
+    where = "the default" if enabled is None else "tools.spawn.enabled"
+    yield "spawn tools", f"{'on' if enabled else 'off'} ({where})"
+    try:
+        files = _names(config.default_bootstrap) or "none: there is no AGENTS.md or ENVIRONMENT.md"
+    except ConfigError as error:
+        files = one_line(str(error))
+    yield "bootstrap", f"{files} (the default)"
+
+
+def _profile(profile: Profile) -> Iterator[Row]:
+    yield profile.name, one_line(profile.description) or "no description"
+    tools = "all of its parent's (the default)"
+    yield "  tools", tools if profile.tools is None else ", ".join(profile.tools) or "none"
+    yield "  pool", profile.pool or "its parent's model (the default)"
+    files = "the default ones" if profile.bootstrap is None else _names(profile.bootstrap) or "none"
+    yield "  bootstrap", files
+    parts = [profile.prompt_file[0]] if profile.prompt_file else []
+    if profile.system_prompt:
+        parts.append("system_prompt")
+    yield "  prompt", ", then ".join(parts) or "none"
+
+
+def _server(config: Config) -> Iterator[Row]:
+    server = config.openai
+    if server.base_url is not None:
+        yield "base_url", server.base_url
+    if server.api_key_env is not None:
+        yield "api_key_env", f"{server.api_key_env} (the variable; its value is not shown)"
+
+
+def _names(files: Sequence[NamedText]) -> str:
+    return ", ".join(name for name, _ in files)
+
+
+def _in_order(models: Sequence[str]) -> str:
+    return ", then ".join(models)
+
+
+def _aligned(rows: Sequence[Row]) -> list[str]:
+    width = max((len(label) for label, _ in rows), default=0)
+    return [f"  {label:<{width}}  {value}" for label, value in rows]

@@ -1,0 +1,142 @@
+"""The page for users says what is so: its example is read, and its mistakes are made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agentnb.config import load_config
+from agentnb.config.schema import Section
+from agentnb.core.errors import ConfigError
+from agentnb.notebook.settings import settings_text
+from agentnb.session import Session
+
+PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+(EXAMPLE,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+MADE = """\
+tools:
+  spawn:
+    profiles:
+      reviewer:
+        sytem_prompt: Be strict.
+        pool: carefull
+llm:
+  pools: {careful: [demo]}
+  providers:
+    openai:
+      api_key: abc
+"""
+
+
+@pytest.fixture
+def example(project: Path) -> Path:
+    """A project with the page's example, and the files that it names."""
+    (project / "agentnb.yaml").write_text(EXAMPLE, encoding="utf-8")
+    (project / "prompts").mkdir()
+    for name in ("prompts/reviewer.md", "STYLE.md", "AGENTS.md"):
+        (project / name).write_text(f"the text of {name}")
+    return project
+
+
+@pytest.mark.usefixtures("example")
+def test_example_of_the_page_is_in_force_as_it_says() -> None:
+    session = Session()
+
+    assert session.model == ("anthropic/claude-haiku-4-5", "demo")
+    reviewer = session.config.profile("reviewer")
+    assert reviewer.prompt_file == ("prompts/reviewer.md", "the text of prompts/reviewer.md")
+    assert reviewer.models == ("anthropic/claude-opus-5", "anthropic/claude-sonnet-5-5")
+    assert session.config.bootstrap_of(reviewer) == (("STYLE.md", "the text of STYLE.md"),)
+    assert session.config.bootstrap_of(session.config.profile("writer")) == (
+        ("AGENTS.md", "the text of AGENTS.md"),
+    )
+
+
+def test_example_of_the_page_has_every_key_that_there_is() -> None:
+    sections = Section.__subclasses__()
+    keys = {key for section in sections for key in section.model_fields}
+
+    assert len(keys) > 12
+    assert {key for key in keys if not re.search(rf"^ *{key}:", EXAMPLE, re.MULTILINE)} == set()
+
+
+def test_mistakes_of_the_page_are_told_in_these_words(project: Path) -> None:
+    (project / "agentnb.yaml").write_text(MADE)
+
+    with pytest.raises(ConfigError) as raised:
+        load_config("agentnb.yaml")
+
+    assert f"```\n{raised.value}\n```" in PAGE
+
+
+# -- %agentnb config ----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("example")
+def test_what_is_in_force_is_shown_with_where_it_comes_from() -> None:
+    assert settings_text(Session()) == (
+        """\
+Settings of agentnb.yaml:
+  model         anthropic/claude-haiku-4-5, then demo (llm.default_pool)
+  default pool  quick (llm.default_pool)
+  spawn tools   on (tools.spawn.enabled)
+  bootstrap     AGENTS.md (the default)
+Profiles (tools.spawn.profiles):
+  reviewer     Finds mistakes in code, and names the line of each.
+    tools      read_file, run_tests
+    pool       careful
+    bootstrap  STYLE.md
+    prompt     prompts/reviewer.md, then system_prompt
+  writer       Writes prose for people who do not program.
+    tools      all of its parent's (the default)
+    pool       its parent's model (the default)
+    bootstrap  the default ones
+    prompt     none
+Pools (llm.pools):
+  quick    anthropic/claude-haiku-4-5, then demo
+  careful  anthropic/claude-opus-5, then anthropic/claude-sonnet-5-5
+OpenAI-compatible server (llm.providers.openai):
+  base_url     http://localhost:11434/v1
+  api_key_env  LOCAL_SERVER_KEY (the variable; its value is not shown)"""
+    )
+
+
+def test_without_a_file_the_defaults_are_shown(project: Path) -> None:
+    assert settings_text(Session("demo")) == (
+        """\
+No agentnb.yaml is read: what is not said in code has its default.
+  model         demo (said in code)
+  default pool  none (the default)
+  spawn tools   off (the default)
+  bootstrap     none: there is no AGENTS.md or ENVIRONMENT.md (the default)"""
+    )
+
+
+def test_what_is_shown_is_the_same_wherever_the_project_lies(example: Path) -> None:
+    shown = settings_text(Session(config=example / "agentnb.yaml"))
+    moved = example.rename(example.parent / "moved")
+
+    assert settings_text(Session(config=moved)) == shown
+    assert str(example.parent) not in shown
+
+
+@pytest.mark.usefixtures("example")
+def test_key_that_the_named_variable_holds_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_SERVER_KEY", "geheim")
+
+    assert "geheim" not in settings_text(Session())
+
+
+def test_change_since_it_was_read_and_an_unreadable_default_are_shown(example: Path) -> None:
+    session = Session()
+    (example / "agentnb.yaml").write_text("")
+    (example / "AGENTS.md").write_bytes(b"\xff")
+
+    shown = settings_text(session)
+
+    assert shown.startswith(
+        "Settings of agentnb.yaml (it has changed since; agentnb.configure() reads it again):\n"
+    )
+    assert "bootstrap     AGENTS.md: The file 'AGENTS.md' is not UTF-8 (byte 0)." in shown
