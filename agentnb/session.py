@@ -23,7 +23,8 @@ from agentnb.core.profiles import Profile, root_instructions
 from agentnb.core.protocols import BudgetGate, Gate, Provider
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult, SpawnInstruction, SpawnMode
-from agentnb.models import DEFAULT_MODEL, Models, Origin, gate_of, registry
+from agentnb.delegation import DEFAULT_DELEGATION, delegation_of, kind_of
+from agentnb.models import DEFAULT_MODEL, Models, Origin, Unsaid, gate_of, registry
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
 from agentnb.tools.registry import tools_of
@@ -43,6 +44,9 @@ class Session:
         user: What the root should know of the person. Sub-agents never see it.
         tools: What agents may call: functions (see `agentnb.tool`), anything with `spec` and
             `call` (`agentnb.core.protocols.Tool`), and `"workspace"`, the run's shared notes.
+        delegation: How agents may start sub-agents: by a spawn `block` in a reply, by `tools`, or
+            by `both`. Without it: what the settings file says by `tools.spawn.enabled`.
+        nested_spawn: Whether sub-agents get the spawn tools, too, as far as `max_depth` allows.
         config: The settings file or its folder, or what `load_config` gave; `None` for the
             `agentnb.yaml` in the working directory, if there is one; `False` for none.
         store: `None`, memory only: all there is yet.
@@ -76,6 +80,8 @@ class Session:
         user: str = "",
         tools: Sequence[Any] = (),
         *,
+        delegation: str = DEFAULT_DELEGATION,
+        nested_spawn: bool = False,
         config: str | os.PathLike[str] | Config | bool | None = None,
         store: None = None,
         mode: str = "live",
@@ -117,6 +123,8 @@ class Session:
         """What agents may call, where a run does not say otherwise."""
         self.config = config_of(config)
         """What the settings file says."""
+        self.delegation = kind_of(delegation, self.config)
+        """`block`, `tools` or `both`."""
         self._models = Models(model, provider=provider, config=self.config)
         self.model = self._models.model
         self.budget = budget
@@ -128,6 +136,11 @@ class Session:
         # What is wrong with the settings is said here, not at the first run.
         self._request(None, budget=None, max_depth=None, max_agents=None)
         AgentOrchestrator(sub_agent_memory=sub_agent_memory)
+
+    @property
+    def is_delegation_said(self) -> bool:
+        """Whether `delegation` was said in code."""
+        return not isinstance(self._settings["delegation"], Unsaid)
 
     @property
     def model_origin(self) -> Origin:
@@ -265,6 +278,14 @@ class Session:
         gate = gate_of(provider, self._settings["max_concurrency"])
         request = self._request(gate, budget=budget, max_depth=max_depth, max_agents=max_agents)
         offered = self.tools if tools is None else tools_of(tools, self.tools)
+        delegation = delegation_of(
+            self.delegation,
+            nested=self._settings["nested_spawn"],
+            tools=offered,
+            config=self.config,
+            models=self._models,
+            max_concurrency=self._settings["max_concurrency"],
+        )
         bus = EventBus(request.run_id, clock=request.clock)
         warning = self._settings["on_budget_warning"]
         runtime = get_runtime()
@@ -276,6 +297,7 @@ class Session:
                     request.max_depth,
                     sub_agent_memory=self._settings["sub_agent_memory"],
                     max_turns=self._settings["max_turns"],
+                    delegation=delegation,
                 ).execute(
                     provider,
                     context,

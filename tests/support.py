@@ -74,21 +74,25 @@ def task_of(request: CompletionRequest) -> str:
     return html.unescape(found[1]) if found else "root"
 
 
-def by_agent(replies: Mapping[str, AnyReply | Sequence[AnyReply]]) -> ScriptedProvider:
+Answer = AnyReply | Callable[[CompletionRequest], AnyReply]
+
+
+def by_agent(replies: Mapping[str, Answer | Sequence[Answer]]) -> ScriptedProvider:
     """Answers each agent, named by its task (or `root`), with its own replies in their order.
 
-    An agent that is not named answers `done: ` and its task; a single reply serves for ever.
+    An agent that is not named answers `done: ` and its task; a single reply serves for ever. A
+    reply may be made from the request when it comes.
     """
     used: Counter[str] = Counter()
 
     def answer(request: CompletionRequest) -> AnyReply:
         task = task_of(request)
         rule = replies.get(task, f"done: {task}")
-        if isinstance(rule, str) or not isinstance(rule, Sequence):
-            return rule
-        used[task] += 1
-        assert used[task] <= len(rule), f"call {used[task]} of {task!r} has no reply"
-        return rule[used[task] - 1]
+        if not isinstance(rule, str) and isinstance(rule, Sequence):
+            used[task] += 1
+            assert used[task] <= len(rule), f"call {used[task]} of {task!r} has no reply"
+            rule = rule[used[task] - 1]
+        return rule(request) if callable(rule) else rule
 
     return ScriptedProvider(answer)
 

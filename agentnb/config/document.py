@@ -7,6 +7,7 @@ tags are refused, so that a small file cannot grow when it is read, and so that 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -48,6 +49,25 @@ class _Refused(Exception):
         self.line, self.what = line, what
 
 
+class _Composer(yaml.SafeLoader):
+    """Puts nodes together, and refuses what may harm before it is read any further."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # has no types there
+        if isinstance(event, yaml.AliasEvent):
+            what = "Aliases are not read here. Write the value out where it belongs."
+            raise _Refused(_line_of(event), what)
+        if self._depth == MAX_DEPTH:
+            what = f"Values are nested in more than {MAX_DEPTH} levels. Take the brackets away."
+            raise _Refused(_line_of(event), what)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
 def dotted(loc: Loc) -> str:
     """`llm.pools.fast[0]`, as a person reads it."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
@@ -58,8 +78,7 @@ def read_document(text: str) -> Document:
     """Read a settings file. Never raises: what is wrong stands in `mistakes`."""
     document = Document()
     try:
-        _refuse_harm(text)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_Composer)
         if root is not None:
             document.data = _value(document, root, ())
     except _Refused as refused:
@@ -67,21 +86,6 @@ def read_document(text: str) -> Document:
     except yaml.YAMLError as error:
         document.mistakes.append(_no_yaml(error, text))
     return document
-
-
-def _refuse_harm(text: str) -> None:
-    # Events come one by one: what is refused is refused before it is put together.
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = _line_of(event)
-        if isinstance(event, yaml.AliasEvent):
-            raise _Refused(line, "Aliases are not read here. Write the value out where it belongs.")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise _Refused(
-                line, f"Values are nested in more than {MAX_DEPTH} levels. Take the brackets away."
-            )
 
 
 def _line_of(found: yaml.Event | yaml.Node) -> int:

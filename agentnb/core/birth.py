@@ -6,17 +6,35 @@ A sub-agent is made from nothing but its task, the result before it in a sequenc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
 from agentnb.core import prompt
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.events import AgentSpawned
+from agentnb.core.jobs import Delegation
 from agentnb.core.journal import CarefulJournal
 from agentnb.core.life import Agent, cache_prefix
 from agentnb.core.meter import Meter
 from agentnb.core.port import AgentPort, Siblings
-from agentnb.core.protocols import Provider
+from agentnb.core.protocols import Gate, JobOrder, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.types import Message, SpawnMode, user_message
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """How an agent was started, as its event tells it."""
+
+    index: int = 0
+    total: int = 1
+    mode: SpawnMode | None = None
+    job_id: str = ""
+    profile: str = ""
+
+
+_AS_ROOT = Spawned()
 
 
 class AgentFactory:
@@ -33,6 +51,8 @@ class AgentFactory:
         max_depth: int,
         inherit_memory: bool,
         max_turns: int,
+        tools: Sequence[Tool],
+        delegation: Delegation,
     ) -> None:
         self._provider = provider
         self._request = request
@@ -42,6 +62,8 @@ class AgentFactory:
         self._max_depth = max_depth
         self._inherit_memory = inherit_memory
         self._max_turns = max_turns
+        self._tools = tuple(tools)
+        self._delegation = delegation
 
     def root(self, context: AgentContext, task: str, *, has_plan: bool) -> Agent:
         """Make the agent at the top; with a plan its conversation begins with the results."""
@@ -52,14 +74,16 @@ class AgentFactory:
             task,
             context,
             self._request,
-            system=prompt.for_root(context, max_depth=self._max_depth),
+            system=self._prompt(prompt.for_root, context, 0),
             messages=(*context.conversation_history, *first),
+            provider=self._provider,
+            own_tools=self._tools,
         )
 
-    def child(self, parent: Agent, index: int, mode: SpawnMode, previous: str | None) -> Agent:
-        """Make the sub-agent for `parent.results[index]`, with what it may know."""
+    def child(self, parent: Agent, slot: int, spawned: Spawned, previous: str | None) -> Agent:
+        """Make the sub-agent for `parent.results[slot]`, with what it may know."""
         request = parent.request.child()
-        task = parent.results[index].task
+        task = parent.results[slot].task
         context = parent.context.child_for_task(
             task, request.depth, inherit_memory=self._inherit_memory
         )
@@ -69,14 +93,51 @@ class AgentFactory:
             task,
             context,
             request,
-            system=prompt.for_child(context, max_depth=self._max_depth),
+            system=self._prompt(prompt.for_child, context, request.depth),
             messages=(user_message(prompt.child_message(task, previous)),),
-            index=index,
-            total=len(parent.results),
-            mode=mode,
+            provider=parent.provider,
+            own_tools=parent.own_tools,
+            spawned=spawned,
         )
         parent.children.append(child)
         return child
+
+    def worker(self, parent: Agent, order: JobOrder, job_id: str) -> Agent:
+        """Make the sub-agent that an agent ordered by a tool, with what the order hands it."""
+        request, model = parent.request.child(), order.model
+        context = parent.context.child_for_task(
+            order.task, request.depth, inherit_memory=self._inherit_memory
+        )
+        config = context.agent_config
+        if model is not None:
+            config = replace(config, model=model.name)
+        context = replace(context, agent_config=config, briefings=order.briefings)
+        index = len(parent.results) - 1
+        child = self._make(
+            parent.next_child_id(),
+            parent,
+            order.task,
+            context,
+            request,
+            system=self._prompt(prompt.for_child, context, request.depth),
+            messages=(user_message(prompt.child_message(order.task, context=order.context)),),
+            provider=parent.provider if model is None else model.provider,
+            own_tools=order.tools,
+            gate=parent.port.gate if model is None else model.gate,
+            spawned=Spawned(index=index, total=index + 1, job_id=job_id, profile=order.profile),
+        )
+        parent.children.append(child)
+        return child
+
+    def _prompt(self, build: Callable[..., str], context: AgentContext, depth: int) -> str:
+        delegation = self._delegation
+        may_choose = delegation.tools_at(depth, self._max_depth)
+        return build(
+            context,
+            max_depth=self._max_depth,
+            by_block=delegation.by_block,
+            profiles=delegation.profiles if may_choose else "",
+        )
 
     def _make(
         self,
@@ -88,19 +149,21 @@ class AgentFactory:
         *,
         system: str,
         messages: tuple[Message, ...],
-        index: int = 0,
-        total: int = 1,
-        mode: SpawnMode | None = None,
+        provider: Provider,
+        own_tools: tuple[Tool, ...],
+        gate: Gate | None = None,
+        spawned: Spawned = _AS_ROOT,
     ) -> Agent:
         port = AgentPort(
             agent_id,
-            provider=self._provider,
+            provider=provider,
             request=request,
             bus=self._bus,
             meter=self._meter,
             journal=self._journal,
             siblings=Siblings() if parent is None else parent.below,
-            cache_prefix=lambda: cache_prefix(parent, mode, total, system),
+            cache_prefix=lambda: cache_prefix(parent, spawned.mode, spawned.total, system),
+            gate=gate,
         )
         agent = Agent(
             agent_id=agent_id,
@@ -112,6 +175,9 @@ class AgentFactory:
             port=port,
             system=system,
             messages=messages,
+            provider=provider,
+            own_tools=own_tools,
+            spawn_tools=self._delegation.tools_at(request.depth, self._max_depth),
             turns_left=self._max_turns,
             started_at_s=request.clock.now(),
         )
@@ -121,10 +187,12 @@ class AgentFactory:
                 parent_id=parent.agent_id if parent else None,
                 task_description=task,
                 depth=request.depth,
-                index=index,
-                total=total,
+                index=spawned.index,
+                total=spawned.total,
                 model=context.agent_config.model,
-                mode=mode,
+                mode=spawned.mode,
+                job_id=spawned.job_id,
+                profile=spawned.profile,
             )
         )
         return agent

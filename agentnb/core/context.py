@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentnb.core.types import AgentConfig, Message, Role, TextBlock
+from agentnb.core.types import AgentConfig, Briefing, Message, Role, TextBlock
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class AgentContext:
     """A sub-agent's task; empty for the root, whose task is a message."""
     depth: int = 0
     """0 for the root."""
+    briefings: tuple[Briefing, ...] = ()
+    """What a sub-agent that was started by a tool is told before its task; for it alone."""
 
     def __post_init__(self) -> None:
         for name in ("soul_content", "identity_content", "user_content", "system_prompt"):

@@ -7,7 +7,7 @@ stands outside a code fence is ever part of a last word.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agentnb.core import prompt
@@ -17,7 +17,7 @@ from agentnb.core.lease import OUTPUT_SLICE
 from agentnb.core.life import Agent, Ending, has_block
 from agentnb.core.meter import Meter
 from agentnb.core.port import input_tokens_of
-from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, Provider, Tool, links_of
+from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, links_of
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.synthesis import (
     answer_out_of_turns,
@@ -31,6 +31,7 @@ from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
     SpawnInstruction,
+    SubAgentResult,
     bare_model,
     user_message,
 )
@@ -46,14 +47,11 @@ class Conversation:
         agent: Agent,
         *,
         engine: Engine,
-        provider: Provider,
-        tools: Mapping[str, Tool],
         meter: Meter,
     ) -> None:
         self._agent = agent
         self._engine = engine
-        self._provider = provider
-        self._tools = tools
+        self._tools = agent.tools
         self._meter = meter
 
     async def speak(self, *, is_synthesis: bool = False) -> AgentOutcome:
@@ -74,7 +72,7 @@ class Conversation:
                     turns_left=agent.turns_left,
                     link=agent.link,
                 ),
-                provider=self._provider,
+                provider=agent.provider,
                 tools=self._tools,
                 port=agent.port,
             )
@@ -109,11 +107,11 @@ class Conversation:
             self.ignore("the block stands inside a code fence, so it is an example")
         return reading
 
-    async def synthesise(self) -> Ending:
+    async def synthesise(self, results: Sequence[SubAgentResult]) -> Ending:
         """Hand the agent its sub-agents' results and let it bring them together."""
         agent = self._agent
-        agent.port.publish(SynthesisStarted(agent_id=agent.agent_id, total=len(agent.results)))
-        message = self._results_message()
+        agent.port.publish(SynthesisStarted(agent_id=agent.agent_id, total=len(results)))
+        message = self._results_message(results)
         if message is None:
             return self.exhausted("the budget left too little to bring the results together")
         agent.messages = (*agent.messages, user_message(message))
@@ -197,10 +195,10 @@ class Conversation:
             extra=config.extra,
         )
 
-    def _results_message(self) -> str | None:
+    def _results_message(self, results: Sequence[SubAgentResult]) -> str | None:
         """The results for the agent; the root's are cut evenly until they fit, if they can."""
         agent = self._agent
-        whole = build_synthesis_prompt(agent.results)
+        whole = build_synthesis_prompt(results)
         if not agent.is_root:
             return whole
         room = self._meter.room()
@@ -209,9 +207,9 @@ class Conversation:
             return whole
         # What is cut for is an answer of some length, not just its first slice.
         output = max(OUTPUT_SLICE, min(longest, room // 4))
-        limit = even_limit([len(result_body(result)) for result in agent.results], 4 * room)
+        limit = even_limit([len(result_body(result)) for result in results], 4 * room)
         while limit > 0:
-            cut = build_synthesis_prompt(agent.results, body_limit=limit)
+            cut = build_synthesis_prompt(results, body_limit=limit)
             if self._size_with(cut) + output <= room:
                 return cut
             limit = limit * 3 // 4
@@ -221,5 +219,5 @@ class Conversation:
         """Input tokens of the next call, were `message` the newest."""
         request = self._request()
         longer = replace(request, messages=(*request.messages, user_message(message)))
-        links = links_of(self._provider, self._agent.model)
+        links = links_of(self._agent.provider, self._agent.model)
         return input_tokens_of(longer, links[min(self._agent.link, len(links) - 1)].provider)

@@ -43,7 +43,11 @@ class AgentSpawned:
     """How many tasks that spawn had."""
     model: str = ""
     mode: SpawnMode | None = None
-    """How the spawn runs; `None` for the root."""
+    """How the spawn runs; `None` for the root, and for a sub-agent that a tool started."""
+    job_id: str = ""
+    """The id of the job by which a tool started it; empty for any other."""
+    profile: str = ""
+    """The name of the profile that it was made by; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

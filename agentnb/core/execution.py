@@ -13,13 +13,20 @@ from dataclasses import replace
 from typing import Any
 
 from agentnb.core.agent import CUT_REASONS
-from agentnb.core.birth import AgentFactory
+from agentnb.core.birth import AgentFactory, Spawned
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import AgentStopped, is_own_end
 from agentnb.core.context import AgentContext
 from agentnb.core.conversation import Conversation
 from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
-from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
+from agentnb.core.events import (
+    CycleDetected,
+    DepthLimitReached,
+    RunFinished,
+    RunStarted,
+    SpawnIgnored,
+)
+from agentnb.core.jobs import AgentJobs
 from agentnb.core.journal import CarefulJournal
 from agentnb.core.life import (
     Agent,
@@ -30,7 +37,7 @@ from agentnb.core.life import (
     without_block,
 )
 from agentnb.core.meter import Meter
-from agentnb.core.protocols import AgentOutcome, Engine, Provider, Tool
+from agentnb.core.protocols import AgentOutcome, Engine, JobOrder
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import SpawnProblem, SpawnReading
 from agentnb.core.synthesis import result_body, results_as_text
@@ -46,6 +53,7 @@ from agentnb.core.types import (
 
 _NOT_STARTED = "not started"
 _FROM_OUTSIDE = "its task was cancelled from outside"
+_PARENT_STOPPED = "its parent was stopped"
 
 
 class Execution:
@@ -53,27 +61,28 @@ class Execution:
 
     def __init__(
         self,
-        provider: Provider,
         request: RequestContext,
         bus: EventBus,
         *,
         meter: Meter,
         journal: CarefulJournal,
         engine: Engine,
-        tools: Sequence[Tool],
         agents: AgentFactory,
         max_depth: int,
+        by_block: bool,
     ) -> None:
-        self._provider = provider
         self._request = request
         self._bus = bus
         self._meter = meter
         self._journal = journal
         self._engine = engine
-        self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
         self._agents = agents
         self._max_depth = max_depth
+        self._by_block = by_block
         self._endings: dict[str, SubAgentResult] = {}
+        self._jobs: dict[str, AgentJobs] = {}
+        """Of the agents that may start sub-agents by tools."""
+        self.job_ids: set[str] = set()
 
     # -- the run ------------------------------------------------------------------------------
 
@@ -169,7 +178,7 @@ class Execution:
         """Bring an agent to exactly one end, and tell it when nothing of it runs any more."""
         try:
             async with agent.scope:
-                ending = await work
+                ending = await self._with_its_jobs(agent, work)
         except AgentStopped as stop:
             ending = Ending(
                 AgentStatus.CANCELLED,
@@ -217,16 +226,31 @@ class Execution:
         talk = self._conversation(agent)
         outcome = await talk.speak()
         if outcome.exhausted is not None:
-            return talk.exhausted(outcome.exhausted)
+            return await self._end_exhausted(agent, talk, outcome.exhausted)
         reading = talk.read(outcome)
-        if not has_block(reading):
+        told: list[SubAgentResult] = []
+        if has_block(reading):
+            agent.said = reading.text_before
+            before = len(agent.results)
+            why_not = await self._delegate(agent, talk, reading, outcome)
+            told = agent.results[before:]
+            if why_not is not None and not self._has_open_jobs(agent):
+                agent.said = ""
+                return await talk.answer_without(reading, outcome, why_not)
+        elif not self._has_open_jobs(agent):
             return talk.completed(outcome.text, outcome)
-        agent.said = reading.text_before
-        why_not = await self._delegate(agent, talk, reading, outcome)
-        if why_not is not None:
-            agent.said = ""
-            return await talk.answer_without(reading, outcome, why_not)
-        return await talk.synthesise()
+        else:
+            agent.said = outcome.text
+        told += await self._open_results(agent)
+        return await talk.synthesise(told)
+
+    async def _end_exhausted(self, agent: Agent, talk: Conversation, why: str) -> Ending:
+        """The end of an agent that the budget stopped, when its jobs have ended, too."""
+        await self._open_results(agent)
+        if agent.is_root and agent.results:
+            # What is kept of the pot for the root's last words is for these.
+            return await talk.synthesise(agent.results)
+        return talk.exhausted(why)
 
     async def _work_to_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> Ending:
         """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
@@ -237,7 +261,7 @@ class Execution:
             reasons = "; ".join(f"{r.task}: {r.error}" for r in root.results)
             return Ending(AgentStatus.COMPLETED, f"No task could be started ({reasons}).")
         if synthesis:
-            return await talk.synthesise()
+            return await talk.synthesise(root.results)
         return talk.completed(results_as_text(root.results), None)
 
     # -- delegation -----------------------------------------------------------------------------
@@ -246,14 +270,12 @@ class Execution:
         self, agent: Agent, talk: Conversation, reading: SpawnReading, outcome: AgentOutcome
     ) -> str | None:
         """Follow a spawn block. Returns why it could not be followed, or `None` when it was."""
-        depth = agent.request.depth + 1
-        if depth > self._max_depth:
-            self._bus.publish(
-                DepthLimitReached(
-                    agent_id=agent.agent_id, attempted_depth=depth, max_depth=self._max_depth
-                )
-            )
-            return f"sub-agents at depth {depth} are not allowed (the deepest is {self._max_depth})"
+        if not self._by_block:
+            why = "sub-agents are not started by a spawn block here"
+            talk.ignore(why, reading.instruction)
+            return why
+        if (why_not := self._too_deep(agent)) is not None:
+            return why_not
         if reading.instruction is None:
             was_cut = outcome.stop_reason in CUT_REASONS
             why = _PROBLEMS[reading.problem] + (
@@ -263,34 +285,52 @@ class Execution:
             return why
         if reading.extra_blocks:
             talk.ignore("only the first spawn block of a reply counts")
-        admitted, why_not = self._admit(agent, talk, reading.instruction)
+        admitted, why_none = self._admit(agent, talk, reading.instruction)
         await self._run_children(agent, talk, reading.instruction, admitted)
-        return None if any(why is None for why in admitted) else why_not
+        return None if any(why is None for why in admitted) else why_none
+
+    def _too_deep(self, agent: Agent) -> str | None:
+        """Why an agent may start no sub-agents at all, as the record tells it then."""
+        depth = agent.request.depth + 1
+        if depth <= self._max_depth:
+            return None
+        self._bus.publish(
+            DepthLimitReached(
+                agent_id=agent.agent_id, attempted_depth=depth, max_depth=self._max_depth
+            )
+        )
+        return f"sub-agents at depth {depth} are not allowed (the deepest is {self._max_depth})"
 
     def _admit(
         self, agent: Agent, talk: Conversation, instruction: SpawnInstruction
     ) -> tuple[list[str | None], str]:
         """Per task: `None`, or why it is not started. And the reasons in one sentence."""
-        cycles: list[str | None] = []
-        for task in instruction.tasks:
-            cycle = self._request.cycle_detector.check_and_register(
-                task, agent.request.depth + 1, agent.lineage
-            )
-            if cycle is not None:
-                self._bus.publish(
-                    CycleDetected(
-                        agent_id=agent.agent_id, task_description=task, cycle_description=cycle
-                    )
-                )
-            cycles.append(cycle)
+        cycles = [self._cycle(agent, task) for task in instruction.tasks]
         fresh = [t for t, cycle in zip(instruction.tasks, cycles, strict=True) if cycle is None]
         places = iter(self._places(talk, fresh))
         admitted = [cycle if cycle is not None else next(places) for cycle in cycles]
         return admitted, "; ".join(dict.fromkeys(why for why in admitted if why))
 
+    def _cycle(self, agent: Agent, task: str) -> str | None:
+        """Count a task, and why it is not started if it came up too often."""
+        cycle = self._request.cycle_detector.check_and_register(
+            task, agent.request.depth + 1, agent.lineage
+        )
+        if cycle is not None:
+            self._bus.publish(
+                CycleDetected(
+                    agent_id=agent.agent_id, task_description=task, cycle_description=cycle
+                )
+            )
+        return cycle
+
+    @property
+    def _no_place(self) -> str:
+        return f"the run has all of its {self._request.max_agents} sub-agents"
+
     def _places(self, talk: Conversation, tasks: Sequence[str]) -> list[str | None]:
         """Per task: `None`, or that the run has as many sub-agents as it may have."""
-        why = f"the run has all of its {self._request.max_agents} sub-agents"
+        why = self._no_place
         places = [None if self._request.take_place() else why for _ in tasks]
         over = tuple(t for t, place in zip(tasks, places, strict=True) if place is not None)
         if over:
@@ -305,23 +345,27 @@ class Execution:
         admitted: Sequence[str | None],
     ) -> None:
         """Run the admitted tasks. `agent.results` then holds all tasks, in their order."""
-        agent.results = [
+        before, mode = len(agent.results), instruction.mode
+        agent.results += [
             SubAgentResult(None, task, AgentStatus.SKIPPED, error=why or _NOT_STARTED)
             for task, why in zip(instruction.tasks, admitted, strict=True)
         ]
+
+        def child(index: int, previous: str | None = None) -> Agent:
+            spawned = Spawned(index=index, total=len(admitted), mode=mode)
+            return self._agents.child(agent, before + index, spawned, previous)
+
         wanted = [index for index, why in enumerate(admitted) if why is None]
-        if instruction.mode is SpawnMode.PARALLEL:
-            children = [self._agents.child(agent, i, instruction.mode, None) for i in wanted]
-            await self._wait_for(agent, list(zip(wanted, children, strict=True)))
+        if mode is SpawnMode.PARALLEL:
+            await self._wait_for(agent, [(before + index, child(index)) for index in wanted])
             return
         previous: str | None = None
         for position, index in enumerate(wanted):
             if self._meter.ran_dry:
-                self._skip_rest(agent, talk, wanted[position:])
+                self._skip_rest(agent, talk, [before + index for index in wanted[position:]])
                 return
-            child = self._agents.child(agent, index, instruction.mode, previous)
-            await self._wait_for(agent, [(index, child)])
-            previous = result_body(agent.results[index])
+            await self._wait_for(agent, [(before + index, child(index, previous))])
+            previous = result_body(agent.results[before + index])
 
     def _skip_rest(self, agent: Agent, talk: Conversation, rest: Sequence[int]) -> None:
         why = "the budget ended before its turn"
@@ -333,12 +377,20 @@ class Execution:
 
     async def _wait_for(self, agent: Agent, children: Sequence[tuple[int, Agent]]) -> None:
         """Run children to their ends, whatever happens to their parent meanwhile."""
+        await self._see_out(agent, [(i, each, self._begin(agent, i, each)) for i, each in children])
 
-        async def run(index: int, child: Agent) -> None:
+    def _begin(self, agent: Agent, index: int, child: Agent) -> asyncio.Task[None]:
+        async def run() -> None:
             await self._supervise(child, self._work(child))
             agent.results[index] = self._endings[child.agent_id]
 
-        pending = {asyncio.create_task(run(index, child)) for index, child in children}
+        return asyncio.create_task(run())
+
+    async def _see_out(
+        self, agent: Agent, running: Sequence[tuple[int, Agent, asyncio.Task[None]]]
+    ) -> None:
+        """Wait for the ends of sub-agents, whatever happens to their parent meanwhile."""
+        pending = {task for _, _, task in running}
         stopped: asyncio.CancelledError | None = None
         while pending:
             try:
@@ -346,25 +398,74 @@ class Execution:
             except asyncio.CancelledError as cancelled:
                 # By its scope, the children's scopes know already; from outside, they do not.
                 stopped = cancelled
-                for _, child in children:
-                    self._request.cancellation.cancel(child.agent_id, "its parent was stopped")
+                for _, child, _ in running:
+                    self.stop(child, _PARENT_STOPPED)
                 continue
             for task in done:
                 if not task.cancelled():
                     task.result()
-        for index, child in children:
+        for index, child, _ in running:
             if child.agent_id not in self._endings:  # its task was cancelled before it began
                 await self._tell_end(child, Ending(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE))
             agent.results[index] = self._endings[child.agent_id]
         if stopped is not None:
             raise stopped
 
+    # -- delegation by tools: what `agentnb.core.jobs` needs of a run ------------------------------
+
+    def refusal(self, agent: Agent, task: str) -> str | None:
+        """Why an agent may not start a task, as the record tells it then; `None` when it may."""
+        why = self._too_deep(agent) or self._cycle(agent, task)
+        if why is None and not self._request.take_place():
+            why = self._no_place
+            agent.port.publish(SpawnIgnored(agent_id=agent.agent_id, reason=why, tasks=(task,)))
+        return why
+
+    def begin(self, agent: Agent, order: JobOrder, job_id: str) -> tuple[Agent, asyncio.Task[None]]:
+        """Have a sub-agent begin; the task ends when the sub-agent has."""
+        index = len(agent.results)
+        agent.results.append(
+            SubAgentResult(None, order.task, AgentStatus.SKIPPED, error=_NOT_STARTED)
+        )
+        child = self._agents.worker(agent, order, job_id)
+        return child, self._begin(agent, index, child)
+
+    def stop(self, agent: Agent, reason: str) -> None:
+        """Order an agent, and all below it, to stop."""
+        self._request.cancellation.cancel(agent.agent_id, reason)
+
+    async def _with_its_jobs(self, agent: Agent, work: Coroutine[Any, Any, Ending]) -> Ending:
+        """Do an agent's work. Whatever ends it, its jobs have ended by then."""
+        if not agent.spawn_tools:
+            return await work
+        jobs = self._jobs[agent.agent_id] = AgentJobs(agent, self)
+        agent.port.jobs = jobs
+        try:
+            return await work
+        except BaseException:
+            jobs.stop(_PARENT_STOPPED)
+            raise
+        finally:
+            jobs.close("this agent has ended")
+            await self._see_out(agent, jobs.running)
+
+    def _has_open_jobs(self, agent: Agent) -> bool:
+        jobs = self._jobs.get(agent.agent_id)
+        return jobs is not None and jobs.has_open
+
+    async def _open_results(self, agent: Agent) -> list[SubAgentResult]:
+        """Wait for all jobs of an agent, and take what came of those that it was not told of."""
+        jobs = self._jobs.get(agent.agent_id)
+        if jobs is None:
+            return []
+        jobs.close("the results of your sub-agents are in: finish your answer with them")
+        await self._see_out(agent, jobs.running)
+        return jobs.take_open()
+
     def _conversation(self, agent: Agent) -> Conversation:
         return Conversation(
             agent,
             engine=self._engine,
-            provider=self._provider,
-            tools=self._tools,
             meter=self._meter,
         )
 

@@ -7,6 +7,7 @@ event that tells of its end. Who starts it, and who stops it, is the orchestrato
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentnb.core import prompt
@@ -15,6 +16,7 @@ from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import AgentCancelled, AgentCompleted, AgentExhausted, AgentFailed, Event
 from agentnb.core.port import AgentPort, Siblings
+from agentnb.core.protocols import Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.synthesis import results_as_text
@@ -34,6 +36,11 @@ class Agent:
     port: AgentPort
     system: str
     messages: tuple[Message, ...]
+    provider: Provider
+    """Who answers it."""
+    own_tools: tuple[Tool, ...]
+    """What it may call and hand on: all but the tools that start sub-agents."""
+    spawn_tools: Sequence[Tool]
     turns_left: int
     started_at_s: float
     turns_taken: int = 0
@@ -68,6 +75,11 @@ class Agent:
         return (*tasks, agent.task)
 
     @property
+    def tools(self) -> dict[str, Tool]:
+        """All that it may call, by name."""
+        return {tool.spec.name: tool for tool in (*self.own_tools, *self.spawn_tools)}
+
+    @property
     def reached(self) -> str:
         """What it has said so far, with no half spawn block in it."""
         newest = self.port.text
@@ -91,6 +103,7 @@ class Agent:
             agent = below.pop()
             below += agent.children
             agent.children.clear()
+            agent.port.jobs = None
 
     def next_child_id(self) -> str:
         return f"{self.agent_id}.{len(self.children) + 1}"
@@ -126,7 +139,7 @@ def without_block(text: str) -> str:
 
 def cache_prefix(parent: Agent | None, mode: SpawnMode | None, total: int, system: str) -> int:
     """The prefix that siblings share, where a later one will read what this call would write."""
-    if parent is None or total < 2:
+    if parent is None or mode is None or total < 2:
         return 0
     if mode is SpawnMode.PARALLEL and not parent.below.have_answered:
         return 0

@@ -14,6 +14,7 @@ from agentnb.core.birth import AgentFactory
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.execution import Execution
+from agentnb.core.jobs import Delegation
 from agentnb.core.journal import CarefulJournal
 from agentnb.core.meter import Meter
 from agentnb.core.protocols import BudgetGate, Engine, Journal, Provider, Tool
@@ -33,6 +34,7 @@ class AgentOrchestrator:
         sub_agent_memory: `inherit` hands sub-agents their parent's recalled memories, `fresh`
             does not.
         max_turns: Most model calls of one agent.
+        delegation: How agents may start sub-agents; by a spawn block when left out.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class AgentOrchestrator:
         engine: Engine | None = None,
         sub_agent_memory: str = "inherit",
         max_turns: int = 50,
+        delegation: Delegation | None = None,
     ) -> None:
         if sub_agent_memory not in ("inherit", "fresh"):
             raise ValueError(
@@ -51,6 +54,7 @@ class AgentOrchestrator:
         self.engine: Engine = engine or InProcessEngine()
         self.inherit_memory = sub_agent_memory == "inherit"
         self.max_turns = max_turns
+        self.delegation = delegation or Delegation()
 
     async def execute(
         self,
@@ -75,7 +79,7 @@ class AgentOrchestrator:
             request: Budget, limits, cancellation. For one run only.
             bus: Takes the events. For one run only.
             budget_gate: Asked at the budget's warning line.
-            tools: What agents may call.
+            tools: What agents may call, but for the tools that start sub-agents.
             journal: Keeps what happened before anyone is told of an end.
             plan: A person's own tasks, which the root does not plan but only brings together.
             synthesis: Whether a plan's results are brought together by a model.
@@ -107,17 +111,18 @@ class AgentOrchestrator:
             max_depth=max_depth,
             inherit_memory=self.inherit_memory,
             max_turns=self.max_turns,
+            tools=tools or (),
+            delegation=self.delegation,
         )
         execution = Execution(
-            provider,
             request,
             bus,
             meter=meter,
             journal=careful,
             engine=self.engine,
-            tools=tools or (),
             agents=agents,
             max_depth=max_depth,
+            by_block=self.delegation.by_block,
         )
         return await execution.run(_with_model(context, provider), user_message, plan, synthesis)
 

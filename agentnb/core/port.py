@@ -20,7 +20,15 @@ from agentnb.core.events import AgentWaiting, Event, ModelCallFinished, ModelCal
 from agentnb.core.journal import CarefulJournal
 from agentnb.core.lease import OUTPUT_SLICE, Lease
 from agentnb.core.meter import Meter, PotEmpty
-from agentnb.core.protocols import AgentWork, Gate, Provider, ToolCallRecord, is_chain, links_of
+from agentnb.core.protocols import (
+    AgentWork,
+    Gate,
+    Jobs,
+    Provider,
+    ToolCallRecord,
+    is_chain,
+    links_of,
+)
 from agentnb.core.request import RequestContext
 from agentnb.core.types import CompletionRequest, Usage, text_so_far
 
@@ -43,6 +51,7 @@ class AgentPort:
         siblings: What it shares with the agents beside it.
         cache_prefix: Asked just before each call: how many leading characters of the system
             prompt are worth a cache breakpoint now.
+        gate: Before its model; the run's when left out.
     """
 
     def __init__(
@@ -56,17 +65,20 @@ class AgentPort:
         journal: CarefulJournal,
         siblings: Siblings,
         cache_prefix: Callable[[], int],
+        gate: Gate | None = None,
     ) -> None:
         self.clock = request.clock
         self.call_timeout_s = request.deadlines.timeout_s
         self.limit_time = request.deadlines.start
         self.workspace = request.workspace
+        self.jobs: Jobs | None = None
+        """The agent's own, where it may start sub-agents by tools."""
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
         self._heard: list[str] = []
         self._agent_id = agent_id
         self._provider = provider
-        self._gate: Gate = request.gate
+        self.gate: Gate = gate or request.gate
         self._left_behind = request.left_behind
         self._bus = bus
         self._meter = meter
@@ -107,7 +119,7 @@ class AgentPort:
 
     def hold_back(self, model: str, seconds: float) -> None:
         try:
-            self._gate.hold_back(model, seconds)
+            self.gate.hold_back(model, seconds)
         except BaseException as bug:
             raise _gate_bug(bug) from bug
 
@@ -169,7 +181,7 @@ class _Leasing:
         """Wait for the gate, and no longer than there is a budget."""
         port, work = self._port, self._work
         try:
-            self._slot = port._gate.slot(work.model, on_wait=port._say_waiting)
+            self._slot = port.gate.slot(work.model, on_wait=port._say_waiting)
             if (enter_now := getattr(self._slot, "enter_now", None)) is not None and enter_now():
                 return
             async with port._meter.wait(for_root_synthesis=_is_root_synthesis(work)):

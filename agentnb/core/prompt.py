@@ -8,12 +8,12 @@ it, which is what a provider can cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
 
 from agentnb.core.context import AgentContext
-from agentnb.core.types import AgentConfig
+from agentnb.core.types import AgentConfig, Briefing
 
 DEFAULT_INSTRUCTIONS = """\
 You work for a person in a Jupyter notebook. Answer in Markdown and to the point. When you are \
@@ -130,6 +130,9 @@ class SystemPromptBuilder:
         *,
         max_depth: int = 3,
         long_term_memory: str = "",
+        briefings: Sequence[Briefing] = (),
+        profiles: str = "",
+        by_block: bool = True,
     ) -> str:
         """Build a sub-agent's prompt: nothing about the person or the parent's conversation.
 
@@ -141,9 +144,14 @@ class SystemPromptBuilder:
             depth: Where it stands in the tree, 1 for a child of the root.
             max_depth: The deepest level; an agent there is not told how to delegate.
             long_term_memory: What it was handed of the parent's recalled memories.
+            briefings: What else it is told before its task, in this order.
+            profiles: The block of the profiles that it may choose from, if it may.
+            by_block: Whether it may delegate by a spawn block.
         """
-        shared = _shared_by_siblings(soul, identity, long_term_memory, max_depth - depth)
-        return _joined(shared, _section("task", task))
+        levels = max_depth - depth if by_block else 0
+        shared = _shared_by_siblings(soul, identity, long_term_memory, levels)
+        told = (_section(each.section, each.text, each.name) for each in briefings)
+        return _joined(shared, *told, profiles, _section("task", task))
 
 
 @lru_cache(maxsize=64)
@@ -157,14 +165,18 @@ def _shared_by_siblings(soul: str, identity: str, long_term_memory: str, levels:
     )
 
 
-def for_root(context: AgentContext, *, max_depth: int) -> str:
+def for_root(
+    context: AgentContext, *, max_depth: int, by_block: bool = True, profiles: str = ""
+) -> str:
     """Build the prompt of a run's root.
 
     Args:
         context: What the root knows.
         max_depth: The deepest level of the run; 0 leaves delegation out.
+        by_block: Whether it may delegate by a spawn block.
+        profiles: The block of the profiles that it may choose from, if it may.
     """
-    return SystemPromptBuilder.build_with_capabilities(
+    own = SystemPromptBuilder.build_with_capabilities(
         context.agent_config,
         context.soul_content,
         context.identity_content,
@@ -173,16 +185,21 @@ def for_root(context: AgentContext, *, max_depth: int) -> str:
         long_term_memory=_listed(context.recalled_memories),
         instructions=context.system_prompt,
         depth=context.depth,
-        max_depth=max_depth,
+        max_depth=max_depth if by_block else context.depth,
     )
+    return _joined(own, profiles)
 
 
-def for_child(context: AgentContext, *, max_depth: int) -> str:
+def for_child(
+    context: AgentContext, *, max_depth: int, by_block: bool = True, profiles: str = ""
+) -> str:
     """Build the prompt of a sub-agent, whose context has its task and its depth.
 
     Args:
         context: What the sub-agent knows, as `AgentContext.child_for_task` makes it.
         max_depth: The deepest level of the run; `context.depth` leaves delegation out.
+        by_block: Whether it may delegate by a spawn block.
+        profiles: The block of the profiles that it may choose from, if it may.
     """
     return SystemPromptBuilder.build_for_sub_agent(
         context.agent_config,
@@ -192,6 +209,9 @@ def for_child(context: AgentContext, *, max_depth: int) -> str:
         context.depth,
         max_depth=max_depth,
         long_term_memory=_listed(context.recalled_memories),
+        briefings=context.briefings,
+        profiles=profiles,
+        by_block=by_block,
     )
 
 
@@ -205,17 +225,19 @@ def shared_prefix_length(sub_agent_prompt: str) -> int:
     return max(0, sub_agent_prompt.rfind("<task>\n"))
 
 
-def child_message(task: str, previous_result: str | None) -> str:
+def child_message(task: str, previous_result: str | None = None, *, context: str = "") -> str:
     """Write a sub-agent's first user message.
 
     Args:
         task: What it has to do, as it was asked for.
         previous_result: The result of the agent before it in a sequence; `None` for the
             first one, and when the agents run in parallel.
+        context: What its parent wants it to know.
     """
-    if previous_result is None:
-        return task
-    return f"<previous_result>\n{_escaped(previous_result)}\n</previous_result>\n\n{task}"
+    before = _section("context", context)
+    if previous_result is not None:
+        before = f"<previous_result>\n{_escaped(previous_result)}\n</previous_result>"
+    return _joined(before, task)
 
 
 def corrective_message(reason: str) -> str:
@@ -238,8 +260,11 @@ def _capabilities(levels: int) -> str:
     return f"<agent_capabilities>\n{CAPABILITIES} {outlook}\n</agent_capabilities>"
 
 
-def _section(name: str, value: str) -> str:
-    return f"<{name}>\n{_escaped(value.strip())}\n</{name}>" if value.strip() else ""
+def _section(tag: str, value: str, name: str = "") -> str:
+    if not value.strip():
+        return ""
+    start = f'{tag} name="{escape(name)}"' if name else tag
+    return f"<{start}>\n{_escaped(value.strip())}\n</{tag}>"
 
 
 def _escaped(value: str) -> str:

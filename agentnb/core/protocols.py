@@ -15,10 +15,13 @@ from typing import Any, Protocol, TypeVar
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Event
 from agentnb.core.types import (
+    AgentStatus,
+    Briefing,
     CancelReceipt,
     CompletionRequest,
     Message,
     StreamEvent,
+    SubAgentResult,
     ToolSpec,
     Usage,
 )
@@ -91,6 +94,11 @@ class ToolContext(Protocol):
         """Whether nobody waits for the result any more. A tool on a thread has to ask."""
         ...
 
+    @property
+    def jobs(self) -> Jobs | None:
+        """The sub-agents that the agent started by tools; `None` where it may start none."""
+        ...
+
     def report(self, text: str) -> None:
         """Have the tree show how far the tool is.
 
@@ -119,6 +127,94 @@ class Tool(Protocol):
     spec: ToolSpec
 
     async def call(self, input: Mapping[str, Any], context: ToolContext) -> str: ...
+
+
+# -- sub-agents that are started by tools -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """Who answers a sub-agent, in place of whoever answers its parent."""
+
+    provider: Provider
+    name: str
+    """`provider/model`."""
+    gate: Gate
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrder:
+    """What an agent hands to a sub-agent that it starts: all that this one will ever know."""
+
+    task: str
+    context: str = ""
+    """Stands before the task in its first message."""
+    briefings: tuple[Briefing, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    """What it may call, but for the tools that start sub-agents."""
+    model: ModelChoice | None = None
+    """`None` for its parent's."""
+    profile: str = ""
+    """The name of the profile that it was made by."""
+
+
+class NotStarted(Exception):
+    """A job was refused; the message is for the model that ordered it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """How a job stands."""
+
+    job_id: str
+    path: str
+    """Of its agent."""
+    task: str
+    status: AgentStatus
+    said: str = ""
+    """What its agent has said so far."""
+    result: SubAgentResult | None = None
+    """What came of it; `None` while it goes on."""
+
+
+class Jobs(Protocol):
+    """One agent's own jobs. For the run's loop only; no agent can see another's."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What the agent itself may call, but for the tools that start sub-agents."""
+        ...
+
+    def start(self, order: JobOrder) -> str:
+        """Start a sub-agent, and return the id of its job at once.
+
+        Raises:
+            NotStarted: A limit of the run forbids it, or the agent is about to end.
+        """
+        ...
+
+    def ids(self) -> list[str]:
+        """All of them, in the order in which they were started."""
+        ...
+
+    def state(self, job_id: str) -> JobState | None:
+        """How one stands; `None` when there is none of that id."""
+        ...
+
+    async def wait(self, job_ids: Sequence[str]) -> None:
+        """Return when these have ended. Ids that do not exist are passed over."""
+        ...
+
+    def hand_over(self, job_ids: Sequence[str]) -> None:
+        """Note that the agent is told what came of these."""
+        ...
+
+    async def cancel(self, job_ids: Sequence[str]) -> list[str]:
+        """Stop those of these that go on, wait until they have stopped, and say which."""
+        ...
+
+
+# -- what is kept, let through and asked ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +383,7 @@ class RunPort(Protocol):
     call_timeout_s: float
     workspace: dict[str, Any]
     """What a `ToolContext` offers as such."""
+    jobs: Jobs | None
 
     def limit_time(self, end_now: Callable[[], None]) -> TimerHandle:
         """Have `end_now` called when the time of a turn is over."""

@@ -19,7 +19,7 @@ from agentnb.core.cancel import is_own_end
 from agentnb.core.codec import plain
 from agentnb.core.errors import ToolError
 from agentnb.core.events import ToolCallFinished, ToolCallReported, ToolCallStarted
-from agentnb.core.protocols import RunPort, TimerHandle, Tool, ToolCallRecord
+from agentnb.core.protocols import Jobs, RunPort, TimerHandle, Tool, ToolCallRecord
 from agentnb.core.types import ToolResultBlock, ToolUseBlock, one_line, path_of
 from agentnb.core.workers import Job
 
@@ -121,6 +121,10 @@ class CallContext:
     @property
     def cancelled(self) -> bool:
         return self._is_stopped
+
+    @property
+    def jobs(self) -> Jobs | None:
+        return self._port.jobs
 
     # -- how far it is --------------------------------------------------------------------------
 

@@ -269,6 +269,17 @@ class AgentConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Briefing:
+    """One text that stands before a sub-agent's task in its prompt."""
+
+    section: str
+    """The name of its tag."""
+    text: str
+    name: str = ""
+    """Of the file that it was read from."""
+
+
+@dataclass(frozen=True, slots=True)
 class SubAgentResult:
     """What became of one task that was handed to a sub-agent."""
 

@@ -22,6 +22,11 @@ _ORIGINS = {
     Origin.DEFAULT_POOL: "llm.default_pool",
     Origin.DEFAULT: "the default",
 }
+_DELEGATION = {
+    "block": "by spawn block",
+    "tools": "by tools",
+    "both": "by spawn block and by tools",
+}
 Row = tuple[str, str]
 
 
@@ -57,14 +62,21 @@ def _general(session: Session) -> Iterator[Row]:
     yield "model", f"{model} ({_ORIGINS[session.model_origin]})"
     pool = config.default_pool
     yield "default pool", "none (the default)" if pool is None else f"{pool} (llm.default_pool)"
-    enabled = config.spawn_enabled
-    where = "the default" if enabled is None else "tools.spawn.enabled"
-    yield "spawn tools", f"{'on' if enabled else 'off'} ({where})"
+    yield "delegation", _delegation(session)
     try:
         files = _names(config.default_bootstrap) or "none: there is no AGENTS.md or ENVIRONMENT.md"
     except ConfigError as error:
         files = one_line(str(error))
     yield "bootstrap", f"{files} (the default)"
+
+
+def _delegation(session: Session) -> str:
+    where = "the default"
+    if session.is_delegation_said:
+        where = "said in code"
+    elif session.config.spawn_enabled is not None:
+        where = "tools.spawn.enabled"
+    return f"{_DELEGATION[session.delegation]} ({where})"
 
 
 def _profile(profile: Profile) -> Iterator[Row]:

@@ -31,6 +31,8 @@ tools:
         tools: grep,run_tests ,
         bootstrap_files: []
       1:
+      none:
+        tools: []
 llm:
   default_pool: fast
   pools:
@@ -72,8 +74,9 @@ def test_whole_file_is_in_force_as_it_is_written(project: Path) -> None:
         ),
         "on": Profile("on", tools=("grep", "run_tests"), bootstrap=()),
         "1": Profile("1"),
+        "none": Profile("none", tools=()),
     }
-    assert list(config.profiles) == ["reviewer", "on", "1"]
+    assert list(config.profiles) == ["reviewer", "on", "1", "none"]
     assert config.pools == {
         "fast": ("anthropic/claude-haiku-4-5",),
         "best": ("anthropic/claude-opus-5", "demo"),
@@ -98,6 +101,8 @@ def test_what_is_in_force_cannot_be_changed(project: Path) -> None:
 
     with pytest.raises(TypeError):
         config.pools["slow"] = ("demo",)  # type: ignore[index]
+    with pytest.raises(TypeError):
+        config.profiles["a"] = Profile("a")  # type: ignore[index]
     with pytest.raises(AttributeError):
         config.default_pool = "fast"  # type: ignore[misc]
 
@@ -246,6 +251,7 @@ def test_pool_is_written_out_wherever_it_is_named(project: Path) -> None:
     assert config.models_of("pool:fast") == ("a/b", "demo")
     assert config.models_of("pool/one") == ("c/d",)
     assert config.models_of(["x/y", "pool:one", "pool:fast"]) == ("x/y", "c/d", "a/b", "demo")
+    assert config.models_of("pool") == ("pool",)
     assert config.models_of("poolside:pool:fast") == ("poolside:pool:fast",)
 
 

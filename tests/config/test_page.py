@@ -81,7 +81,7 @@ def test_what_is_in_force_is_shown_with_where_it_comes_from() -> None:
 Settings of agentnb.yaml:
   model         anthropic/claude-haiku-4-5, then demo (llm.default_pool)
   default pool  quick (llm.default_pool)
-  spawn tools   on (tools.spawn.enabled)
+  delegation    by spawn block and by tools (tools.spawn.enabled)
   bootstrap     AGENTS.md (the default)
 Profiles (tools.spawn.profiles):
   reviewer     Finds mistakes in code, and names the line of each.
@@ -109,7 +109,7 @@ def test_without_a_file_the_defaults_are_shown(project: Path) -> None:
 No agentnb.yaml is read: what is not said in code has its default.
   model         demo (said in code)
   default pool  none (the default)
-  spawn tools   off (the default)
+  delegation    by spawn block (the default)
   bootstrap     none: there is no AGENTS.md or ENVIRONMENT.md (the default)"""
     )
 

@@ -28,7 +28,7 @@ def test_fields_stand_in_the_order_that_others_rely_on() -> None:
     assert names == [
         *("agent_config", "soul_content", "identity_content", "user_content", "memories"),
         *("recalled_memories", "conversation_history", "system_prompt", "verbose"),
-        *("task", "depth"),
+        *("task", "depth", "briefings"),
     ]
 
 

@@ -382,7 +382,7 @@ def test_budget_of_an_ended_run_is_refused(kernel: Kernel) -> None:
         ("%agentnb", "%agentnb nest"),
         ("%agentnb help", "%agentnb nest"),
         ("%agentnb help", "%agentnb config"),
-        ("%agentnb config", "spawn tools"),
+        ("%agentnb config", "delegation"),
         ("%agentnb mode", "live"),
         ("%agentnb mode live", "live"),
     ],

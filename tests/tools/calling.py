@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agentnb.core.protocols import Tool, ToolContext
+from agentnb.core.protocols import Jobs, Tool, ToolContext
 
 T = TypeVar("T")
 
@@ -20,6 +20,7 @@ class Context:
     path: str = "root"
     workspace: dict[str, Any] = field(default_factory=dict)
     cancelled: bool = False
+    jobs: Jobs | None = None
     reports: list[str] = field(default_factory=list)
 
     def report(self, text: str) -> None:

@@ -1,0 +1,315 @@
+"""The tools by which a model delegates: `spawn`, `spawn_await`, `spawn_status`, `spawn_cancel`.
+
+A sub-agent that is started by a tool is a job: it goes on while its parent does. What a model may
+say here is checked before anything is started, and whatever it gets wrong is told with what would
+be right. How a sub-agent comes to be and to its end is the core's business (`agentnb.core.jobs`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentnb.core.errors import ToolError
+from agentnb.core.profiles import NamedText, Profile
+from agentnb.core.protocols import (
+    JobOrder,
+    Jobs,
+    JobState,
+    ModelChoice,
+    NotStarted,
+    Tool,
+    ToolContext,
+)
+from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec, one_line
+
+NAMES = ("spawn", "spawn_await", "spawn_status", "spawn_cancel")
+
+_ALL = "*"
+_NO_JOBS = "No jobs found."
+_SHOWN_OF_TEXT = 160
+_HEAD = re.compile(r"^\[(?=[^\]\n]{1,80}: [A-Z ]{2,20}\]$)", re.MULTILINE)
+"""What looks like the head of a block of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnSettings:
+    """What the tools know of the project.
+
+    Args:
+        profiles: By name, in the order in which they are told.
+        models: Who answers a profile's sub-agents, where it has a pool of its own.
+        profile_tools: By profile, the tools that it names; of one that names none, nothing.
+        bootstrap_of: The bootstrap files of a profile, or of none.
+    """
+
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    models: Mapping[str, ModelChoice] = field(default_factory=dict)
+    profile_tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
+    bootstrap_of: Callable[[Profile | None], Sequence[NamedText]] = lambda _: ()
+
+
+def spawn_tools(settings: SpawnSettings | None = None) -> tuple[Tool, ...]:
+    """The four tools, for a run whose agents may delegate by them."""
+    return (
+        _Spawn(settings or SpawnSettings()),
+        _JobsTool("spawn_await", _AWAIT, "to wait for", _await),
+        _JobsTool("spawn_status", _STATUS, "to look at", _status),
+        _JobsTool("spawn_cancel", _CANCEL, "to stop", _cancel),
+    )
+
+
+# -- spawn --------------------------------------------------------------------------------------
+
+
+class _Spawn:
+    """`spawn`: start a sub-agent, and go on."""
+
+    def __init__(self, settings: SpawnSettings) -> None:
+        self._settings = settings
+        self.spec = ToolSpec("spawn", _SPAWN, _spawn_schema(settings.profiles))
+
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        jobs = _jobs_of(context)
+        given = {name: _text(input, name) for name in _SPAWN_PARAMETERS}
+        _refuse_unknown(input, _SPAWN_PARAMETERS)
+        if not given["task"].strip():
+            known = ", ".join(f"`{name}`" for name in _SPAWN_PARAMETERS)
+            raise ToolError(
+                "`task` is missing or blank: say in it what the sub-agent has to do, all of it. "
+                f"The parameters are {known}."
+            )
+        profile = self._profile(given["profile"].strip())
+        order = JobOrder(
+            task=given["task"].strip(),
+            context=given["context"],
+            briefings=self._briefings(profile, given["system_prompt"]),
+            tools=self._tools(profile, given["tools"], jobs.tools),
+            model=self._settings.models.get(profile.name) if profile is not None else None,
+            profile=profile.name if profile is not None else "",
+        )
+        try:
+            return jobs.start(order)
+        except NotStarted as refused:
+            raise ToolError(f"The sub-agent was not started: {refused}.") from None
+
+    def _profile(self, name: str) -> Profile | None:
+        profiles = self._settings.profiles
+        if not name:
+            return None
+        if name not in profiles:
+            known = ", ".join(repr(each) for each in profiles) or "none: leave `profile` out"
+            raise ToolError(f"There is no profile {one_line(name)!r} (known: {known}).")
+        return profiles[name]
+
+    def _briefings(self, profile: Profile | None, system_prompt: str) -> tuple[Briefing, ...]:
+        """What stands before the task, in its order."""
+        files = self._settings.bootstrap_of(profile)
+        told = [Briefing("bootstrap_file", text, name) for name, text in files]
+        if profile is not None and profile.prompt_file is not None:
+            name, text = profile.prompt_file
+            told.append(Briefing("system_prompt_file", text, name))
+        own = profile.system_prompt if profile is not None else ""
+        told.append(Briefing("system_prompt", system_prompt if system_prompt.strip() else own))
+        return tuple(each for each in told if each.text.strip())
+
+    def _tools(
+        self, profile: Profile | None, names: str, parents: Sequence[Tool]
+    ) -> tuple[Tool, ...]:
+        """The tools that are named, else the profile's, else all of the parent's."""
+        named = profile is not None and profile.tools is not None
+        of_profile = self._settings.profile_tools.get(profile.name, ()) if profile else ()
+        wanted = _listed(names)
+        if not wanted:
+            return tuple(of_profile if named else parents)
+        known = {tool.spec.name: tool for tool in (*of_profile, *parents)}
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            listed = ", ".join(repr(name) for name in known) or "none"
+            which = ", ".join(repr(one_line(name)) for name in unknown)
+            raise ToolError(
+                f"There is no tool {which} to hand on (known: {listed}). The tools that start "
+                "sub-agents cannot be handed on."
+            )
+        return tuple(known[name] for name in dict.fromkeys(wanted))
+
+
+_SPAWN = """\
+Start a sub-agent on a task of its own, in the background. Returns the id of its job at once, so \
+you can start several and go on; `spawn_await` brings the results. A sub-agent sees nothing of \
+this conversation: make the task specific and self-contained. Delegate only when the task gains \
+from it, as with independent parts."""
+_SPAWN_PARAMETERS: dict[str, str] = {
+    "task": "What the sub-agent has to do: all that it needs to know, in plain words.",
+    "profile": "The name of a profile that configures it. Leave it out for one like yourself.",
+    "context": "What it should know besides: facts, findings, material. It reads this before the "
+    "task.",
+    "system_prompt": "Instructions for how it should work, in place of the profile's own.",
+    "tools": "Names of the tools that it may call, with commas between them. Leave it out for the "
+    "profile's, or else all of yours.",
+}
+
+
+def _spawn_schema(profiles: Mapping[str, Profile]) -> dict[str, Any]:
+    properties: dict[str, dict[str, Any]] = {
+        name: {"type": "string", "description": said} for name, said in _SPAWN_PARAMETERS.items()
+    }
+    if profiles:
+        properties["profile"]["enum"] = list(profiles)
+    return _schema(properties, required=["task"])
+
+
+# -- the others -----------------------------------------------------------------------------------
+
+
+Told = tuple[str, tuple[str, str]]
+"""Of one job: its id, how it stands in a word, and the text below that."""
+
+
+class _JobsTool:
+    """A tool that takes the ids of jobs and tells of each. Never an error."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        which: str,
+        act: Callable[[Jobs, Sequence[str]], Awaitable[list[Told]]],
+    ) -> None:
+        said = f"The ids of the jobs {which}, with commas between them; {_ALL} for all of yours."
+        properties = {"job_ids": {"type": "string", "description": said}}
+        self.spec = ToolSpec(name, description, _schema(properties, required=["job_ids"]))
+        self._act = act
+
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        jobs = context.jobs
+        wanted = [] if jobs is None else _ids(input.get("job_ids"), jobs)
+        if jobs is None or not wanted:
+            return _NO_JOBS
+        told = await self._act(jobs, wanted)
+        return "\n\n".join(f"[{one_line(each)}: {word}]\n{text}" for each, (word, text) in told)
+
+
+async def _await(jobs: Jobs, wanted: Sequence[str]) -> list[Told]:
+    await jobs.wait(wanted)
+    jobs.hand_over(wanted)
+    return [(each, _outcome(jobs.state(each), jobs)) for each in wanted]
+
+
+async def _status(jobs: Jobs, wanted: Sequence[str]) -> list[Told]:
+    return [(each, _standing(jobs.state(each), jobs)) for each in wanted]
+
+
+async def _cancel(jobs: Jobs, wanted: Sequence[str]) -> list[Told]:
+    stopped = await jobs.cancel(wanted)
+    return [(each, _stopped(jobs.state(each), jobs, each in stopped)) for each in wanted]
+
+
+_AWAIT = """\
+Wait until sub-agents that you started have ended, and get their results: for each job a block \
+that begins with [id: OK], [id: ERROR] or [id: NOT FOUND]. A job that has ended can be asked for \
+again."""
+_STATUS = "See what sub-agents that you started are doing, without waiting for them."
+_CANCEL = """\
+Stop sub-agents that you started and do not need any more, with all that they started. Returns \
+what they had until then."""
+
+
+def _schema(properties: Mapping[str, Any], *, required: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+# -- what is read of an input ---------------------------------------------------------------------
+
+
+def _jobs_of(context: ToolContext) -> Jobs:
+    if context.jobs is None:
+        raise ToolError("You cannot start sub-agents: do the task yourself.")
+    return context.jobs
+
+
+def _text(input: Mapping[str, Any], name: str) -> str:
+    value = input.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ToolError(f"`{name}` must be a text, not {one_line(repr(value), limit=80)}.")
+    return value
+
+
+def _refuse_unknown(input: Mapping[str, Any], known: Mapping[str, str]) -> None:
+    unknown = [name for name in input if name not in known]
+    if unknown:
+        listed = ", ".join(f"`{name}`" for name in known)
+        which = ", ".join(f"`{one_line(str(name))}`" for name in unknown)
+        raise ToolError(f"There is no parameter {which} (known: {listed}).")
+
+
+def _listed(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _ids(value: object, jobs: Jobs) -> list[str]:
+    """The jobs that are asked for. What is no list of them stands for all: better than an error."""
+    each = value if isinstance(value, list | tuple) else [value]
+    # An id of digits alone may come as a number.
+    texts = [f"{one:06d}" if type(one) is int else str(one or "") for one in each]
+    wanted = _listed(",".join(texts))
+    return jobs.ids() if not wanted or _ALL in wanted else wanted
+
+
+# -- what is told --------------------------------------------------------------------------------
+
+
+def _not_found(jobs: Jobs) -> tuple[str, str]:
+    known = ", ".join(jobs.ids()) or "none"
+    return "NOT FOUND", f"There is no such job of yours (known: {known})."
+
+
+def _outcome(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
+    if state is None or state.result is None:
+        return _not_found(jobs)
+    result = state.result
+    if result.status is AgentStatus.COMPLETED:
+        return "OK", _harmless(result.response) or "(no output)"
+    return "ERROR", _what_went_wrong(result)
+
+
+def _what_went_wrong(result: SubAgentResult) -> str:
+    error = f"Error: {result.error or result.status}"
+    if not result.response.strip():
+        return _harmless(error)
+    return _harmless(f"{error}\n\nUntil then it had:\n\n{result.response}")
+
+
+def _standing(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
+    if state is None:
+        return _not_found(jobs)
+    lines = [f"Task: {one_line(state.task, limit=_SHOWN_OF_TEXT)}"]
+    if state.result is None and (said := state.said.strip()):
+        newest = " ".join(said[-_SHOWN_OF_TEXT:].split())
+        lines.append(f"It has said {len(said):,} characters, at last: {newest}")
+    elif state.result is not None and state.result.error:
+        lines.append(f"Error: {one_line(state.result.error)}")
+    return str(state.status).upper(), _harmless("\n".join(lines))
+
+
+def _stopped(state: JobState | None, jobs: Jobs, was_stopped: bool) -> tuple[str, str]:
+    if state is None or state.result is None:
+        return _not_found(jobs)
+    if was_stopped:
+        left = state.result.response.strip()
+        return "CANCELLED", _harmless(left) or "It had said nothing yet."
+    return "ENDED", f"It had ended before: {state.status}."
+
+
+def _harmless(text: str) -> str:
+    """A sub-agent's words, none of whose lines passes for the head of another block."""
+    return _HEAD.sub("&#91;", text)
