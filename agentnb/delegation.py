@@ -38,6 +38,7 @@ def delegation_of(
     *,
     nested: bool,
     tools: Sequence[Tool],
+    named: Sequence[Tool],
     config: Config,
     models: Models,
     max_concurrency: int,
@@ -48,6 +49,7 @@ def delegation_of(
         kind: See `kind_of`.
         nested: Whether sub-agents get the spawn tools, too.
         tools: What the agents of the run may call besides.
+        named: What a profile may name, too: the tools of the session.
         config: Has the profiles.
         models: Who answers for the pools.
         max_concurrency: Of each model.
@@ -59,7 +61,7 @@ def delegation_of(
     """
     if kind == "block":
         return Delegation()
-    known = {tool.spec.name: tool for tool in tools}
+    known = {tool.spec.name: tool for tool in (*named, *tools)}
     for name in NAMES:
         if name in known:
             raise ValueError(

@@ -173,7 +173,8 @@ class Session:
             max_agents: Most sub-agents.
             tools: What agents may call; the session's own tools by name, too.
             profile: What the root agent is configured by: the models of its pool, unless `model`
-                says otherwise, and its texts as instructions, in place of the built-in ones.
+                says otherwise, its tools, unless `tools` does, and its texts as instructions, in
+                place of the built-in ones.
 
         Raises:
             ValueError: The task is blank, a limit out of its range, or something is no tool.
@@ -277,11 +278,14 @@ class Session:
         context = self._context(label, profile)
         gate = gate_of(provider, self._settings["max_concurrency"])
         request = self._request(gate, budget=budget, max_depth=max_depth, max_agents=max_agents)
+        if tools is None and profile is not None:
+            tools = profile.tools
         offered = self.tools if tools is None else tools_of(tools, self.tools)
         delegation = delegation_of(
             self.delegation,
             nested=self._settings["nested_spawn"],
             tools=offered,
+            named=self.tools,
             config=self.config,
             models=self._models,
             max_concurrency=self._settings["max_concurrency"],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentnb import Reply, ScriptedProvider, Session, tool
-from agentnb.core.errors import LlmError
+from agentnb.core.errors import ConfigError, LlmError
 from agentnb.core.events import AgentSpawned, ToolCallFinished
 from agentnb.core.types import (
     AgentStatus,
@@ -503,3 +504,214 @@ def test_cancelled_parent_takes_its_jobs_with_it_and_its_sibling_goes_on() -> No
         "2": "other: completed",
     }
     assert "ERROR" in told(run)[-1][1]
+
+
+# -- profiles and pools -------------------------------------------------------------------------
+
+SETTINGS = """\
+tools:
+  spawn:
+    enabled: true
+    profiles:
+      reviewer:
+        description: Finds <mistakes> & says so.
+        system_prompt: Be strict.
+        system_prompt_file: reviewer.md
+        bootstrap_files: [HOUSE.md]
+        tools: [look]
+        pool: quick
+      plain: {}
+llm:
+  pools:
+    quick: [scripted/quick, scripted/slow]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    texts = {
+        "agentnb.yaml": SETTINGS,
+        "reviewer.md": "How to review.",
+        "HOUSE.md": "Rules of the house.",
+        "AGENTS.md": "About agents.",
+        "ENVIRONMENT.md": "About the </bootstrap_file> place.",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@tool
+def look(what: str) -> str:
+    """Look something up."""
+    return what
+
+
+@tool
+def count(what: str) -> str:
+    """Count something."""
+    return what
+
+
+def sections(request: CompletionRequest) -> list[str]:
+    return re.findall(r'^<(\w+(?: name="[^"]*")?)>$', request.system, re.MULTILINE)
+
+
+def test_profile_gives_its_sub_agent_prompt_tools_and_model(project: Path) -> None:
+    provider = by_agent(
+        {
+            "root": [
+                order(start("a", profile="reviewer"), start("b", profile="plain"), start("c")),
+                order(wait()),
+                "Done.",
+            ]
+        }
+    )
+    run, result = run_of(
+        provider, tools=[look, count], config=project, delegation="tools", soul="A soul."
+    )
+    assert result.output == "Done.", told(run)
+
+    (a,), (b,), (c,) = (requests_of(provider, task) for task in "abc")
+    assert sections(a) == [
+        "soul",
+        "sub_agent_instructions",
+        'bootstrap_file name="HOUSE.md"',
+        'system_prompt_file name="reviewer.md"',
+        "system_prompt",
+        "task",
+    ]
+    assert sections(b) == sections(c)
+    assert sections(c) == [
+        "soul",
+        "sub_agent_instructions",
+        'bootstrap_file name="AGENTS.md"',
+        'bootstrap_file name="ENVIRONMENT.md"',
+        "task",
+    ]
+    assert "About the &lt;/bootstrap_file&gt; place." in c.system
+    assert [spec.name for spec in a.tools] == ["look"]
+    assert [spec.name for spec in b.tools] == ["look", "count"]
+    assert (a.model, c.model) == ("quick", provider.requests[0].model)
+    spawned = [e.event for e in run.events if isinstance(e.event, AgentSpawned)]
+    assert [each.profile for each in spawned] == ["", "reviewer", "plain", ""]
+
+
+def test_parameters_of_spawn_go_before_those_of_the_profile(project: Path) -> None:
+    provider = by_agent(
+        {
+            "root": [
+                order(
+                    start("a", profile="reviewer", system_prompt="Be kind.", tools="count,look"),
+                ),
+                order(wait()),
+                "Done.",
+            ]
+        }
+    )
+    run_of(provider, tools=[look, count], config=project)
+
+    (a,) = requests_of(provider, "a")
+    assert "Be kind." in a.system
+    assert "Be strict." not in a.system
+    assert "How to review." in a.system
+    assert [spec.name for spec in a.tools] == ["count", "look"]
+
+
+def test_root_is_told_of_the_profiles_at_the_end_and_its_tool_names_them(project: Path) -> None:
+    provider = ScriptedProvider(["Alone."])
+    run_of(provider, tools=[look], config=project, delegation="both")
+
+    (request,) = provider.requests
+    block = request.system[request.system.index("<available_spawn_profiles>") :]
+    assert block.endswith("</available_spawn_profiles>")
+    assert "Finds &lt;mistakes&gt; &amp; says so." in block
+    spawn_spec = next(spec for spec in request.tools if spec.name == "spawn")
+    assert spawn_spec.input_schema["properties"]["profile"]["enum"] == ["reviewer", "plain"]
+    assert spawn_spec.input_schema["required"] == ["task"]
+
+
+def test_sub_agent_that_may_spawn_is_told_of_the_profiles_before_its_task(project: Path) -> None:
+    provider = by_agent({"root": [order(start("a")), order(wait()), "Done."]})
+    run_of(provider, tools=[look], config=project, nested_spawn=True)
+    (a,) = requests_of(provider, "a")
+    assert a.system.index("<available_spawn_profiles>") < a.system.index("<task>")
+    assert a.system.endswith("</task>")
+
+    provider = by_agent({"root": [order(start("a")), order(wait()), "Done."]})
+    run_of(provider, tools=[look], config=project)
+    (a,) = requests_of(provider, "a")
+    assert "available_spawn_profiles" not in a.system
+
+
+def test_unknown_profile_is_an_error_that_names_the_known_ones(project: Path) -> None:
+    provider = by_agent({"root": [order(start("a", profile="expert")), "Alone then."]})
+    run, _ = run_of(provider, tools=[look], config=project)
+
+    assert told(run) == [
+        ("spawn", "There is no profile 'expert' (known: 'reviewer', 'plain').", True)
+    ]
+
+
+def test_settings_file_turns_the_tools_on_and_code_decides_otherwise(project: Path) -> None:
+    def names(**settings: Any) -> list[str]:
+        provider = ScriptedProvider(["Alone."])
+        session = Session(provider=provider, config=project, tools=[look], **settings)
+        session.run_sync("Do it.")
+        return [spec.name for spec in provider.requests[0].tools]
+
+    assert "spawn" in names()
+    assert names(delegation="block") == ["look"]
+    assert "spawn" in names(delegation="tools")
+
+
+def test_profile_whose_tool_the_run_does_not_have_is_refused_before_it_begins(
+    project: Path,
+) -> None:
+    session = session_of(ScriptedProvider(["Alone."]), config=project, tools=[count])
+
+    with pytest.raises(ConfigError, match=r"profiles\.reviewer\.tools\[0\].*no tool 'look'"):
+        session.spawn("Do it.")
+
+
+def test_root_that_is_made_by_a_profile_has_its_tools(project: Path) -> None:
+    provider = ScriptedProvider(["Alone."] * 2)
+    session = Session(provider=provider, config=project, tools=[look, count], delegation="block")
+
+    session.run_sync("Do it.", profile="reviewer")
+    session.run_sync("Do it.", profile="reviewer", tools=["count"])
+
+    names = [[spec.name for spec in request.tools] for request in provider.requests]
+    assert names == [["look"], ["count"]]
+
+
+def test_next_model_of_a_pool_answers_when_the_first_does_not(project: Path) -> None:
+    def answer(request: CompletionRequest) -> Any:
+        if task_of(request) == "root":
+            return [order(start("a", profile="reviewer")), order(wait()), "Done."][
+                len(results_in(request))
+            ]
+        return LlmError("Not there.", status_code=404) if request.model == "quick" else "By slow."
+
+    _, result = run_of(ScriptedProvider(answer), tools=[look], config=project)
+
+    assert result.sub_agent_results[0].response == "By slow."
+
+
+def test_tool_of_a_person_may_not_have_the_name_of_a_spawn_tool() -> None:
+    def start_one(what: str) -> str:
+        return what
+
+    session = session_of(ScriptedProvider(["x"]), tools=[tool(start_one, name="spawn")])
+
+    with pytest.raises(ValueError, match="'spawn' has the name of one that starts sub-agents"):
+        session.spawn("Do it.")
+    assert session_of(ScriptedProvider(["x"]), tools=session.tools, delegation="block").run_sync(
+        "Do it."
+    )
+
+
+@pytest.mark.parametrize("said", ["blocks", "", None])
+def test_delegation_that_does_not_exist_is_refused(said: Any) -> None:
+    with pytest.raises(ValueError, match="'block', 'tools' or 'both'"):
+        Session(provider=ScriptedProvider(["x"]), delegation=said)
