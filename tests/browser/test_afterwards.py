@@ -74,6 +74,7 @@ def test_scrubber_goes_back_to_what_the_tree_was_and_forth_to_the_end(desk: Desk
     notebook.run(2)
     panel.expect_statuses(root="completed", _2="completed")
 
+    expect(panel.scrubber).to_be_visible()  # the end of the run comes after that of its root
     panel.scrubber.focus()
     panel.scrubber.press("Home")
     expect(panel.node("1")).to_have_count(0)

@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.notebook.kernel import DEADLINE_S, a_door, started
 from tests.notebook.saved import code, notebook, save
@@ -24,8 +27,20 @@ SIMPLE = SETUP.format(hold="", pause="")
 WAITING = "Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it."
 
 
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    for process in _started:
+        with process:  # of a test that failed
+            process.kill()
+    _started.clear()
+
+
 def ipython(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
@@ -33,7 +48,11 @@ def ipython(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         encoding="utf-8",
+        # Where the tests run in the background of a shell, Ctrl-C is ignored by all below it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+    _started.append(process)
+    return process
 
 
 def output_of(process: subprocess.Popen[str]) -> str:
