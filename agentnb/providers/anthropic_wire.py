@@ -7,13 +7,11 @@ cut is reported, and a reply counts as complete only when the API's own end mark
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from agentnb.core.budget import estimate_input_tokens, size_in_bytes, tokens_in
+from agentnb.core.budget import estimate_input_tokens, tokens_in
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -30,7 +28,17 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
+from agentnb.providers.reply import BrokeOff
 from agentnb.providers.sse import BadReply
+from agentnb.providers.wire_values import (
+    WRONG_SHAPE,
+    GrowingText,
+    as_text,
+    json_object,
+    known_counts,
+    tool_input,
+    without_surrogates,
+)
 
 _MIN_CACHED_BYTES = 4096
 """Four bytes to a token: no model of the API caches a prefix below 1024 tokens."""
@@ -38,9 +46,6 @@ _NOTHING_SAID = "(no output)"
 """Stands for a message without words: the API takes no empty one."""
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Stop reasons after which the last content block may be a fragment."""
-_MOST_TOKENS = 100_000_000
-"""A hundred times what the largest models take or give in one call: above it a count is a bug
-of somebody's, and counting it would end the run at once."""
 
 
 # -- the door out: a request as the API wants it ----------------------------------------------
@@ -120,35 +125,7 @@ def _mark_last_block(content: list[dict[str, Any]]) -> None:
             return
 
 
-def without_surrogates(value: Any) -> Any:
-    """The JSON value with what is no text replaced, since it cannot be sent."""
-    if isinstance(value, str):
-        return _as_text(value)
-    if isinstance(value, Mapping):
-        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_surrogates(item) for item in value]
-    return value
-
-
-def _as_text(value: str) -> str:
-    """Half a surrogate pair becomes U+FFFD; two halves that stand together become one."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return value
-
-
 # -- the door in: a reply, event by event ------------------------------------------------------
-
-
-@cache
-def _quick_json() -> Callable[[str], Any]:
-    """The SDK's own decoder, which takes a quarter of the time of Python's."""
-    from pydantic_core import from_json
-
-    return from_json
 
 
 def event_in(data: str) -> Mapping[str, Any]:
@@ -156,23 +133,14 @@ def event_in(data: str) -> Mapping[str, Any]:
 
     Raises:
         BadReply: There is none.
+        BrokeOff: It says that nothing more will come.
     """
-    try:
-        event = _quick_json()(data)
-        if type(event) is dict and type(event["type"]) is str:
-            return event
-    except (ValueError, KeyError):
-        pass
-    try:  # what the quick one refuses need not be wrong: half of an emoji is not
-        event = json.loads(data)
-    except (ValueError, RecursionError):
-        raise BadReply("an event that is no JSON") from None
-    if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+    event = json_object(data)
+    if event is None or type(kind := event.get("type")) is not str:
         raise BadReply("an event without a type")
+    if kind == "error":
+        raise BrokeOff(event.get("error"))
     return event
-
-
-_WRONG_SHAPE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class ReplyReader:
@@ -183,7 +151,7 @@ class ReplyReader:
     """
 
     def __init__(self, request: CompletionRequest) -> None:
-        self.is_complete = False
+        self.is_complete = self.is_whole = False
         self._request = request
         self._has_begun = False
         self._counts: dict[str, int] = {}
@@ -207,7 +175,7 @@ class ReplyReader:
             return self._part(data).grow(data["delta"])
         except BadReply:
             raise
-        except _WRONG_SHAPE:
+        except WRONG_SHAPE:
             raise BadReply("an event of the wrong shape") from None
 
     def _checked(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
@@ -215,7 +183,7 @@ class ReplyReader:
             yield from self._read(data)
         except BadReply:
             raise
-        except _WRONG_SHAPE:
+        except WRONG_SHAPE:
             raise BadReply("an event of the wrong shape") from None
 
     def _read(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
@@ -242,13 +210,17 @@ class ReplyReader:
                     raise BadReply("the end of a reply that had not begun")
                 yield from self._decide()
                 yield from self._mend_output()
-                self.is_complete = True
+                self.is_complete = self.is_whole = True
 
     def _part(self, data: Mapping[str, Any]) -> _Part:
         part = self._parts.get(data["index"])
         if part is None or part.is_closed:
             raise BadReply("more of a part that had not begun, or had ended")
         return part
+
+    def finish(self) -> Iterable[StreamEvent]:
+        """What is left to tell when nothing more comes: nothing, all parts have their ends."""
+        return ()
 
     def stopped(self) -> Stopped | None:
         """The end of the turn; `None` while the end mark has not come."""
@@ -262,7 +234,7 @@ class ReplyReader:
         return Stopped(reason, Message(Role.ASSISTANT, tuple(blocks)))
 
     def _count(self, raw: object, *, is_final: bool = False) -> Iterator[Usage]:
-        if known := _known_usage(raw):
+        if known := known_counts(raw, _USAGE_FIELDS):
             self._counts |= known
             self._output_is_final |= is_final and "output_tokens" in known
             yield self._usage()
@@ -306,10 +278,8 @@ class _Part:
     """One content block, as it grows."""
 
     start: Mapping[str, Any]
-    pieces: list[str] = field(default_factory=list)
+    content: GrowingText = field(default_factory=GrowingText)
     signature: str = ""
-    half: str = ""
-    """The first half of a character whose second half may come with the next piece."""
     is_closed: bool = False
     call: ToolUseBlock | None = None
     """Set once the call is known to be whole."""
@@ -321,11 +291,11 @@ class _Part:
     @property
     def size(self) -> int:
         """Bytes that came of it."""
-        return size_in_bytes("".join(self.pieces))
+        return self.content.size
 
     @property
     def has_no_input(self) -> bool:
-        return not self.start.get("input") and not "".join(self.pieces).strip()
+        return not self.start.get("input") and not str(self.content).strip()
 
     def begin(self) -> Iterator[StreamEvent]:
         """What a block holds from the start, as a delta; usually nothing."""
@@ -339,70 +309,47 @@ class _Part:
     def grow(self, delta: Mapping[str, Any]) -> tuple[StreamEvent, ...]:
         match delta["type"]:
             case "text_delta":
-                return (TextDelta(self._keep(delta["text"])),)
+                return (TextDelta(self.content.keep(delta["text"])),)
             case "thinking_delta":
-                return (ThinkingDelta(self._keep(delta["thinking"])),)
+                return (ThinkingDelta(self.content.keep(delta["thinking"])),)
             case "signature_delta":
-                self.signature = _as_text(delta["signature"])
+                self.signature = as_text(delta["signature"])
             case "input_json_delta":
-                self._keep(delta["partial_json"])
+                self.content.keep(delta["partial_json"])
         return ()
-
-    def _keep(self, piece: str) -> str:
-        if piece.isascii() and not self.half:
-            self.pieces.append(piece)
-            return piece
-        # Some servers cut text by the units of UTF-16, in the middle of an emoji.
-        piece, self.half = self.half + piece, ""
-        if "\ud800" <= piece[-1:] <= "\udbff":
-            piece, self.half = piece[:-1], piece[-1]
-        self.pieces.append(_as_text(piece))
-        return self.pieces[-1]
 
     def end(self) -> Iterator[StreamEvent]:
         """What is left of a character that stayed without its second half."""
-        if self.half:
-            self.pieces.append(_as_text(self.half))
+        if left := self.content.end():
             if self.kind == "text":
-                yield TextDelta(self.pieces[-1])
+                yield TextDelta(left)
             elif self.kind == "thinking":
-                yield ThinkingDelta(self.pieces[-1])
-            self.half = ""
+                yield ThinkingDelta(left)
 
     def finish_call(self) -> Iterator[ToolUse]:
         """The tool call, if its input is a whole JSON object."""
-        text = "".join(self.pieces)
-        try:
-            input = (
-                json.loads(text, parse_constant=_refuse)
-                if text.strip()
-                else self.start.get("input", {})
-            )
-        except ValueError:
-            return
+        text = str(self.content)
+        input = (
+            tool_input(text) if text.strip() else without_surrogates(self.start.get("input", {}))
+        )
         if isinstance(input, dict):
-            input = without_surrogates(input)
-            call = ToolUseBlock(_as_text(self.start["id"]), _as_text(self.start["name"]), input)
+            call = ToolUseBlock(as_text(self.start["id"]), as_text(self.start["name"]), input)
             self.call = call
             yield ToolUse(call.id, call.name, call.input)
 
     def block(self) -> Block | None:
         """The block as it has to be sent back; `None` for one that cannot be."""
-        text = "".join(self.pieces)
+        text = str(self.content)
         match self.kind:
             case "text" if text:
                 return TextBlock(text)
             case "thinking":
                 return ThinkingBlock(text, self.signature)
             case "redacted_thinking":
-                return ThinkingBlock("", redacted_data=_as_text(self.start["data"]))
+                return ThinkingBlock("", redacted_data=as_text(self.start["data"]))
             case "tool_use":
                 return self.call
         return None
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 _USAGE_FIELDS = {
@@ -411,15 +358,3 @@ _USAGE_FIELDS = {
     "cache_creation_input_tokens": "cache_creation_tokens",
     "cache_read_input_tokens": "cache_read_tokens",
 }
-
-
-def _known_usage(raw: object) -> dict[str, int]:
-    """The fields that are counts. One that is missing, null or nonsense says nothing."""
-    if not isinstance(raw, Mapping):
-        return {}
-    counts = {ours: raw.get(theirs) for theirs, ours in _USAGE_FIELDS.items()}
-    return {
-        ours: count
-        for ours, count in counts.items()
-        if type(count) is int and 0 <= count <= _MOST_TOKENS
-    }

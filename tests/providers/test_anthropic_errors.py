@@ -13,8 +13,8 @@ import pytest
 
 from agentnb.core.errors import ConnectionFailed, LlmError, RateLimited, ServerFailed, StreamBroken
 from agentnb.core.types import CompletionRequest, StreamEvent, ToolUse, Usage, user_message
-from agentnb.providers.anthropic import AnthropicProvider
-from agentnb.providers.anthropic_errors import ErrorTeller
+from agentnb.providers.anthropic import ADVICE, AnthropicProvider
+from agentnb.providers.error_teller import ErrorTeller
 from tests.faults.wire import (
     CLOSE,
     OPEN,
@@ -240,7 +240,7 @@ async def test_count_beyond_what_any_model_can_make_is_none(
 def test_connection_that_fails_is_told_without_pythons_noise(
     cause: httpx2.HTTPError, told: str
 ) -> None:
-    error = ErrorTeller("HOST", (), 600.0).unanswered(cause)
+    error = ErrorTeller("HOST", (), 600.0, ADVICE).unanswered(cause)
 
     assert type(error) is ConnectionFailed
     assert str(error) == told

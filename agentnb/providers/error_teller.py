@@ -1,4 +1,4 @@
-"""What went wrong between us and a server of the Messages API, in sentences for a person.
+"""What went wrong between us and the server of an API, in sentences for a person.
 
 Each says what happened, with the server's own words in it, and what to do. None holds a key.
 """
@@ -11,7 +11,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.errors import (
@@ -19,7 +19,6 @@ from agentnb.core.errors import (
     ConnectionFailed,
     InvalidRequest,
     LlmError,
-    MissingKey,
     ModelNotFound,
     Overloaded,
     RateLimited,
@@ -33,6 +32,20 @@ if TYPE_CHECKING:
     import httpx2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What a person can do about one API, in parts of sentences."""
+
+    base_url: str
+    """What to set for another address."""
+    key: str
+    """What to set for another key."""
+    unreachable: str
+    unknown_model: str
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """For a refused request, by a pattern of the server's words; else the common one is given."""
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorTeller:
     """Tells what went wrong with one server."""
@@ -42,16 +55,20 @@ class ErrorTeller:
     secrets: tuple[str, ...]
     timeout_s: float
     """How long the server may be silent."""
+    advice: Advice
 
     def answered(
         self, response: httpx2.Response, *, kind: object, message: object, body: object
     ) -> LlmError:
         """An answer that is an error, with what the SDK found in its body."""
+        if response.is_redirect:
+            return self.redirected(response)
         status = response.status_code
         named = f" ({self.words(kind)})" if kind else ""
-        return _status_error(
+        return self._status_error(
             status,
             f"{self.host} answered {status}{named}{self._why(message or _reason_in(body))}",
+            kind=kind,
             status_code=status,
             retry_after_s=_retry_after_s(response.headers),
         )
@@ -65,7 +82,7 @@ class ErrorTeller:
         where = self.words(response.headers.get("location") or "nowhere")
         return ConnectionFailed(
             f"{self.host} answered {response.status_code} and points to {where}: a redirect is "
-            "not followed, since the conversation would go with it. Set `ANTHROPIC_BASE_URL` to "
+            f"not followed, since the conversation would go with it. Set {self.advice.base_url} to "
             "the right address.",
             retryable=False,
             status_code=response.status_code,
@@ -80,7 +97,7 @@ class ErrorTeller:
             case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
                 return ConnectionFailed(
                     f"The base URL is no address of a server: {said}. Set "
-                    "`ANTHROPIC_BASE_URL` to one that begins with `https://`, or remove it.",
+                    f"{self.advice.base_url} to one that begins with `https://`, or remove it.",
                     retryable=False,
                 )
             case httpx2.ReadTimeout() | httpx2.WriteTimeout():
@@ -89,24 +106,28 @@ class ErrorTeller:
             case httpx2.RemoteProtocolError() if not re.search("disconnected|closed", str(cause)):
                 return ConnectionFailed(
                     f"{self.host} answered with something that is no HTTP: {said}. Check "
-                    "`ANTHROPIC_BASE_URL`."
+                    f"{self.advice.base_url}."
                 )
             case httpx2.RemoteProtocolError() | httpx2.ReadError() | httpx2.WriteError():
                 what = "hung up before it had answered. Try again in a while"
                 return ConnectionFailed(f"{self.host} {what}, and check the network.")
         return ConnectionFailed(
-            f"{self.host} could not be reached{f': {said}' if said else ''}. Check the network, "
-            "and `ANTHROPIC_BASE_URL` if it is set."
+            f"{self.host} could not be reached{f': {said}' if said else ''}. "
+            f"{self.advice.unreachable}."
         )
 
     def broke_off(self, error: object) -> LlmError:
         """An error that the API sends after it began to reply, under the status 200."""
-        kind, said = None, error
+        kind, code, said = None, None, error
         if isinstance(error, Mapping):
-            kind, said = error.get("type"), error.get("message")
-        status = _STATUS_OF_TYPE.get(str(kind), 500)
+            kind, code, said = error.get("type"), error.get("code"), error.get("message")
+        told = [_STATUS_OF_KIND[str(each)] for each in (code, kind) if str(each) in _STATUS_OF_KIND]
+        status = next(iter(told), 500)
+        if isinstance(code, int) and 400 <= code < 600:
+            status = code
         named = f" ({self.words(kind)})" if kind else ""
-        return _status_error(status, f"{self.host} broke off its reply{named}{self._why(said)}")
+        what = f"{self.host} broke off its reply{named}{self._why(said)}"
+        return self._status_error(status, what, kind=code if code in _NO_CREDIT else kind)
 
     def broken(
         self, error: Exception | None, response: httpx2.Response, begun: bytes, data: str = ""
@@ -119,7 +140,7 @@ class ErrorTeller:
             said = self.words(begun.decode(errors="replace"), limit=80)
             return StreamBroken(
                 f"{self.host} answered with {self.words(kind)} where a stream of events was "
-                f"asked for{f': {said}' if said else ''}. Check `ANTHROPIC_BASE_URL`.",
+                f"asked for{f': {said}' if said else ''}. Check {self.advice.base_url}.",
                 retryable=False,
             )
         match error:
@@ -138,9 +159,44 @@ class ErrorTeller:
                 what = f"sent what cannot be read: {type(error).__name__}: {self.words(error)}"
         return StreamBroken(f"{self.host} {what}. Try again.")
 
+    def _status_error(self, status: int, what: str, *, kind: object, **fields: Any) -> LlmError:
+        raised, advice = self._kind_and_advice(
+            status, what, kind, bool(fields.get("retry_after_s"))
+        )
+        return raised(f"{what}. {advice}.", **fields)
+
+    def _kind_and_advice(
+        self, status: int, what: str, kind: object, is_wait_told: bool
+    ) -> tuple[type[LlmError], str]:
+        own = self.advice
+        for pattern, advice in own.refused.items():
+            if status not in (401, 403, 404, 429) and re.search(pattern, what):
+                return InvalidRequest, advice
+        match status:
+            case 401 | 403:
+                return AuthenticationFailed, (
+                    f"Set {own.key} to a key that is valid there, and check {own.base_url} if it "
+                    "is set; the next run uses them"
+                )
+            case 404:
+                return ModelNotFound, own.unknown_model
+            case 429 if kind in _NO_CREDIT:
+                return InvalidRequest, "Add credit to the account, or use another model"
+            case 429 if is_wait_told:
+                return RateLimited, "Run fewer agents at a time"
+            case 429:
+                return RateLimited, "Wait a little, or run fewer agents at a time"
+            case 529:
+                return Overloaded, "Try again in a while, or use another model"
+            case 408 | 409:
+                return ServerFailed, "Try again"
+            case _ if status >= 500:
+                return ServerFailed, "Try again in a while"
+        return InvalidRequest, "The same request would be refused again: change what it asks for"
+
     def words(self, said: object, *, limit: int = 300) -> str:
         """What the other side said, on one line, without keys and without its full stop."""
-        text = re.sub(r"sk-ant-[\w-]+", "…", str(said))
+        text = _KEY.sub("…", str(said))
         for secret in self.secrets:
             text = text.replace(secret, "…") if secret else text
         if text.lstrip().startswith("<"):
@@ -151,16 +207,25 @@ class ErrorTeller:
 
 def _reason_in(body: object) -> object:
     """What the body of an error says, of whatever make the server is."""
+    if not isinstance(body, Mapping):
+        return body
     for name in ("error", "message", "detail"):
-        if isinstance(body, Mapping) and isinstance(body.get(name), str):
+        if isinstance(body.get(name), str):
             return body[name]
+    match body.get("detail"):
+        case [{"msg": str(first), "loc": list(place)}, *_]:  # how FastAPI tells of a field
+            return f"{'.'.join(map(str, place))}: {first}"
     return body
 
+
+_KEY = re.compile(r"\bsk-ant-[\w-]+|(?<![\w-])sk-[\w*-]{12,}")
+"""What looks like one, whether it is ours or not."""
 
 _NOISE = re.compile(r"^\[[^]]*\] *|\(_ssl\.c:\d+\)$|bytearray\(b['\"]|['\"]\)$")
 """What Python puts around the words of a failed connection."""
 
-_STATUS_OF_TYPE = {
+_STATUS_OF_KIND = {
+    # Of the Messages API.
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -170,49 +235,25 @@ _STATUS_OF_TYPE = {
     "rate_limit_error": 429,
     "timeout_error": 504,
     "overloaded_error": 529,
+    # Of OpenAI, and of the servers that speak like it.
+    "context_length_exceeded": 400,
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+    "insufficient_quota": 429,
+    "rate_limit_exceeded": 429,
+    "exceed_context_size_error": 400,
+    "unavailable_error": 503,
+    "BadRequestError": 400,
+    "NotFoundError": 404,
 }
+_NO_CREDIT = ("insufficient_quota",)
+"""Kinds of a 429 for which no wait is long enough."""
 
 
-def _status_error(status: int, what: str, **fields: Any) -> LlmError:
-    kind: type[LlmError]
-    match status:
-        case 401 | 403:
-            kind = AuthenticationFailed
-            advice = (
-                "Set `ANTHROPIC_API_KEY` to a key that is valid there, and check "
-                "`ANTHROPIC_BASE_URL` if it is set; the next run uses them"
-            )
-        case 404:
-            kind = ModelNotFound
-            advice = "Check the model's name, and `ANTHROPIC_BASE_URL` if it is set"
-        case 429 if fields.get("retry_after_s"):
-            kind, advice = RateLimited, "Run fewer agents at a time"  # how long is told already
-        case 429:
-            kind, advice = RateLimited, "Wait a little, or run fewer agents at a time"
-        case 529:
-            kind, advice = Overloaded, "Try again in a while, or use another model"
-        case 408 | 409:
-            kind, advice = ServerFailed, "Try again"
-        case _ if status >= 500:
-            kind, advice = ServerFailed, "Try again in a while"
-        case _:
-            kind = InvalidRequest
-            advice = "The same request would be refused again: change what it asks for"
-    return kind(f"{what}. {advice}.", **fields)
-
-
-def missing_key(detail: str = "") -> MissingKey:
-    """Nothing was found that could be sent as a key."""
-    return MissingKey(
-        f"There is no key for the Anthropic API{detail}: set the environment variable "
-        '`ANTHROPIC_API_KEY`, or use `--model demo` (`model="demo"`), which needs none.'
-    )
-
-
-def unsendable_key() -> AuthenticationFailed:
+def unsendable_key(advice: Advice) -> AuthenticationFailed:
     """The key cannot stand in a header."""
     return AuthenticationFailed(
-        "The key holds characters that cannot be sent. Set `ANTHROPIC_API_KEY` anew, without "
+        f"The key holds characters that cannot be sent. Set {advice.key} anew, without "
         "spaces and line breaks."
     )
 
