@@ -25,7 +25,8 @@ WRONG_IMPORTS = {
     "agentnb/core/prompt.py": "from agentnb import runtime",
     "agentnb/runtime.py": "import IPython",
     "agentnb/run.py": "import anthropic",
-    "agentnb/session.py": "from agentnb import Session",
+    "agentnb/session.py": "import openai",
+    "agentnb/prices.py": "from agentnb import Session",
 }
 
 

@@ -13,6 +13,7 @@ import agentnb
 
 HEAVY = (
     "anthropic",
+    "openai",
     "IPython",
     "matplotlib",
     "networkx",

@@ -198,7 +198,8 @@ class UnknownModel(AgentnbError, ValueError):
         super().__init__(
             f"No provider answers to the model {name!r}. Write it as `provider/model` with one "
             f"of the providers {', '.join(known)}: for example `anthropic/claude-sonnet-5-5`, "
-            "or `demo`, which needs no key."
+            "`openai/llama3.2` for a server of your own that speaks like OpenAI's, or `demo`, "
+            "which needs no key."
         )
 
 

@@ -16,13 +16,24 @@ def _anthropic() -> Provider:
     return AnthropicProvider()
 
 
+def _openai() -> Provider:
+    from agentnb.providers.openai import OpenAIProvider, warm_up
+
+    warm_up()
+    return OpenAIProvider()
+
+
 def _demo() -> Provider:
     from agentnb.providers.demo import DemoProvider
 
     return DemoProvider()
 
 
-_FACTORIES: Mapping[str, Callable[[], Provider]] = {"anthropic": _anthropic, "demo": _demo}
+_FACTORIES: Mapping[str, Callable[[], Provider]] = {
+    "anthropic": _anthropic,
+    "demo": _demo,
+    "openai": _openai,
+}
 _NEEDS_NO_MODEL = frozenset({"demo"})
 
 KNOWN_PROVIDERS = tuple(sorted(_FACTORIES))

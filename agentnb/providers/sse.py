@@ -49,11 +49,12 @@ class EventLines:
         if self._pieces or self._data or self._ends_with_cr or b"\r" in content:
             yield from self._in_lines(content)
             return
-        # Whole events, each of a name and its data: nearly all that ever comes.
+        # Whole events, of their data alone or with a name before it: nearly all that ever comes.
         whole, _, rest = content.rpartition(b"\n\n")
         for event in whole.split(b"\n\n"):
-            _, _, data = event.partition(b"\ndata: ")
-            if data and event.count(b"\n") == 1 and event.startswith(b"event:"):
+            name, _, data = event.partition(b"data: ")
+            has_name = name.startswith(b"event:") and name.find(b"\n") == len(name) - 1
+            if data and b"\n" not in data and (has_name or not name):
                 yield _decoded(data)
             else:
                 yield from self._in_lines(event + b"\n\n")

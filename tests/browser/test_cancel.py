@@ -12,7 +12,7 @@ from tests.browser.desk import Desk
 from tests.browser.notebook import Notebook
 from tests.browser.panel import Panel
 from tests.browser.scripts import block, over_http
-from tests.loopback.messages import Reply
+from tests.loopback.said import Reply
 from tests.loopback.server import LoopbackServer
 
 TASKS = ("count whales", "count seals", "count crabs")

@@ -14,28 +14,27 @@ import pytest
 from agentnb.core.errors import RunCancelled
 from agentnb.core.events import AgentCompleted, AgentTextDelta, AgentWaiting, ModelCallStarted
 from agentnb.core.types import path_of
-from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
 from agentnb.session import Session
 from tests.cancel.phases import is_below
-from tests.loopback import LoopbackServer, Received, Reply
+from tests.faults.wire import WIRES, ApiProvider, Wire
+from tests.loopback import LoopbackServer, Received, Reply, system_of
 from tests.support import DEADLINE_S, check_record, events_of, spawn
 
 
 @pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnthropicProvider]:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-api03-not-a-real-key")
-    provider = AnthropicProvider()
+def provider(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiProvider]:
+    for name, value in wire.variables.items():
+        monkeypatch.setenv(name, value)
+    provider = wire.provider()
     yield provider
     get_runtime().submit(provider.aclose()).result(DEADLINE_S)
 
 
 def asked_by(body: dict[str, Any]) -> str:
     """The task of the agent that asks, or `root`."""
-    system = body.get("system", "")
-    text = system if isinstance(system, str) else "".join(block["text"] for block in system)
-    found = re.search(r"<task>\n(.*)\n</task>\Z", text, re.DOTALL)
+    found = re.search(r"<task>\n(.*)\n</task>\Z", system_of(body), re.DOTALL)
     return html.unescape(found[1]) if found else "root"
 
 
@@ -73,15 +72,16 @@ async def until(run: Run, kind: type[Any], path: str) -> None:
 TASKS = {"root": "root", "1": "P", "1.1": "L", "1.2": "M", "2": "S"}
 
 
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 @pytest.mark.parametrize("target", ["1.1", "1", "root"])
 @pytest.mark.parametrize("phase", ["silence", "text", "retry"])
 def test_cancel_hangs_up_on_the_branch_and_lets_the_others_finish(
-    phase: str, target: str, provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+    phase: str, target: str, wire: Wire, provider: ApiProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Script(phase)
     with LoopbackServer(script) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        run = Session("anthropic/claude-sonnet-5-5", provider=provider).spawn("the task")
+        monkeypatch.setenv(wire.url_variable, server.url + wire.url_path)
+        run = Session(f"{provider.name}/m", provider=provider).spawn("the task")
         stands = {"silence": ModelCallStarted, "text": AgentTextDelta, "retry": AgentWaiting}
         asyncio.run(until(run, stands[phase], "1.1"))
         for path in ("1.2", "2"):

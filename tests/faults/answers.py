@@ -18,13 +18,13 @@ from agentnb.core.errors import (
     ServerFailed,
 )
 from tests.faults.fault import AGENT, NOBODY, TRANSPORT, Fault
+from tests.faults.wire import Wire
 from tests.loopback import Reply
 
 WAIT = "Wait a little, or run fewer agents at a time."
 FEWER = "Run fewer agents at a time."
 KEY = (
-    "Set `ANTHROPIC_API_KEY` to a key that is valid there, and check `ANTHROPIC_BASE_URL` if it "
-    "is set; the next run uses them."
+    "Set {key} to a key that is valid there, and check {url} if it is set; the next run uses them."
 )
 CHANGE = "The same request would be refused again: change what it asks for."
 WEB_PAGE = {"content-type": "text/html; charset=utf-8"}
@@ -43,7 +43,7 @@ def _answer(
 ) -> Fault:
     return Fault(
         name=name or str(status),
-        reply=lambda _: Reply(status=status, **fields),
+        reply=lambda _wire, _text: Reply(status=status, **fields),
         calls=calls,
         kind=kind,
         says=f"{{host}} answered {status}{told}",
@@ -58,7 +58,7 @@ def _limited(
     return _answer(
         429,
         RateLimited,
-        f" (rate_limit_error): Too many tokens per minute. {FEWER if waits_s else WAIT}",
+        " ({kind 429}): Too many tokens per minute. " + (FEWER if waits_s else WAIT),
         calls=TRANSPORT,
         name=name,
         waits_s=waits_s,
@@ -69,7 +69,7 @@ def _limited(
 
 def _limited_for_long(name: str, header: str, told: str) -> Fault:
     words = (
-        f" (rate_limit_error): Come back later. {FEWER} The provider asks to wait {told}, which "
+        f" ({{kind 429}}): Come back later. {FEWER} The provider asks to wait {told}, which "
         "is longer than the 60 s that a run waits. Run it again then."
     )
     return _answer(
@@ -84,7 +84,7 @@ def _limited_for_long(name: str, header: str, told: str) -> Fault:
 
 
 def _limited_until_a_date() -> Fault:
-    def reply(_: str) -> Reply:
+    def reply(_wire: Wire, _text: str) -> Reply:
         date = email.utils.formatdate(time.time() + IN_50_S, usegmt=True)
         return Reply(status=429, message="Not yet", headers={"retry-after": date})
 
@@ -93,7 +93,7 @@ def _limited_until_a_date() -> Fault:
         reply=reply,
         calls=TRANSPORT,
         kind=RateLimited,
-        says=f"{{host}} answered 429 (rate_limit_error): Not yet. {FEWER}",
+        says=f"{{host}} answered 429 ({{kind 429}}): Not yet. {FEWER}",
         waits_s=(10.0, IN_50_S),  # however slow the machine, more than it waits by itself
         breaks_connection=False,
     )
@@ -104,36 +104,35 @@ ANSWERS = [
     _answer(
         400,
         InvalidRequest,
-        f" (invalid_request_error): prompt is too long: 9 tokens > 8 maximum. {CHANGE}",
+        f" ({{kind 400}}): prompt is too long: 9 tokens > 8 maximum. {CHANGE}",
         calls=NOBODY,
         message="prompt is too long: 9 tokens > 8 maximum",
     ),
     _answer(
         401,
         AuthenticationFailed,
-        f" (authentication_error): invalid x-api-key. {KEY}",
+        f" ({{kind 401}}): invalid x-api-key. {KEY}",
         calls=NOBODY,
         message="invalid x-api-key",
     ),
     _answer(
         403,
         AuthenticationFailed,
-        f" (permission_error): Not for your organisation. {KEY}",
+        f" ({{kind 403}}): Not for your organisation. {KEY}",
         calls=NOBODY,
         message="Not for your organisation",
     ),
     _answer(
         404,
         ModelNotFound,
-        " (not_found_error): model: m. Check the model's name, and `ANTHROPIC_BASE_URL` if it "
-        "is set.",
+        " ({kind 404}): model: m. {unknown_model}",
         calls=NOBODY,
         message="model: m",
     ),
     _answer(
         413,
         InvalidRequest,
-        f" (request_too_large): Request exceeds the maximum size. {CHANGE}",
+        f" ({{kind 413}}): Request exceeds the maximum size. {CHANGE}",
         calls=NOBODY,
         message="Request exceeds the maximum size",
     ),
@@ -141,7 +140,7 @@ ANSWERS = [
         302,
         ConnectionFailed,
         " and points to http://127.0.0.1:9/login: a redirect is not followed, since the "
-        "conversation would go with it. Set `ANTHROPIC_BASE_URL` to the right address.",
+        "conversation would go with it. Set {url} to the right address.",
         calls=AGENT,
         body=b"",
         headers={"location": "http://127.0.0.1:9/login"},
@@ -157,14 +156,14 @@ ANSWERS = [
     _answer(
         500,
         ServerFailed,
-        f" (api_error): Internal server error. {LATER}",
+        f" ({{kind 500}}): Internal server error. {LATER}",
         calls=TRANSPORT,
         message="Internal server error",
     ),
     _answer(
         529,
         Overloaded,
-        " (overloaded_error): Overloaded. Try again in a while, or use another model.",
+        " ({kind 529}): Overloaded. Try again in a while, or use another model.",
         calls=TRANSPORT,
         message="Overloaded",
     ),

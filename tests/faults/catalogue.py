@@ -17,22 +17,9 @@ from agentnb.core.errors import (
 )
 from tests.faults.answers import ANSWERS, CHANGE, LATER, WEB_PAGE
 from tests.faults.fault import AGENT, CALL_TIMEOUT_S, NOBODY, TRANSPORT, Fault
-from tests.faults.wire import (
-    CLOSE,
-    OPEN,
-    PING,
-    START,
-    STOP,
-    before_text,
-    delta,
-    ending,
-    error_event,
-    event,
-    half_of,
-    on_the_wire,
-    within_text,
-)
+from tests.faults.wire import Wire, delta, on_the_wire
 from tests.loopback import Act, Cut, Drip, Reply
+from tests.loopback.completions import chunk
 
 # -- a wire that breaks ---------------------------------------------------------------------------
 
@@ -52,26 +39,26 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 def _unanswered(name: str, says: str, *steps: Any) -> Fault:
     return Fault(
         name=name,
-        reply=lambda _: Reply(before=steps),
+        reply=lambda _wire, _text: Reply(before=steps),
         calls=TRANSPORT,
         kind=ConnectionFailed,
         says=says,
     )
 
 
-def _early(name: str, says: str, reply: Reply, **fields: Any) -> Fault:
+def _early(name: str, says: str, reply: Callable[[Wire], Reply], **fields: Any) -> Fault:
     """A reply that breaks before any text of it was shown: the transport's to try again."""
     expected = {"calls": TRANSPORT, "kind": StreamBroken, **fields}
-    return Fault(name=name, reply=lambda _: reply, says=says, **expected)
+    return Fault(name=name, reply=lambda wire, _: reply(wire), says=says, **expected)
 
 
-def _late(name: str, says: str, reply: Callable[[str], Reply], **fields: Any) -> Fault:
+def _late(name: str, says: str, reply: Callable[[Wire, str], Reply], **fields: Any) -> Fault:
     """A reply that breaks after half of its text was shown: the agent's to try again."""
     expected = {"calls": AGENT, "kind": StreamBroken, "shows_text": True, **fields}
     return Fault(name=name, reply=reply, says=says, **expected)
 
 
-def _without_end(name: str, reply: Callable[[str], Reply], **fields: Any) -> Fault:
+def _without_end(name: str, reply: Callable[[Wire, str], Reply], **fields: Any) -> Fault:
     """A turn that only its deadline ends: the agent's to try again, text shown or not."""
     return Fault(
         name=name,
@@ -84,7 +71,7 @@ def _without_end(name: str, reply: Callable[[str], Reply], **fields: Any) -> Fau
     )
 
 
-WIRES = [
+BROKEN = [
     _unanswered("reset before the headers", HUNG_UP_BEFORE, Act.RESET),
     _unanswered("end before the headers", HUNG_UP_BEFORE, Act.HANG_UP),
     _unanswered("end within the headers", HUNG_UP_BEFORE, HEAD, Act.HANG_UP),
@@ -96,60 +83,77 @@ WIRES = [
     ),
     _unanswered(
         "no HTTP",
-        "{host} answered with something that is no HTTP: Bad status line. Check "
-        "`ANTHROPIC_BASE_URL`.",
+        "{host} answered with something that is no HTTP: Bad status line. Check {url}.",
         b"SSH-2.0\r\n\r\n",
         Act.HANG_UP,
     ),
     _unanswered(
         "headers without end",
         "{host} answered with something that is no HTTP: Got more than 65536 bytes when reading. "
-        "Check `ANTHROPIC_BASE_URL`.",
+        "Check {url}.",
         HEAD + b"x-more: %s\r\n" % (b"y" * 200_000),
         Act.HANG_UP,
     ),
-    _early("reset after the headers", LOST, Reply(events=(Act.STALL, Act.RESET)), ends_by="let_go"),
-    _early("end after the headers", HUNG_UP, Reply(events=(Act.HANG_UP,))),
-    _early("end within a chunk", HUNG_UP, before_text(Cut(b"event: content_bl"))),
-    _early("empty stream", NO_END, Reply(events=()), breaks_connection=False),
-    _early("pings and then the end", NO_END, before_text(PING, PING), breaks_connection=False),
+    _early(
+        "reset after the headers",
+        LOST,
+        lambda _: Reply(events=(Act.STALL, Act.RESET)),
+        ends_by="let_go",
+    ),
+    _early("end after the headers", HUNG_UP, lambda _: Reply(events=(Act.HANG_UP,))),
+    _early("end within a chunk", HUNG_UP, lambda wire: wire.before_text(Cut(b"event: content_bl"))),
+    _early("empty stream", NO_END, lambda _: Reply(events=()), breaks_connection=False),
+    _early(
+        "pings and then the end",
+        NO_END,
+        lambda wire: wire.before_text(wire.ping, wire.ping),
+        breaks_connection=False,
+    ),
     _early(
         "half an event",
         NO_END,
-        before_text(b'event: content_block_delta\ndata: {"type": "content_blo'),
+        lambda wire: wire.before_text(b'event: content_block_delta\ndata: {"type": "content_blo'),
         breaks_connection=False,
     ),
     _late(
         "reset within the text",
         LOST,
-        lambda text: within_text(text, Act.STALL, Act.RESET),
+        lambda wire, text: wire.within_text(text, Act.STALL, Act.RESET),
         ends_by="let_go",
     ),
-    _late("end within the text", HUNG_UP, lambda text: within_text(text, Act.HANG_UP)),
-    _late("end within a chunk of text", HUNG_UP, lambda text: within_text(text, Cut(b"event"))),
+    _late("end within the text", HUNG_UP, lambda wire, text: wire.within_text(text, Act.HANG_UP)),
     _late(
-        "end without `message_stop`",
+        "end within a chunk of text",
+        HUNG_UP,
+        lambda wire, text: wire.within_text(text, Cut(b"event")),
+    ),
+    _late(
+        "end without the end mark",
         NO_END,
-        lambda text: Reply(events=(START, OPEN, delta(half_of(text)), CLOSE, ending()[0])),
+        lambda wire, text: wire.within_text(text, *wire.close, *wire.almost_end),
         breaks_connection=False,
     ),
     _late(
         "half an event within the text",
         NO_END,
-        lambda text: within_text(text, b"event: content_block_delta\ndata: {"),
+        lambda wire, text: wire.within_text(text, b"event: content_block_delta\ndata: {"),
         breaks_connection=False,
     ),
-    _without_end("stall before the headers", lambda _: Reply(before=(Act.STALL,))),
-    _without_end("stall after the headers", lambda _: Reply(events=(Act.STALL,))),
+    _without_end("stall before the headers", lambda _wire, _text: Reply(before=(Act.STALL,))),
+    _without_end("stall after the headers", lambda _wire, _text: Reply(events=(Act.STALL,))),
     _without_end(
-        "stall within the text", lambda text: within_text(text, Act.STALL), shows_text=True
+        "stall within the text",
+        lambda wire, text: wire.within_text(text, Act.STALL),
+        shows_text=True,
     ),
-    _without_end("drip of headers", lambda _: Reply(before=(HEAD + b"x-more: ", Drip(b"y")))),
-    _without_end("drip of pings", lambda _: before_text(Drip(on_the_wire(PING)))),
-    _without_end("drip within an event", lambda _: before_text(b"data: {", Drip(b" "))),
+    _without_end(
+        "drip of headers", lambda _wire, _text: Reply(before=(HEAD + b"x-more: ", Drip(b"y")))
+    ),
+    _without_end("drip of pings", lambda wire, _: wire.before_text(Drip(on_the_wire(wire.ping)))),
+    _without_end("drip within an event", lambda wire, _: wire.before_text(b"data: {", Drip(b" "))),
     _without_end(
         "drip of text",
-        lambda text: within_text(text, Drip(on_the_wire(delta(".")))),
+        lambda wire, text: wire.within_text(text, Drip(on_the_wire(wire.more(".")))),
         shows_text=True,
     ),
 ]
@@ -161,113 +165,187 @@ HALF_JSON = '{"type": "content_block_delta", "index": 0, "delta": '
 BAD_TEXT = b'event: ping\ndata: {"type": "p\xff\xfe"}\n\n'
 OUT_OF_ORDER = "more of a part that had not begun, or had ended "
 QUOTED_DELTA = '({"type":"content_block_delta","index":%d,"delta":{"type":"te…). Try again.'
-ELSEWHERE = (
-    "{host} answered with %s where a stream of events was asked for%s. Check `ANTHROPIC_BASE_URL`."
-)
+ELSEWHERE = "{host} answered with %s where a stream of events was asked for%s. Check {url}."
 
 REPLIES = [
     _early(
         "bad JSON",
         UNREADABLE + "an event that is no JSON ({ nonsense). Try again.",
-        before_text(("ping", "{ nonsense")),
+        lambda wire: wire.before_text(("ping", "{ nonsense")),
     ),
-    _early("bad UTF-8", UNREADABLE + "bytes that are no text. Try again.", before_text(BAD_TEXT)),
+    _early(
+        "bad UTF-8",
+        UNREADABLE + "bytes that are no text. Try again.",
+        lambda wire: wire.before_text(BAD_TEXT),
+    ),
     _early(
         "no gzip",
         UNREADABLE + "bytes that are not compressed as they should be. Try again.",
-        Reply(events=(START,), headers={"content-encoding": "gzip"}),
+        lambda wire: Reply(events=wire.start, headers={"content-encoding": "gzip"}),
     ),
     _early(
         "delta of a part that has not begun",
         UNREADABLE + OUT_OF_ORDER + QUOTED_DELTA % 0,
-        before_text(delta("Hel")),
+        lambda wire: wire.before_text(delta("Hel")),
+        only="messages",
     ),
     _early(
         "end before the beginning",
-        UNREADABLE + 'the end of a reply that had not begun ({"type":"message_stop"}). Try again.',
-        Reply(events=(STOP,)),
+        UNREADABLE + "the end of a reply that had not begun ({stop}). Try again.",
+        lambda wire: Reply(events=(wire.stop,)),
     ),
     _late(
         "bad JSON within the text",
         UNREADABLE
         + 'an event that is no JSON ({"type": "content_block_delta", "index": 0, "delta":). Try '
         "again.",
-        lambda text: within_text(text, ("content_block_delta", HALF_JSON)),
+        lambda wire, text: wire.within_text(text, ("content_block_delta", HALF_JSON)),
     ),
     _late(
         "bad UTF-8 within the text",
         UNREADABLE + "bytes that are no text. Try again.",
-        lambda text: within_text(text, BAD_TEXT),
+        lambda wire, text: wire.within_text(text, BAD_TEXT),
     ),
     _late(
         "delta of a part that has ended",
         UNREADABLE + OUT_OF_ORDER + QUOTED_DELTA % 0,
-        lambda text: within_text(text, CLOSE, delta("more")),
+        lambda wire, text: wire.within_text(text, *wire.close, delta("more")),
+        only="messages",
     ),
     _late(
         "second beginning",
         UNREADABLE
         + 'a second beginning within the reply ({"type":"message_start","message":{"id":"msg",'
         '"type":"messa…). Try again.',
-        lambda text: within_text(text, START),
+        lambda wire, text: wire.within_text(text, *wire.start),
+        only="messages",
     ),
     _late(
         "number for text",
-        UNREADABLE + "an event of the wrong shape " + QUOTED_DELTA % 0,
-        lambda text: within_text(
-            text,
-            event("content_block_delta", index=0, delta={"type": "text_delta", "text": 5}),
-        ),
+        UNREADABLE + "an event of the wrong shape ({quoted}). Try again.",
+        lambda wire, text: wire.within_text(text, wire.wrong_shape),
     ),
     _early(
         "error event at once",
         "{host} broke off its reply (overloaded_error): Overloaded. Try again in a while, or use "
         "another model.",
-        Reply(events=(error_event("overloaded_error", "Overloaded"),)),
+        lambda wire: Reply(events=(wire.error("overloaded_error", "Overloaded"),)),
         kind=Overloaded,
     ),
     _early(
         "error event that is final",
         f"{{host}} broke off its reply (invalid_request_error): Too many images. {CHANGE}",
-        before_text(error_event("invalid_request_error", "Too many images")),
+        lambda wire: wire.before_text(wire.error("invalid_request_error", "Too many images")),
         kind=InvalidRequest,
         calls=NOBODY,
     ),
     _early(
         "error event without a word",
         f"{{host}} broke off its reply without saying why. {LATER}",
-        before_text(event("error")),
+        lambda wire: wire.before_text(wire.wordless_error),
         kind=ServerFailed,
     ),
     _late(
         "error event within the text",
         f"{{host}} broke off its reply (api_error): Internal server error. {LATER}",
-        lambda text: within_text(text, error_event("api_error", "Internal server error")),
+        lambda wire, text: wire.within_text(text, wire.error("api_error", "Internal server error")),
         kind=ServerFailed,
     ),
     _early(
         "web page",
         ELSEWHERE
         % ("text/html; charset=utf-8", ": a web page (Sign in), which is no answer of the API"),
-        Reply(body=b"<html><h1>Sign in</h1></html>", headers=WEB_PAGE),
+        lambda _: Reply(body=b"<html><h1>Sign in</h1></html>", headers=WEB_PAGE),
         calls=AGENT,
     ),
     _early(
         "204",
         ELSEWHERE % ("no content type", ""),
-        Reply(before=(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n", Act.HANG_UP)),
+        lambda _: Reply(
+            before=(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n", Act.HANG_UP)
+        ),
         calls=AGENT,
     ),
     _late(
         "refusal",
         "The model declined to answer: I will not. Put the task in other words, or ask another "
         "model.",
-        lambda _: Reply(text="I will not.", stop_reason="refusal"),
+        lambda _wire, _text: Reply(text="I will not.", stop_reason="refusal"),
         kind=Refused,
         calls=NOBODY,
         shows_text=False,
     ),
 ]
 
-FAULTS = [*ANSWERS, *WIRES, *(replace(fault, breaks_connection=False) for fault in REPLIES)]
+CREDIT = "Add credit to the account, or use another model."
+OWN = [
+    Fault(
+        name="429 without credit",
+        reply=lambda _wire, _text: Reply(
+            status=429,
+            body=b'{"error": {"message": "You exceeded your current quota.", "type": '
+            b'"insufficient_quota", "param": null, "code": "insufficient_quota"}}',
+        ),
+        says="{host} answered 429 (insufficient_quota): You exceeded your current quota. " + CREDIT,
+        kind=InvalidRequest,
+        calls=NOBODY,
+        breaks_connection=False,
+        only="completions",
+    ),
+    _early(
+        "error of llama.cpp within a reply",
+        f"{{host}} broke off its reply (unavailable_error): Loading model. {LATER}",
+        lambda wire: wire.before_text(
+            ("", {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}})
+        ),
+        kind=ServerFailed,
+        only="completions",
+    ),
+    _early(
+        "error of vLLM within a reply",
+        f"{{host}} broke off its reply (BadRequestError): Too many images. {CHANGE}",
+        lambda wire: wire.before_text(
+            (
+                "",
+                {"object": "error", "message": "Too many images", "type": "BadRequestError"},
+            )
+        ),
+        kind=InvalidRequest,
+        calls=NOBODY,
+        only="completions",
+    ),
+    _late(
+        "tool call that is no JSON",
+        UNREADABLE
+        + "a tool call whose input is not a whole JSON object: 'look' with {\"at. Try again.",
+        lambda wire, text: wire.within_text(
+            text,
+            chunk(
+                {"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": '{"at'}}]}
+            ),
+            *wire.end,
+        ),
+        only="completions",
+    ),
+    _late(
+        "tool call without a name",
+        UNREADABLE + "a tool call without a name. Try again.",
+        lambda wire, text: wire.within_text(
+            text, chunk({"tool_calls": [{"index": 0, "id": "c", "function": {}}]}), *wire.end
+        ),
+        only="completions",
+    ),
+]
+"""What can go wrong in one dialect only, besides."""
+
+FAULTS = [
+    *ANSWERS,
+    *BROKEN,
+    *(replace(fault, breaks_connection=False) for fault in (*REPLIES, *OWN)),
+]
 """The HTTP around a reply that is none is whole: its connection may take another request."""
+
+
+def faults_of(wire: Wire) -> list[Fault]:
+    """All that can go wrong in a dialect."""
+    return [fault for fault in FAULTS if fault.only in (None, wire.name)]

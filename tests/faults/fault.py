@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentnb.core.errors import LlmError
+from tests.faults.wire import Wire
 from tests.loopback import Reply
 
 TRANSPORT, AGENT, NOBODY = 4, 2, 1
@@ -22,13 +23,13 @@ class Fault:
     """A spoilt reply, and what has to come of it."""
 
     name: str
-    reply: Callable[[str], Reply]
-    """From the text that would have been said."""
+    reply: Callable[[Wire, str], Reply]
+    """From the dialect and the text that would have been said."""
     calls: int
     """How many are made when the fault is always there."""
     kind: type[LlmError]
     says: str
-    """The sentence that a person reads; `{host}` is the server's."""
+    """The sentence that a person reads; what stands in braces is the dialect's."""
     waits_s: tuple[float, float] | None = None
     """Between these, where the provider asks for a wait."""
     shows_text: bool = False
@@ -37,3 +38,5 @@ class Fault:
     """What ends a stall: the turn's deadline (`deadline`), or the server (`let_go`)."""
     breaks_connection: bool = True
     """The connection is of no more use, whoever closes it."""
+    only: str | None = None
+    """The one dialect in which it can be, by its name."""

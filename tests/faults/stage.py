@@ -23,11 +23,10 @@ import pytest
 
 from agentnb.core.events import AgentCompleted, AgentTextDelta
 from agentnb.core.types import path_of
-from agentnb.providers.anthropic import AnthropicProvider
 from tests.core.clock import ManualClock
 from tests.faults.fault import CALL_TIMEOUT_S, Fault
-from tests.faults.wire import half_of
-from tests.loopback import LoopbackServer, Received, Reply
+from tests.faults.wire import ApiProvider, Wire, half_of
+from tests.loopback import LoopbackServer, Received, Reply, system_of
 from tests.support import Tree, make_tree, spawn
 
 ROOT, CHILD, GRANDCHILD, SIBLING = "root", "child", "grandchild", "sibling"
@@ -61,7 +60,7 @@ _PLACE_OF_TASK = {
 
 def place_of(body: dict[str, Any]) -> str:
     """Where in the tree a request comes from."""
-    found = re.search(r"<task>\n(.*)\n</task>\Z", body.get("system", ""), re.DOTALL)
+    found = re.search(r"<task>\n(.*)\n</task>\Z", system_of(body), re.DOTALL)
     places = _PLACE_OF_TASK[found[1] if found else "root"]
     return places["<sub_agent_results>" in str(body["messages"][-1])]
 
@@ -73,6 +72,7 @@ class Played:
     tree: Tree
     requests: list[Received]
     host: str
+    wire: Wire
     clock: ManualClock
 
     def at(self, place: str) -> list[Received]:
@@ -88,9 +88,10 @@ class Played:
 class Stage:
     """A provider and a server, for one run after the other."""
 
-    provider: AnthropicProvider
+    wire: Wire
+    provider: ApiProvider
     server: LoopbackServer = field(init=False)
-    _spoilt: Callable[[str], Reply] = field(init=False)
+    _spoilt: Callable[[Wire, str], Reply] = field(init=False)
     _places: Collection[str] = ()
     _always: bool = True
     _asked: Counter[str] = field(default_factory=Counter)
@@ -103,12 +104,12 @@ class Stage:
         place = place_of(body)
         self._asked[place] += 1
         if place in self._places and (self._always or self._asked[place] == 1):
-            return self._spoilt(SAID[place])
+            return self._spoilt(self.wire, SAID[place])
         return Reply(text=SAID[place])
 
     async def play(
         self,
-        reply: Callable[[str], Reply],
+        reply: Callable[[Wire, str], Reply],
         places: Collection[str],
         *,
         always: bool = True,
@@ -134,7 +135,7 @@ class Stage:
             ending.cancel()
             self._stalls_before += len(stalls)
         host = self.server.url.removeprefix("http://")
-        return Played(tree, self.server.requests[first:], host, clock)
+        return Played(tree, self.server.requests[first:], host, self.wire, clock)
 
     async def _end_stalls(
         self, tree: Tree, clock: ManualClock, stalls: Sequence[tuple[str, Fault]]
@@ -165,13 +166,23 @@ async def _heard(tree: Tree, path: str, text: str, times: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_stage() -> AsyncIterator[Stage]:
+async def open_stage(wire: Wire) -> AsyncIterator[Stage]:
     """A stage that checks at its end that no connection is left."""
-    stage = Stage(AnthropicProvider())
-    with pytest.MonkeyPatch.context() as patch, stage.server:
-        patch.setenv("ANTHROPIC_API_KEY", "sk-ant-api03-not-a-real-key")
-        patch.setenv("ANTHROPIC_BASE_URL", stage.server.url)
-        async with contextlib.aclosing(stage.provider):
-            yield stage
-        await asyncio.to_thread(stage.server.wait_disconnected)
-        assert stage.server.open_connections == 0
+    with pytest.MonkeyPatch.context() as patch:
+        async with opened(wire, patch) as provider:
+            stage = Stage(wire, provider)
+            with stage.server:
+                patch.setenv(wire.url_variable, stage.server.url + wire.url_path)
+                yield stage
+                await provider.aclose()
+                await asyncio.to_thread(stage.server.wait_disconnected)
+                assert stage.server.open_connections == 0
+
+
+@contextlib.asynccontextmanager
+async def opened(wire: Wire, patch: pytest.MonkeyPatch, **how: Any) -> AsyncIterator[ApiProvider]:
+    """The dialect's provider, with a key in the environment."""
+    for name, value in wire.variables.items():
+        patch.setenv(name, value)
+    async with contextlib.aclosing(wire.provider(**how)) as provider:
+        yield provider

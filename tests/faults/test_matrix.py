@@ -7,9 +7,10 @@ catalogue; here is what holds of all of them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from xml.sax.saxutils import escape
 
 import pytest
@@ -18,7 +19,7 @@ import pytest_asyncio
 from agentnb.core.errors import Refused
 from agentnb.core.events import AgentFailed, AgentWaiting, ModelCallFinished
 from agentnb.core.types import AgentStatus, one_line, path_of
-from tests.faults.catalogue import FAULTS
+from tests.faults.catalogue import faults_of
 from tests.faults.fault import NOBODY, TRANSPORT, Fault
 from tests.faults.stage import (
     CHILD,
@@ -33,18 +34,18 @@ from tests.faults.stage import (
     Stage,
     open_stage,
 )
-from tests.faults.wire import half_of
+from tests.faults.wire import COMPLETIONS, MESSAGES, WIRES, Wire, half_of
 from tests.loopback import Received
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage() -> AsyncIterator[Stage]:
-    """One for all: a bad connection that one fault left in the pool would spoil the next."""
+async def stages() -> AsyncIterator[Mapping[Wire, Stage]]:
+    """One for each dialect: a bad connection that a fault left in its pool spoils the next."""
     others = asyncio.all_tasks()
-    async with open_stage() as stage:
-        yield stage
+    async with contextlib.AsyncExitStack() as stack:
+        yield {wire: await stack.enter_async_context(open_stage(wire)) for wire in WIRES}
     assert asyncio.all_tasks() - others <= {asyncio.current_task()}
     gc.collect()  # whatever was not closed would be told now
 
@@ -54,7 +55,7 @@ def stalls_of(fault: Fault, places: Collection[str]) -> list[tuple[str, Fault]]:
 
 
 def in_words(fault: Fault, played: Played) -> str:
-    return fault.says.replace("{host}", played.host)
+    return played.wire.in_words(fault.says, played.host)
 
 
 NOT_REACHED = {
@@ -64,11 +65,20 @@ NOT_REACHED = {
 """Where nobody comes when the fault is always at a place."""
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+EVERYWHERE = [
+    pytest.param(wire, fault, place, id=f"{wire.name}-{fault.name}-{place}")
+    for wire, places in {MESSAGES: PLACES, COMPLETIONS: (GRANDCHILD, SYNTHESIS)}.items()
+    for fault in faults_of(wire)
+    for place in places
+]
+"""What a fault does at the other places is the core's, and the same whoever answers."""
+
+
+@pytest.mark.parametrize(("wire", "fault", "place"), EVERYWHERE)
 async def test_fault_that_is_always_there_fails_its_agent_in_one_sentence_and_nobody_else(
-    stage: Stage, fault: Fault, place: str
+    stages: Mapping[Wire, Stage], wire: Wire, fault: Fault, place: str
 ) -> None:
+    stage = stages[wire]
     played = await stage.play(fault.reply, [place], stalls=stalls_of(fault, [place] * fault.calls))
 
     tree, path, says = played.tree, PATH_OF_PLACE[place], in_words(fault, played)
@@ -105,13 +115,20 @@ AT_ONCE = [(ROOT, CHILD, GRANDCHILD), (INNER_SYNTHESIS, SYNTHESIS)]
 """An agent tries once more in its life, so that its two places do not go together."""
 
 
+PASSING = [
+    pytest.param(wire, fault, id=f"{wire.name}-{fault.name}")
+    for wire in WIRES
+    for fault in faults_of(wire)
+    if fault.calls is not NOBODY
+]
+
+
 @pytest.mark.parametrize("places", AT_ONCE, ids=["before", "after"])
-@pytest.mark.parametrize(
-    "fault", [f for f in FAULTS if f.calls is not NOBODY], ids=lambda fault: fault.name
-)
+@pytest.mark.parametrize(("wire", "fault"), PASSING)
 async def test_fault_that_passes_costs_one_call_more_and_nothing_else(
-    stage: Stage, fault: Fault, places: tuple[str, ...]
+    stages: Mapping[Wire, Stage], wire: Wire, fault: Fault, places: tuple[str, ...]
 ) -> None:
+    stage = stages[wire]
     played = await stage.play(fault.reply, places, always=False, stalls=stalls_of(fault, places))
 
     tree = played.tree
@@ -127,7 +144,8 @@ async def test_fault_that_passes_costs_one_call_more_and_nothing_else(
 
 def told_to(request: Received) -> str:
     """The newest message that was sent."""
-    return str(request.body["messages"][-1]["content"][0]["text"])
+    content = request.body["messages"][-1]["content"]
+    return str(content if isinstance(content, str) else content[0]["text"])
 
 
 def failed_calls(played: Played) -> int:

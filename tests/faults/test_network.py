@@ -12,8 +12,9 @@ import pytest
 
 from agentnb.core.errors import ConnectionFailed
 from agentnb.core.events import AgentWaiting, ModelCallStarted
-from agentnb.providers.anthropic import AnthropicProvider
 from tests.core.clock import ManualClock
+from tests.faults.stage import opened
+from tests.faults.wire import WIRES, ApiProvider, Wire
 from tests.loopback import Act, LoopbackServer, Reply
 from tests.support import Tree, make_tree
 
@@ -21,22 +22,25 @@ SILENCE_S = 0.2
 """Only met where a server says nothing at all: a slow machine must not make it."""
 
 
+both = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+
+
 @pytest.fixture
-async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicProvider]:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-api03-not-a-real-key")
-    async with contextlib.aclosing(AnthropicProvider()) as provider:
+async def provider(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiProvider]:
+    async with opened(wire, monkeypatch) as provider:
         yield provider
 
 
-async def run(provider: AnthropicProvider, clock: ManualClock | None = None) -> Tree:
+async def run(provider: ApiProvider, clock: ManualClock | None = None) -> Tree:
     return await make_tree(provider, clock=clock or ManualClock(sleeps_end=True)).run()
 
 
+@both
 async def test_server_that_is_down_is_called_four_times_and_named(
-    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, provider: ApiProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with LoopbackServer({}) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv(wire.url_variable, server.url + wire.url_path)
 
     tree = await run(provider)
 
@@ -44,17 +48,18 @@ async def test_server_that_is_down_is_called_four_times_and_named(
     assert type(tree.error) is ConnectionFailed
     assert str(tree.error) == (
         f"{urlsplit(server.url).netloc} could not be reached: Connection refused. "
-        "Check the network, and `ANTHROPIC_BASE_URL` if it is set."
+        f"{wire.unreachable}"
     )
 
 
+@both
 async def test_name_that_nobody_knows_is_told_in_words(
-    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, provider: ApiProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://api.example.invalid")
+    monkeypatch.setenv(wire.url_variable, "https://api.example.invalid")
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
 
     tree = await run(provider)
@@ -62,17 +67,17 @@ async def test_name_that_nobody_knows_is_told_in_words(
     assert len(tree.of(AgentWaiting)) == 3
     assert type(tree.error) is ConnectionFailed
     assert str(tree.error) == (
-        "api.example.invalid could not be reached: Name or service not known. Check the "
-        "network, and `ANTHROPIC_BASE_URL` if it is set."
+        f"api.example.invalid could not be reached: Name or service not known. {wire.unreachable}"
     )
 
 
+@both
 async def test_server_that_restarts_between_two_attempts_is_found_again(
-    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, provider: ApiProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with contextlib.ExitStack() as servers:
         down = servers.enter_context(LoopbackServer({"": Reply(status=529)}))
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", down.url)
+        monkeypatch.setenv(wire.url_variable, down.url + wire.url_path)
 
         class Restarting(ManualClock):
             """Restarts the server while the first attempt's failure is waited out."""
@@ -95,14 +100,14 @@ async def test_server_that_restarts_between_two_attempts_is_found_again(
     assert "could not be reached" in reasons[1]
 
 
+@both
 async def test_silence_before_an_answer_is_tried_four_times(
-    monkeypatch: pytest.MonkeyPatch,
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-api03-not-a-real-key")
     with LoopbackServer({"": Reply(before=(Act.STALL,))}) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv(wire.url_variable, server.url + wire.url_path)
 
-        async with contextlib.aclosing(AnthropicProvider(timeout_s=SILENCE_S)) as provider:
+        async with opened(wire, monkeypatch, timeout_s=SILENCE_S) as provider:
             tree = await run(provider)
 
         await asyncio.to_thread(server.wait_disconnected)
@@ -114,13 +119,15 @@ async def test_silence_before_an_answer_is_tried_four_times(
     )
 
 
+@both
 async def test_conversation_does_not_follow_a_redirect(
-    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, provider: ApiProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with LoopbackServer({"": "Tell me more."}) as elsewhere:
-        redirect = Reply(status=307, body=b"", headers={"location": f"{elsewhere.url}/v1/messages"})
+        headers = {"location": f"{elsewhere.url}/v1/messages"}
+        redirect = Reply(status=307, body=b"", headers=headers)
         with LoopbackServer({"": redirect}) as server:
-            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+            monkeypatch.setenv(wire.url_variable, server.url + wire.url_path)
 
             tree = await run(provider)
 

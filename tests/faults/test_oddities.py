@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 import pytest_asyncio
@@ -18,7 +19,7 @@ from agentnb.core.events import (
     ModelCallStarted,
 )
 from agentnb.core.types import Usage
-from tests.faults.oddities import COUNTS, ODDITIES, Oddity, with_usage
+from tests.faults.oddities import COUNTS, Oddity, oddities_of, with_usage
 from tests.faults.stage import (
     GRANDCHILD,
     PLACES,
@@ -29,22 +30,30 @@ from tests.faults.stage import (
     Stage,
     open_stage,
 )
-from tests.faults.wire import whole
+from tests.faults.wire import MESSAGES, WIRES, Wire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage() -> AsyncIterator[Stage]:
-    async with open_stage() as stage:
-        yield stage
+async def stages() -> AsyncIterator[Mapping[Wire, Stage]]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield {wire: await stack.enter_async_context(open_stage(wire)) for wire in WIRES}
     gc.collect()  # whatever was not closed would be told now
 
 
-@pytest.mark.parametrize("oddity", ODDITIES, ids=lambda oddity: oddity.name)
+ODDITIES = [
+    pytest.param(wire, oddity, id=f"{wire.name}-{oddity.name}")
+    for wire in WIRES
+    for oddity in oddities_of(wire)
+]
+
+
+@pytest.mark.parametrize(("wire", "oddity"), ODDITIES)
 async def test_odd_reply_that_is_whole_is_heard_whole_everywhere_and_asked_for_once(
-    stage: Stage, oddity: Oddity
+    stages: Mapping[Wire, Stage], wire: Wire, oddity: Oddity
 ) -> None:
+    stage = stages[wire]
     played = await stage.play(oddity.reply, PLACES)
 
     tree, events = played.tree, played.tree.of(AgentCompleted)
@@ -63,9 +72,13 @@ async def test_odd_reply_that_is_whole_is_heard_whole_everywhere_and_asked_for_o
 
 @pytest.mark.parametrize(("first", "last", "input_tokens", "output_tokens"), COUNTS)
 async def test_usage_is_the_providers_count_and_the_size_of_what_it_did_not_count(
-    stage: Stage, first: object, last: object, input_tokens: int | None, output_tokens: int | None
+    stages: Mapping[Wire, Stage],
+    first: object,
+    last: object,
+    input_tokens: int | None,
+    output_tokens: int | None,
 ) -> None:
-    played = await stage.play(with_usage(first, last), [GRANDCHILD])
+    played = await stages[MESSAGES].play(with_usage(first, last), [GRANDCHILD])
 
     tree = played.tree
     (call,), (asked,) = tree.of(ModelCallFinished, "1.1"), tree.of(ModelCallStarted, "1.1")
@@ -82,12 +95,15 @@ async def test_usage_is_the_providers_count_and_the_size_of_what_it_did_not_coun
     assert tree.request.budget.tokens_used == used
 
 
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 async def test_megabyte_in_one_delta_is_heard_whole_and_its_block_is_followed(
-    stage: Stage,
+    stages: Mapping[Wire, Stage], wire: Wire
 ) -> None:
     long = "é" * 500_000
 
-    played = await stage.play(lambda text: whole(f"{long}\n\n{text}"), [ROOT, GRANDCHILD])
+    played = await stages[wire].play(
+        lambda wire, text: wire.whole(f"{long}\n\n{text}"), [ROOT, GRANDCHILD]
+    )
 
     tree = played.tree
     assert played.calls == dict.fromkeys(SAID, 1)

@@ -1,11 +1,12 @@
-"""A Messages API on this machine, for tests through the real SDK.
+"""APIs on this machine, for tests through the real SDKs.
 
-Four layers that know nothing of those above them: `http11` moves bytes, `messages` knows what
-the API accepts and how it answers, `sender` puts an answer on the wire, faults included, and
-`server` has the thread, the records and the scripts.
+Layers that know nothing of those above them: `http11` moves bytes, `said` has what a script wants
+answered, `messages` and `completions` know what their API accepts and how it answers, `sender` puts
+an answer on the wire, faults included, and `server` has the thread, the records and the scripts.
 """
 
-from tests.loopback.messages import (
+from tests.loopback.messages import input_tokens, signature_of
+from tests.loopback.said import (
     Act,
     Cut,
     Drip,
@@ -13,9 +14,8 @@ from tests.loopback.messages import (
     Reply,
     Step,
     ToolCall,
-    input_tokens,
     output_tokens,
-    signature_of,
+    system_of,
 )
 from tests.loopback.server import LoopbackServer, Received, Script
 
@@ -33,4 +33,5 @@ __all__ = [
     "input_tokens",
     "output_tokens",
     "signature_of",
+    "system_of",
 ]

@@ -7,16 +7,24 @@ and went, four to a token, so that a test can count them again.
 
 from __future__ import annotations
 
-import enum
 import hashlib
-import json
 import re
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-BYTES_PER_TOKEN = 4
+from tests.loopback.said import (
+    BYTES_PER_TOKEN,
+    Dialect,
+    Event,
+    Refusal,
+    Reply,
+    Step,
+    ToolCall,
+    as_json,
+    need,
+    output_tokens,
+)
 
 _MAX_BREAKPOINTS = 4
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -32,101 +40,13 @@ _ERROR_TYPES = {
     529: "overloaded_error",
 }
 
-Event = tuple[str, Mapping[str, Any] | str]
-"""The name and the data of one server-sent event; a `str` is sent as it is."""
-
-
-class Act(enum.Enum):
-    """What a wire does to a reply that is on its way."""
-
-    STALL = "stall"
-    """Nothing comes, until the client hangs up or the test calls `let_go`."""
-    RESET = "reset"
-    """The connection is torn down, as by a machine that fell over: what was sent may be lost."""
-    HANG_UP = "hang up"
-    """The connection is closed in order, though the reply has not ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A chunk of which only this much comes; then the connection is closed in order."""
-
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Drip:
-    """The same bytes again and again: a stall that is never silent."""
-
-    content: bytes
-
-
-Step = Event | bytes | threading.Event | Act | Cut | Drip
-"""What a reply does next: send an event, send bytes as they are in a chunk of their own, wait
-until a test lets go, or what else a wire can do."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A tool call in a reply. Unpacks from `(name, input)`."""
-
-    name: str
-    input: Mapping[str, Any] = field(default_factory=dict)
-    id: str | None = None
-    """`None`: one that is not used twice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What the script wants said to one request."""
-
-    text: str = ""
-    thinking: str | None = None
-    tool_uses: Sequence[ToolCall | tuple[str, Mapping[str, Any]]] = ()
-    chunk: int = 16
-    """Characters of text, thinking and tool input in one delta."""
-    stop_reason: str | None = None
-    """`None`: the one that follows from the reply and from `max_tokens`."""
-    hold: threading.Event | None = None
-    """The stream stops in mid-text, after its first text delta, until this is set."""
-    events: Sequence[Step] | None = None
-    """The whole stream, in place of all of the above."""
-    line_end: str = "\n"
-    """Ends the lines of the stream."""
-    is_gzipped: bool = False
-    """The stream comes compressed, each step as soon as it is said."""
-    before: Sequence[Step] = ()
-    """What is done in place of the first byte of the response: bytes go out as they are, and
-    the response follows where the connection outlives them."""
-    body: bytes | None = None
-    """The whole body as it is, under `status` and `headers`, in place of any stream or error."""
-    status: int = 200
-    error_type: str | None = None
-    """`None`: the one that goes with the status."""
-    message: str = "a scripted error"
-    """The error's words; the whole body if `headers` has a `content-type` that is not JSON."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-class Refusal(Exception):
-    """The API does not take the request."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
-
-
 # -- counting ---------------------------------------------------------------------------
 
 
 def input_tokens(body: Mapping[str, Any]) -> int:
     """The tokens that a request is charged for: system, messages and tools, and nothing else."""
     counted = [body.get(name) for name in ("system", "messages", "tools")]
-    return len(_json(counted).encode()) // BYTES_PER_TOKEN
-
-
-def output_tokens(text: str) -> int:
-    return len(text.encode()) // BYTES_PER_TOKEN
+    return len(as_json(counted).encode()) // BYTES_PER_TOKEN
 
 
 def signature_of(thinking: str) -> str:
@@ -134,14 +54,10 @@ def signature_of(thinking: str) -> str:
     return hashlib.sha256(thinking.encode()).hexdigest()
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 # -- what is accepted -------------------------------------------------------------------
 
 
-def check_credentials(headers: Mapping[str, str], keys: frozenset[str] | None) -> None:
+def check_headers(headers: Mapping[str, str], keys: frozenset[str] | None) -> None:
     """Take any key, or only those in `keys`."""
     bearer = re.fullmatch(r"(?i:bearer) +(\S+)", headers.get("authorization", ""))
     key = headers.get("x-api-key") or (bearer and bearer[1])
@@ -149,27 +65,17 @@ def check_credentials(headers: Mapping[str, str], keys: frozenset[str] | None) -
         raise Refusal(401, "x-api-key header is required")
     if keys is not None and key not in keys:
         raise Refusal(401, "invalid x-api-key")
-
-
-def parse_body(raw: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(raw)
-        _json(body).encode()  # a lone surrogate passes `loads`, and cannot be text
-    except ValueError as error:
-        raise Refusal(400, f"The request body is not valid JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise Refusal(400, "The request body is not an object")
-    return body
+    need("anthropic-version" in headers, "anthropic-version: header is required")
 
 
 def check_body(body: Mapping[str, Any]) -> None:
     """Refuse what the API refuses."""
-    _need(isinstance(body.get("model"), str) and body["model"], "model: Field required")
+    need(isinstance(body.get("model"), str) and body["model"], "model: Field required")
     limit = body.get("max_tokens")
-    _need(type(limit) is int and limit >= 1, "max_tokens: must be an integer of at least 1")
-    _need(body.get("stream") is True, "stream: this server only streams")
+    need(type(limit) is int and limit >= 1, "max_tokens: must be an integer of at least 1")
+    need(body.get("stream") is True, "stream: this server only streams")
     system = body.get("system", "")
-    _need(isinstance(system, str | list), "system: Input should be a string or a list")
+    need(isinstance(system, str | list), "system: Input should be a string or a list")
     if isinstance(system, list):
         _check_texts(system, "system")
     _check_tools(body.get("tools", []))
@@ -177,49 +83,44 @@ def check_body(body: Mapping[str, Any]) -> None:
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, "messages: at least one message is required")
     _check_messages(messages)
-    breakpoints = _json(body).count('"cache_control":{')
-    _need(
+    breakpoints = as_json(body).count('"cache_control":{')
+    need(
         breakpoints <= _MAX_BREAKPOINTS,
         f"A maximum of 4 blocks with cache_control may be provided. Found {breakpoints}.",
     )
 
 
-def _need(condition: object, message: str) -> None:
-    if not condition:
-        raise Refusal(400, message)
-
-
 def _check_texts(blocks: Sequence[Any], where: str) -> None:
     for block in blocks:
-        _need(isinstance(block, dict) and "type" in block, f"{where}: Input should be a block")
+        need(isinstance(block, dict) and "type" in block, f"{where}: Input should be a block")
         if block["type"] == "text":
             text = block.get("text")
-            _need(isinstance(text, str) and text, f"{where}: text content blocks must be non-empty")
-            _need(text.strip(), f"{where}: text content blocks must contain non-whitespace text")
+            need(isinstance(text, str) and text, f"{where}: text content blocks must be non-empty")
+            need(text.strip(), f"{where}: text content blocks must contain non-whitespace text")
 
 
 def _check_tools(tools: Any) -> None:
-    _need(isinstance(tools, list), "tools: Input should be a list")
+    need(isinstance(tools, list), "tools: Input should be a list")
     names = []
     for index, tool in enumerate(tools):
         where = f"tools.{index}"
-        _need(isinstance(tool, dict), f"{where}: Input should be an object")
+        need(isinstance(tool, dict), f"{where}: Input should be an object")
         name = tool.get("name")
-        _need(isinstance(name, str) and _TOOL_NAME.fullmatch(name), f"{where}.name: not a name")
+        need(isinstance(name, str) and _TOOL_NAME.fullmatch(name), f"{where}.name: not a name")
         if "type" not in tool:  # the API's own tools have no schema
-            _need(isinstance(tool.get("input_schema"), dict), f"{where}.input_schema: required")
+            need(isinstance(tool.get("input_schema"), dict), f"{where}.input_schema: required")
         names.append(name)
-    _need(len(set(names)) == len(names), "tools: Tool names must be unique.")
+    need(len(set(names)) == len(names), "tools: Tool names must be unique.")
 
 
 def _check_messages(messages: Sequence[Any]) -> None:
     asked: set[str] = set()
     for index, message in enumerate(messages):
         where = f"messages.{index}"
-        _need(isinstance(message, dict), f"{where}: Input should be an object")
+        need(isinstance(message, dict), f"{where}: Input should be an object")
         role = message.get("role")
-        _need(role in ("user", "assistant"), f"{where}: role must be `user` or `assistant`")
-        _need(index or role == "user", f"{where}: the first message must have the role `user`")
+        need(role in ("user", "assistant"), f"{where}: role must be `user` or `assistant`")
+        need(index or role == "user", f"{where}: the first message must have the role `user`")
         blocks = _blocks(message, where)
         _check_texts(blocks, where)
         _check_answers(blocks, asked, where)
@@ -228,23 +129,23 @@ def _check_messages(messages: Sequence[Any]) -> None:
             asked = {block["id"] for block in blocks if block["type"] == "tool_use"}
         else:
             asked = set()
-    _need(not asked, _unanswered("messages", asked))
+    need(not asked, _unanswered("messages", asked))
 
 
 def _blocks(message: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
     content = message.get("content")
-    _need(isinstance(content, str | list), f"{where}.content: Field required")
-    _need(content, f"{where}: all messages must have non-empty content")
+    need(isinstance(content, str | list), f"{where}.content: Field required")
+    need(content, f"{where}: all messages must have non-empty content")
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
 def _check_answers(blocks: Sequence[Mapping[str, Any]], asked: set[str], where: str) -> None:
     answered = [block.get("tool_use_id") for block in blocks if block["type"] == "tool_result"]
     missing = asked.difference(name for name in answered if name is not None)
-    _need(not missing, _unanswered(where, missing))
+    need(not missing, _unanswered(where, missing))
     for name in answered:
-        _need(name in asked, f"{where}: unexpected `tool_use_id` found in `tool_result`: {name}")
-    _need(len(set(answered)) == len(answered), f"{where}: more than one `tool_result` for an id")
+        need(name in asked, f"{where}: unexpected `tool_use_id` found in `tool_result`: {name}")
+    need(len(set(answered)) == len(answered), f"{where}: more than one `tool_result` for an id")
 
 
 def _unanswered(where: str, ids: set[str]) -> str:
@@ -259,13 +160,13 @@ def _check_thinking(blocks: Sequence[Mapping[str, Any]], where: str) -> None:
     for block in blocks:
         if block["type"] not in ("thinking", "redacted_thinking"):
             continue
-        _need("cache_control" not in block, f"{where}: cache_control cannot be set on thinking")
+        need("cache_control" not in block, f"{where}: cache_control cannot be set on thinking")
         signature = None if block["type"] == "redacted_thinking" else block.get("signature")
         if block["type"] == "thinking":
             expected = signature_of(str(block.get("thinking")))
-            _need(signature == expected, f"{where}: Invalid `signature` in `thinking` block")
+            need(signature == expected, f"{where}: Invalid `signature` in `thinking` block")
     last = blocks[-1]["type"]
-    _need(last not in ("thinking", "redacted_thinking"), f"{where}: the final block is thinking")
+    need(last not in ("thinking", "redacted_thinking"), f"{where}: the final block is thinking")
 
 
 # -- what is answered -------------------------------------------------------------------
@@ -274,14 +175,6 @@ def _check_thinking(blocks: Sequence[Mapping[str, Any]], where: str) -> None:
 def error_body(status: int, error_type: str | None, message: str) -> dict[str, Any]:
     kind = error_type or _ERROR_TYPES.get(status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": message}}
-
-
-def encoded(event: Event, line_end: str = "\n") -> bytes:
-    """The event as it stands on the wire."""
-    name, data = event
-    line = data if isinstance(data, str) else _json(data)
-    lines = f"event: {name}", f"data: {line}", "", ""
-    return line_end.join(lines).encode("utf-8", "surrogatepass")
 
 
 def steps(reply: Reply, body: Mapping[str, Any], *, number: int) -> Iterator[Step]:
@@ -336,7 +229,7 @@ def _content(reply: Reply, pen: _Pen, *, number: int) -> Iterator[Step]:
         tool = call if isinstance(call, ToolCall) else ToolCall(*call)
         name = tool.id or f"toolu_{number}_{index}"
         start = {"type": "tool_use", "id": name, "name": tool.name, "input": {}}
-        yield from pen.block(start, "partial_json", _json(tool.input) if tool.input else "")
+        yield from pen.block(start, "partial_json", as_json(tool.input) if tool.input else "")
         yield pen.stop()
 
 
@@ -388,3 +281,6 @@ class _Pen:
         self._left -= len(written.encode())
         self._written += written
         return written
+
+
+DIALECT = Dialect("/v1/messages", check_headers, check_body, steps, error_body)

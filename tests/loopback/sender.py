@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from tests.loopback import http11, messages
-from tests.loopback.messages import Act, Cut, Drip, Reply, Step
+from tests.loopback import http11
+from tests.loopback.said import Act, Cut, Dialect, Drip, Reply, Step, encoded
 
 _GZIP = 16 + zlib.MAX_WBITS
 _DRIPS_TO_COUNT = 3
@@ -31,11 +31,13 @@ class Sender:
     def __init__(
         self,
         writer: asyncio.StreamWriter,
+        dialect: Dialect,
         *,
         stall: Callable[[], Awaitable[None]],
         hold: Callable[[threading.Event], Awaitable[None]],
     ) -> None:
         self._writer = writer
+        self._dialect = dialect
         self._stall = stall
         self._hold = hold
 
@@ -50,10 +52,10 @@ class Sender:
                 return False
         headers = {"request-id": f"req_{number}", **reply.headers}
         if reply.body is not None or reply.status != 200:
-            self._writer.write(_whole_response(reply, headers))
+            self._writer.write(_whole_response(reply, headers, self._dialect))
             await self._writer.drain()
             return True
-        return await self._stream(reply, headers, messages.steps(reply, asked, number=number))
+        return await self._stream(reply, headers, self._dialect.steps(reply, asked, number=number))
 
     async def _stream(
         self, reply: Reply, headers: Mapping[str, str], steps: Iterator[Step]
@@ -78,7 +80,7 @@ class Sender:
                 case bytes():
                     unsent = chunk(step)
                 case (_, _):
-                    unsent = chunk(messages.encoded(step, reply.line_end))
+                    unsent = chunk(encoded(step, reply.line_end))
                 case _:
                     if not await self._take(step, chunk):
                         return False
@@ -129,11 +131,11 @@ class Sender:
         await asyncio.sleep(_DRIP_PAUSE_S)
 
 
-def _whole_response(reply: Reply, headers: Mapping[str, str]) -> bytes:
+def _whole_response(reply: Reply, headers: Mapping[str, str], dialect: Dialect) -> bytes:
     head = {"content-type": "application/json", **headers}
     body = reply.body
     if body is None and head["content-type"] == "application/json":
-        error = messages.error_body(reply.status, reply.error_type, reply.message)
+        error = dialect.error_body(reply.status, reply.error_type, reply.message)
         body = json.dumps(error).encode()
     if body is None:
         body = reply.message.encode()

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from tests.loopback import http11, messages
-from tests.loopback.messages import Refusal, Reply
+from tests.loopback import completions, http11, messages
+from tests.loopback.said import Dialect, Refusal, Reply, parse_body
 from tests.loopback.sender import Sender
 
 DEADLINE_S = 60.0
@@ -28,6 +28,9 @@ Answer = Reply | str
 Script = Callable[[dict[str, Any]], Answer] | Mapping[str, Answer | Sequence[Answer]]
 """From the request's body to the reply; or rules, from a part of the last user message to the
 reply, or to the replies one after the other. The first rule that fits counts."""
+
+
+_DIALECTS = {each.path: each for each in (messages.DIALECT, completions.DIALECT)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Received:
 
 
 class LoopbackServer:
-    """A Messages API on 127.0.0.1, for the time of a `with` block.
+    """A Messages API, and one of chat completions, on 127.0.0.1, for the time of a `with` block.
 
     Args:
         script: What it answers.
@@ -217,8 +220,9 @@ class LoopbackServer:
     ) -> bool:
         """Answer one request; false when the connection is of no more use."""
         received = self._record(request, connection)
-        reply = self._reply_to(request, received)
-        sender = Sender(writer, stall=self._stalled, hold=self._released)
+        dialect = _DIALECTS.get(request.path, messages.DIALECT)
+        reply = self._reply_to(request, received, dialect)
+        sender = Sender(writer, dialect, stall=self._stalled, hold=self._released)
         with self._counted_as_streaming(received):
             sending = asyncio.create_task(sender.send(reply, received.body, number=received.number))
             hanging_up = asyncio.create_task(reader.hung_up.wait())
@@ -255,7 +259,7 @@ class LoopbackServer:
 
     def _record(self, request: http11.Request, connection: int) -> Received:
         try:
-            body = messages.parse_body(request.body)
+            body = parse_body(request.body)
         except Refusal:
             body = {}
         with self._changed:
@@ -266,15 +270,13 @@ class LoopbackServer:
             self._changed.notify_all()
         return received
 
-    def _reply_to(self, request: http11.Request, received: Received) -> Reply:
+    def _reply_to(self, request: http11.Request, received: Received, dialect: Dialect) -> Reply:
         try:
-            if (request.method, request.path) != ("POST", "/v1/messages"):
+            if (request.method, request.path) != ("POST", dialect.path):
                 raise Refusal(404, f"Not found: {request.method} {request.path}")
-            messages.check_credentials(request.headers, self._keys)
-            if "anthropic-version" not in request.headers:
-                raise Refusal(400, "anthropic-version: header is required")
-            body = messages.parse_body(request.body)
-            messages.check_body(body)
+            dialect.check_headers(request.headers, self._keys)
+            body = parse_body(request.body)
+            dialect.check_body(body)
             answer = self._answer(body)
         except Refusal as refusal:
             return Reply(status=refusal.status, message=refusal.message)
@@ -327,8 +329,10 @@ class _Rules:
 
 def _last_user_text(body: Mapping[str, Any]) -> str:
     """Text and tool results of the newest message of the user."""
-    users = [message for message in body["messages"] if message["role"] == "user"]
-    return "\n".join(_texts(users[-1]["content"]))
+    # In chat completions each tool result is a message of its own.
+    by_speaker = itertools.groupby(body["messages"], lambda m: m["role"] in ("user", "tool"))
+    newest = [list(messages) for is_users, messages in by_speaker if is_users][-1]
+    return "\n".join(text for message in newest for text in _texts(message["content"]))
 
 
 def _texts(content: Any) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.loopback.messages import Reply
+from tests.loopback.said import Reply
 from tests.loopback.server import LoopbackServer
 from tests.notebook.kernel import Kernel, started
 

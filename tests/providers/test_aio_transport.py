@@ -19,7 +19,7 @@ from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.http_client import ApiClient, LayeredBody, bytes_of
 from tests.faults.wire import CLOSE, OPEN, START, delta, ending
 from tests.loopback import Act, LoopbackServer, Reply
-from tests.loopback.messages import encoded
+from tests.loopback.said import encoded
 from tests.support import DEADLINE_S, run_python
 
 KEY = "sk-ant-api03-not-a-real-key"

@@ -17,6 +17,7 @@ from agentnb.providers.anthropic import ADVICE, AnthropicProvider
 from agentnb.providers.error_teller import ErrorTeller
 from tests.faults.wire import (
     CLOSE,
+    MESSAGES,
     OPEN,
     PING,
     START,
@@ -25,7 +26,6 @@ from tests.faults.wire import (
     ending,
     error_event,
     event,
-    whole,
 )
 from tests.loopback import LoopbackServer, Reply, Step
 
@@ -186,7 +186,7 @@ async def test_event_that_cannot_come_where_it_came_is_named_and_quoted(
 async def test_compression_that_nobody_asked_for_is_named(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reply = whole("Hello.", headers={"content-encoding": "zstd"})
+    reply = MESSAGES.whole("Hello.", headers={"content-encoding": "zstd"})
 
     _, error, words = await outcome(provider, monkeypatch, reply)
 

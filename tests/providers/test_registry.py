@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from agentnb.core.errors import UnknownModel
+from agentnb.core.errors import MissingExtra, UnknownModel
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.demo import DemoProvider
+from agentnb.providers.openai import OpenAIProvider
 from agentnb.providers.registry import _FACTORIES, KNOWN_PROVIDERS, Registry, split_model
 
 
@@ -19,6 +22,8 @@ from agentnb.providers.registry import _FACTORIES, KNOWN_PROVIDERS, Registry, sp
         ("anthropic/some/thing:new", "anthropic", "some/thing:new"),
         ("anthropic:some/thing", "anthropic", "some/thing"),
         ("anthropic/no-such-model", "anthropic", "no-such-model"),
+        ("openai/llama3.2:1b", "openai", "llama3.2:1b"),
+        ("openai:hf.co/some/model:Q4_K_M", "openai", "hf.co/some/model:Q4_K_M"),
         ("demo", "demo", ""),
         ("demo/slow", "demo", "slow"),
     ],
@@ -29,8 +34,8 @@ def test_name_is_split_at_its_first_mark(model: str, provider: str, name: str) -
 
 @pytest.mark.parametrize(
     "model",
-    ["", " ", "gpt", "openai/gpt", "claude-sonnet-5-5", "anthropic", "anthropic/", "anthropic: ",
-     "/claude", ":claude", "Anthropic/claude", "demos"],
+    ["", " ", "gpt", "openai", "openai/", "gpt/openai", "claude-sonnet-5-5", "anthropic",
+     "anthropic/", "anthropic: ", "/claude", ":claude", "Anthropic/claude", "demos"],
 )  # fmt: skip
 def test_name_without_a_known_provider_or_without_a_model_says_what_is_known(model: str) -> None:
     with pytest.raises(UnknownModel) as caught:
@@ -39,13 +44,29 @@ def test_name_without_a_known_provider_or_without_a_model_says_what_is_known(mod
     assert caught.value.name == model
     assert caught.value.known == KNOWN_PROVIDERS
     assert repr(model) in str(caught.value)
-    assert "anthropic, demo" in str(caught.value)
+    assert "anthropic, demo, openai" in str(caught.value)
 
 
 def test_provider_that_holds_connections_is_made_once() -> None:
     registry = Registry()
 
     assert registry.resolve("anthropic/a")[0] is registry.resolve("anthropic/b")[0]
+
+
+def test_openai_is_for_any_server_of_chat_completions() -> None:
+    provider, name = Registry().resolve("openai/llama3.2:1b")
+
+    assert isinstance(provider, OpenAIProvider)
+    assert name == "openai/llama3.2:1b"
+
+
+def test_extra_that_is_missing_is_told_when_its_model_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+
+    with pytest.raises(MissingExtra, match=r"pip install 'agentnb\[openai\]'"):
+        Registry().resolve("openai/llama3.2")
 
 
 def test_provider_that_two_threads_ask_for_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

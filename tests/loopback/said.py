@@ -1,0 +1,158 @@
+"""What a script wants said to one request, and how an event of it stands on the wire.
+
+What is the same for every API that the server speaks.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+BYTES_PER_TOKEN = 4
+
+Event = tuple[str, Mapping[str, Any] | str]
+"""The name and the data of one server-sent event: without its line where the name is empty; data
+that is a `str` is sent as it is."""
+
+
+class Act(enum.Enum):
+    """What a wire does to a reply that is on its way."""
+
+    STALL = "stall"
+    """Nothing comes, until the client hangs up or the test calls `let_go`."""
+    RESET = "reset"
+    """The connection is torn down, as by a machine that fell over: what was sent may be lost."""
+    HANG_UP = "hang up"
+    """The connection is closed in order, though the reply has not ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A chunk of which only this much comes; then the connection is closed in order."""
+
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Drip:
+    """The same bytes again and again: a stall that is never silent."""
+
+    content: bytes
+
+
+Step = Event | bytes | threading.Event | Act | Cut | Drip
+"""What a reply does next: send an event, send bytes as they are in a chunk of their own, wait
+until a test lets go, or what else a wire can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call in a reply. Unpacks from `(name, input)`."""
+
+    name: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    """`None`: one that is not used twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the script wants said to one request."""
+
+    text: str = ""
+    thinking: str | None = None
+    tool_uses: Sequence[ToolCall | tuple[str, Mapping[str, Any]]] = ()
+    chunk: int = 16
+    """Characters of text, thinking and tool input in one delta."""
+    stop_reason: str | None = None
+    """`None`: the one that follows from the reply and from `max_tokens`."""
+    hold: threading.Event | None = None
+    """The stream stops in mid-text, after its first text delta, until this is set."""
+    events: Sequence[Step] | None = None
+    """The whole stream, in place of all of the above."""
+    line_end: str = "\n"
+    """Ends the lines of the stream."""
+    is_gzipped: bool = False
+    """The stream comes compressed, each step as soon as it is said."""
+    before: Sequence[Step] = ()
+    """What is done in place of the first byte of the response: bytes go out as they are, and
+    the response follows where the connection outlives them."""
+    body: bytes | None = None
+    """The whole body as it is, under `status` and `headers`, in place of any stream or error."""
+    status: int = 200
+    error_type: str | None = None
+    """`None`: the one that goes with the status."""
+    message: str = "a scripted error"
+    """The error's words; the whole body if `headers` has a `content-type` that is not JSON."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Refusal(Exception):
+    """The API does not take the request."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+def output_tokens(text: str) -> int:
+    return len(text.encode()) // BYTES_PER_TOKEN
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_body(raw: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(raw)
+        as_json(body).encode()  # a lone surrogate passes `loads`, and cannot be text
+    except ValueError as error:
+        raise Refusal(400, f"The request body is not valid JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Refusal(400, "The request body is not an object")
+    return body
+
+
+def system_of(body: Mapping[str, Any]) -> str:
+    """The system prompt of a request, in either dialect and however it is cut into blocks."""
+    first = body["messages"][0]
+    system = body.get("system", first["content"] if first["role"] == "system" else "")
+    return system if isinstance(system, str) else "".join(block["text"] for block in system)
+
+
+def need(condition: object, message: str) -> None:
+    if not condition:
+        raise Refusal(400, message)
+
+
+def encoded(event: Event, line_end: str = "\n") -> bytes:
+    """The event as it stands on the wire."""
+    name, data = event
+    line = data if isinstance(data, str) else as_json(data)
+    lines = (*((f"event: {name}",) if name else ()), f"data: {line}", "", "")
+    return line_end.join(lines).encode("utf-8", "surrogatepass")
+
+
+class Steps(Protocol):
+    def __call__(self, reply: Reply, body: Mapping[str, Any], *, number: int) -> Iterator[Step]:
+        """The stream that answers the request `body`, the server's `number`-th."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One API that the server speaks."""
+
+    path: str
+    """Where it is asked."""
+    check_headers: Callable[[Mapping[str, str], frozenset[str] | None], None]
+    """Raises `Refusal`; so does the next one."""
+    check_body: Callable[[Mapping[str, Any]], None]
+    steps: Steps
+    error_body: Callable[[int, str | None, str], dict[str, Any]]
+    """From status, kind and words."""

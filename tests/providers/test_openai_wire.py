@@ -1,0 +1,429 @@
+"""Chunks of chat completions, as servers of all makes send them, read into our events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentnb.core.budget import estimate_input_tokens, tokens_in
+from agentnb.core.types import (
+    CompletionRequest,
+    Message,
+    Role,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ThinkingDelta,
+    ToolResultBlock,
+    ToolUse,
+    ToolUseBlock,
+    Usage,
+    user_message,
+)
+from agentnb.providers.openai_wire import ReplyReader, event_in
+from agentnb.providers.reply import BrokeOff
+from agentnb.providers.sse import BadReply
+
+HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
+SIZE = estimate_input_tokens(HELLO)
+
+
+def choice(delta: Any = None, finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **fields}
+
+
+def calls(*pieces: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return choice({"tool_calls": list(pieces)}, finish)
+
+
+def piece(
+    name: str | None = None, arguments: Any = None, *, index: int | None = None, id: Any = None
+) -> dict[str, Any]:
+    """A piece of a tool call, without what is `None`."""
+    function = {"name": name, "arguments": arguments}
+    whole = {
+        "index": index,
+        "id": id,
+        "function": {k: v for k, v in function.items() if v is not None},
+    }
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def read(
+    *chunks: Mapping[str, Any] | str, request: CompletionRequest = HELLO
+) -> tuple[list[StreamEvent], ReplyReader]:
+    reader = ReplyReader(request)
+    events: list[StreamEvent] = []
+    for data in chunks:
+        events += reader.read(event_in(data if isinstance(data, str) else json.dumps(data)))
+    events += reader.finish()
+    return events, reader
+
+
+def called(
+    *chunks: Mapping[str, Any] | str, request: CompletionRequest = HELLO
+) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """The tool calls of a reply; those in the message to send back are the same."""
+    events, reader = read(*chunks, request=request)
+    uses = [(e.id, e.name, e.input) for e in events if isinstance(e, ToolUse)]
+    end = reader.stopped()
+    assert end is not None
+    blocks = [block for block in end.message.content if isinstance(block, ToolUseBlock)]
+    assert [(block.id, block.name, block.input) for block in blocks] == uses
+    return uses
+
+
+STOP = choice({}, "stop")
+A, B = {"at": 1}, {"at": "é"}
+TWO = [("a", "look", A), ("b", "look", B)]
+
+
+# -- tool calls, as servers of all makes send them ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chunks", "heard"),
+    [
+        pytest.param(
+            [
+                calls(piece("look", "", index=0, id="a")),
+                calls(piece(arguments='{"at"', index=0)),
+                calls(piece(arguments=":1}", index=0)),
+                calls(piece("look", "", index=1, id="b")),
+                calls(piece(arguments='{"at":"é"}', index=1)),
+            ],
+            TWO,
+            id="openai",
+        ),
+        pytest.param(
+            [
+                calls(piece("look", '{"at":', index=0, id="a")),
+                calls(piece("look", '{"at":', index=1, id="b")),
+                calls(piece(arguments="1}", index=0), piece(arguments='"é"}', index=1)),
+            ],
+            TWO,
+            id="two calls that grow side by side",
+        ),
+        pytest.param(
+            [
+                calls(piece("look", '{"at":1}', index=0, id="a")),
+                calls(piece("look", '{"at":"é"}', index=0, id="b")),
+            ],
+            TWO,
+            id="every call whole, and all of them with the index 0",
+        ),
+        pytest.param(
+            [calls(piece("look", '{"at":1}', id="a"), piece("look", '{"at":"é"}', id="b"))],
+            TWO,
+            id="several in one chunk, without an index",
+        ),
+        pytest.param(
+            [
+                calls(piece("look", "", id="a")),
+                calls(piece(arguments='{"at":1}')),
+                calls(piece("look", '{"at"', id="b")),
+                calls(piece(arguments=':"é"}')),
+            ],
+            TWO,
+            id="pieces without an index",
+        ),
+        pytest.param(
+            [
+                calls(piece("look", '{"at":', index=0, id="a")),
+                calls(piece("look", "1}", index=0, id="a")),
+                calls(piece("look", '{"at":"é"}', index=1, id="b")),
+            ],
+            TWO,
+            id="the name with each piece",
+        ),
+        pytest.param(
+            [calls(piece("look", A, index=0, id="a"), piece("look", B, index=1, id="b"))],
+            TWO,
+            id="arguments that are no text",
+        ),
+        pytest.param(
+            [calls(piece("look", '{"at":1}'), piece("look", '{"at":"é"}'))],
+            [("call_1", "look", A), ("call_2", "look", B)],
+            id="neither index nor id",
+        ),
+        pytest.param(
+            [calls(piece("look", '{"at":1}', index=0), piece("look", '{"at":"é"}', index=0))],
+            [("call_1", "look", A), ("call_2", "look", B)],
+            id="no id, and the index 0 for both",
+        ),
+        pytest.param(
+            [calls(piece("look", "", index=0), piece("see", "", index=0))],
+            [("call_1", "look", {}), ("call_2", "see", {})],
+            id="no arguments, no id, and the index 0 for both",
+        ),
+        pytest.param(
+            [
+                calls(piece("look", '{"at":1}', index=0, id="a")),
+                calls(piece("look", '{"at":"é"}', index=1, id="a")),
+            ],
+            [("a", "look", A), ("call_1", "look", B)],
+            id="the same id twice",
+        ),
+        pytest.param(
+            [calls({"index": 0, "id": "", "type": "function", "function": {"name": "look"}})],
+            [("call_1", "look", {})],
+            id="an id of no characters, and no arguments",
+        ),
+        pytest.param(
+            [calls(piece("look", "", index=0, id="a")), calls(piece(index=0))],
+            [("a", "look", {})],
+            id="a piece with nothing in it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call", None])
+def test_tool_calls_are_heard_whole_from_a_server_of_any_make(
+    chunks: list[dict[str, Any]], heard: list[Any], finish: str | None
+) -> None:
+    _, reader = read(*chunks, choice({}, finish), "[DONE]")
+    end = reader.stopped()
+
+    assert called(*chunks, choice({}, finish), "[DONE]") == heard
+    assert end is not None
+    assert end.reason == "tool_use"
+
+
+@given(
+    arguments=st.lists(
+        st.dictionaries(st.text(max_size=3), st.text(max_size=5) | st.integers(), max_size=3),
+        min_size=1,
+        max_size=3,
+    ),
+    size=st.integers(1, 9),
+)
+def test_calls_are_the_same_however_their_arguments_were_cut(
+    arguments: list[dict[str, Any]], size: int
+) -> None:
+    chunks = []
+    for index, each in enumerate(arguments):
+        text = json.dumps(each)
+        chunks.append(calls(piece("look", "", index=index, id=f"c{index}")))
+        chunks += [
+            calls(piece(arguments=text[at : at + size], index=index))
+            for at in range(0, len(text), size)
+        ]
+
+    heard = called(*chunks, STOP)
+
+    assert heard == [(f"c{n}", "look", each) for n, each in enumerate(arguments)]
+
+
+def test_made_up_id_is_none_that_stands_in_the_conversation_already() -> None:
+    said = Message(Role.ASSISTANT, (ToolUseBlock("call_1", "look", {}),))
+    results = Message(Role.USER, (ToolResultBlock("call_1", "seen"),))
+    again = CompletionRequest("m", "", (*HELLO.messages, said, results))
+
+    # Some servers count anew with each reply.
+    heard = called(
+        calls(piece("look", "{}", id="call_1"), piece("look", "{}")), STOP, request=again
+    )
+
+    assert [call_id for call_id, _, _ in heard] == ["call_2", "call_3"]
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+@pytest.mark.parametrize("last", ["", '{"at', "[1]"])
+def test_call_that_was_cut_is_never_reported(finish: str, last: str) -> None:
+    whole, cut = piece("look", '{"at":1}', index=0, id="a"), piece("look", last, index=1, id="b")
+
+    assert called(calls(whole, cut), choice({}, finish), "[DONE]") == [("a", "look", A)]
+
+
+@pytest.mark.parametrize("arguments", ['{"at', "[1]", '"at"', "null", '{"at": NaN}', "[" * 9999])
+def test_call_whose_input_is_no_object_breaks_the_reply_and_is_named(arguments: str) -> None:
+    reader = ReplyReader(HELLO)
+    list(reader.read(calls(piece("look", arguments, index=0), finish="tool_calls")))
+
+    with pytest.raises(BadReply, match="not a whole JSON object: 'look' with ") as caught:
+        list(reader.finish())
+
+    assert len(str(caught.value)) < 200
+
+
+# -- text and thinking ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_thinking_is_heard_by_whatever_name_and_is_not_sent_back(field: str) -> None:
+    events, reader = read(choice({field: "Hm.", "content": ""}), choice({"content": "Hi"}), STOP)
+    end = reader.stopped()
+
+    assert events == [ThinkingDelta("Hm."), TextDelta("Hi")]
+    assert end is not None
+    assert end.message.content == (TextBlock("Hi"),)
+
+
+def test_thinking_that_comes_under_both_names_is_heard_once() -> None:
+    events, _ = read(choice({"reasoning_content": "Hm.", "reasoning": "Hm."}), STOP)
+
+    assert events == [ThinkingDelta("Hm.")]
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [(["a\ud83d", "\ude42b"], "a🙂b"), (["a\ud83d", "b"], "a\ufffdb"), (["a\ud83d"], "a\ufffd")],
+)
+def test_emoji_that_was_cut_between_its_halves_is_put_together(
+    field: str, pieces: list[str], said: str
+) -> None:
+    events, _ = read(*(choice({field: each}) for each in pieces), STOP)
+
+    heard = "".join(e.text for e in events if isinstance(e, TextDelta | ThinkingDelta))
+    assert heard == said
+
+
+@pytest.mark.parametrize(
+    ("chunks", "is_whole"),
+    [
+        ([choice({"content": "Hi"})], False),
+        ([choice({"role": "assistant"})], False),
+        ([choice({"content": "Hi"}, "")], False),
+        ([{"choices": [], "usage": None}], False),
+        ([choice({"content": "Hi"}, "stop")], True),
+        ([choice({"content": "Hi"}), "[DONE]"], True),
+        ([choice({"content": "Hi"}), "[DONE] "], True),
+        ([choice(None), "[DONE]"], True),
+    ],
+)
+def test_reply_is_complete_with_its_finish_reason_or_its_end_mark(
+    chunks: list[Any], is_whole: bool
+) -> None:
+    _, reader = read(*chunks)
+
+    assert (reader.stopped() is not None) is is_whole
+
+
+# -- usage -------------------------------------------------------------------------------------
+
+NAN = float("nan")
+
+
+def usages(*counts: Any) -> list[Usage]:
+    chunks = [{"choices": [], "usage": each} for each in counts]
+    events, _ = read(choice({"content": "é" * 8}), STOP, *chunks, "[DONE]")
+    return [event for event in events if isinstance(event, Usage)]
+
+
+def test_tokens_from_a_cache_are_counted_apart_and_those_of_reasoning_are_output() -> None:
+    raw = {
+        "prompt_tokens": 100,
+        "completion_tokens": 30,
+        "total_tokens": 130,
+        "prompt_tokens_details": {"cached_tokens": 60, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 20},
+    }
+
+    assert usages(raw) == [Usage(40, 30, cache_read_tokens=60)]
+
+
+@pytest.mark.parametrize(
+    "details", [None, 5, {}, {"cached_tokens": None}, {"cached_tokens": 101}, {"cached_tokens": -1}]
+)
+def test_count_of_a_cache_that_cannot_be_is_none(details: Any) -> None:
+    raw = {"prompt_tokens": 100, "completion_tokens": 30, "prompt_tokens_details": details}
+
+    assert usages(raw) == [Usage(100, 30)]
+
+
+def test_count_that_comes_with_each_chunk_is_told_at_the_first_and_at_the_last() -> None:
+    counts = [{"prompt_tokens": 9, "completion_tokens": n} for n in (1, 2, 3)]
+
+    assert usages(*counts) == [Usage(9, 1), Usage(9, 3)]
+
+
+@pytest.mark.parametrize("nonsense", [None, {}, "many", 5, {"prompt_tokens": None}])
+def test_server_that_counts_nothing_is_not_said_to_have_counted(nonsense: Any) -> None:
+    assert usages(nonsense) == []
+
+
+@pytest.mark.parametrize("nothing", [0, None, -1, "100", True, 7.5, NAN, 10**8 + 1])
+def test_size_stands_in_for_what_was_not_counted(nothing: Any) -> None:
+    output = tokens_in(16)
+
+    assert usages({"prompt_tokens": nothing, "completion_tokens": 30})[-1] == Usage(SIZE, 30)
+    assert usages({"prompt_tokens": 100, "completion_tokens": nothing})[-1] == Usage(100, output)
+
+
+def test_size_of_an_output_that_nobody_counted_holds_its_thinking_and_its_calls() -> None:
+    events, _ = read(
+        choice({"reasoning": "h" * 8, "content": "t" * 8}),
+        calls(piece("look", '{"at":1}', index=0, id="a")),
+        choice({}, "tool_calls", usage={"prompt_tokens": 100}),
+    )
+
+    assert [e for e in events if isinstance(e, Usage)][-1] == Usage(100, tokens_in(8 + 8 + 4 + 8))
+
+
+# -- what is none ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("{", "an event that is no JSON"),
+        ("[" * 100_000, "an event that is no JSON"),
+        ("[]", "an event that is no object"),
+        ("null", "an event that is no object"),
+        ('"DONE"', "an event that is no object"),
+    ],
+)
+def test_data_that_is_no_chunk_is_told_in_plain_words(data: str, words: str) -> None:
+    with pytest.raises(BadReply) as caught:
+        event_in(data)
+
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"choices": 5},
+        {"choices": [5]},
+        choice("text"),
+        choice({"content": 5}),
+        choice({"content": ["a"]}),
+        choice({"tool_calls": 5}),
+        calls(piece(5, "{}")),  # type: ignore[arg-type]
+        calls({"function": 5}),
+        calls(piece("look", 5)),
+        choice({"reasoning": {"x": 1}}),
+    ],
+)
+def test_chunk_of_the_wrong_shape_is_a_bad_reply_and_nothing_else(bad: dict[str, Any]) -> None:
+    reader = ReplyReader(HELLO)
+
+    with pytest.raises(BadReply, match="an event of the wrong shape"):
+        list(reader.read(bad))
+
+
+def test_end_mark_before_anything_else_is_no_reply() -> None:
+    with pytest.raises(BadReply, match="the end of a reply that had not begun"):
+        read("[DONE]")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"error": "words"}, "words"),
+        ({"error": {"message": "words"}, "choices": []}, {"message": "words"}),
+        ({"object": "error", "message": "words"}, {"object": "error", "message": "words"}),
+    ],
+)
+def test_error_within_a_reply_is_heard_from_a_server_of_any_make(
+    data: dict[str, Any], said: object
+) -> None:
+    with pytest.raises(BrokeOff) as caught:
+        event_in(json.dumps(data))
+
+    assert caught.value.said == said

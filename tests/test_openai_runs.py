@@ -1,0 +1,181 @@
+"""A whole run on a server of one's own: no key, and everything that works elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agentnb.core.events import AgentFailed, ProviderFailover
+from agentnb.core.types import AgentStatus, ToolSpec
+from agentnb.providers.openai import OpenAIProvider
+from agentnb.runtime import get_runtime
+from agentnb.session import Session
+from tests.loopback import LoopbackServer, Reply, ToolCall, system_of
+from tests.loopback.completions import DONE, chunk
+from tests.support import DEADLINE_S, check_record, events_of, make_tree, spawn
+
+
+@pytest.fixture
+def provider() -> Iterator[OpenAIProvider]:
+    provider = OpenAIProvider()
+    yield provider
+    get_runtime().submit(provider.aclose()).result(DEADLINE_S)
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def serving(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> LoopbackServer:
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+    return server
+
+
+def tree_of_three(body: dict[str, Any]) -> Reply:
+    if "<sub_agent_results>" in str(body["messages"][-1]):
+        return Reply(text="All in all: nothing new.")
+    if "<task>" in system_of(body):
+        return Reply(text="I found nothing new.")
+    return Reply(text=spawn("look here", "look there", before="I ask two."))
+
+
+def test_tree_runs_without_a_key_and_a_child_is_sent_its_task_alone(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LoopbackServer(tree_of_three) as server:
+        serving(server, monkeypatch)
+        session = Session("openai/llama3.2", provider=provider, user="I am a person.")
+        run = session.spawn("A secret task")
+        result = run.result(DEADLINE_S)
+
+        children = [r.body for r in server.requests if "<task>" in system_of(r.body)]
+
+    assert result.status is AgentStatus.COMPLETED
+    assert result.final_response == "All in all: nothing new."
+    assert result.total_tokens_used > 0
+    assert {body["model"] for body in (r.body for r in server.requests)} == {"llama3.2"}
+    assert [[m["role"] for m in body["messages"]] for body in children] == [["system", "user"]] * 2
+    assert not any("secret" in str(body) or "a person" in str(body) for body in children)
+    check_record(run.events)
+
+
+def test_next_model_of_a_chain_is_asked_when_the_server_does_not_have_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        if body["model"] == "not-pulled":
+            return Reply(status=404, message='model "not-pulled" not found, try pulling it first')
+        return Reply(text="Hello.")
+
+    with LoopbackServer(script) as server:
+        serving(server, monkeypatch)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "not-a-real-key")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        run = Session(model=["openai/not-pulled", "anthropic/m"]).spawn("Say hello")
+        result = run.result(DEADLINE_S)
+
+    (moved,) = events_of(run.events, ProviderFailover)
+    assert (moved.from_provider, moved.to_provider) == ("openai/not-pulled", "anthropic/m")
+    assert "try pulling it first" in moved.error
+    assert [request.path for request in server.requests] == [
+        "/v1/chat/completions",
+        "/v1/messages",
+    ]
+    assert result.final_response == "Hello."
+
+
+def test_no_more_calls_are_open_than_the_session_allows(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, beside = threading.Event(), []
+
+    def script(body: dict[str, Any]) -> Reply:
+        if "<task>" not in system_of(body):
+            return Reply(text="All in all.")
+        beside.append(server.streaming)
+        return Reply(text="I found nothing new.", hold=hold)
+
+    with LoopbackServer(script) as server:
+        serving(server, monkeypatch)
+        session = Session("openai/llama3.2", provider=provider, max_concurrency=2)
+        run = session.spawn_all([f"part {n}" for n in range(6)])
+        server.wait_streaming(2)
+        hold.set()
+        result = run.result(DEADLINE_S)
+
+    assert result.status is AgentStatus.COMPLETED
+    assert len(beside) == 6
+    assert max(beside) <= 1
+
+
+@dataclass
+class Look:
+    """A tool that remembers what it was asked."""
+
+    spec: ToolSpec = field(
+        default_factory=lambda: ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
+    )
+    seen: list[Mapping[str, Any]] = field(default_factory=list)
+
+    async def call(self, arguments: Mapping[str, Any]) -> str:
+        self.seen.append(arguments)
+        if "bad" in arguments:
+            raise ValueError("nothing there")
+        return f"seen {arguments['at']}"
+
+
+async def test_tools_are_called_and_their_results_go_back_in_the_order_of_the_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As a small server says it: whole, without ids, and with `stop` at the end.
+    pieces = [
+        {"index": 0, "function": {"name": "look", "arguments": arguments}}
+        for arguments in ('{"at":1}', '{"bad":true}')
+    ]
+    asks = Reply(events=(chunk({"tool_calls": pieces}), chunk({}, finish_reason="stop"), DONE))
+    tool, provider = Look(), OpenAIProvider()
+    with LoopbackServer({"the task": asks, "seen 1": "One was there."}) as server:
+        serving(server, monkeypatch)
+        tree = await make_tree(provider, tools=[tool]).run("the task")
+        await provider.aclose()
+
+    assert sorted(map(str, tool.seen)) == ["{'at': 1}", "{'bad': True}"]
+    assert [t["function"]["name"] for t in server.requests[0].body["tools"]] == ["look"]
+    said, first, second = server.requests[1].body["messages"][-3:]
+    assert [call["id"] for call in said["tool_calls"]] == ["call_1", "call_2"]
+    assert first == {"role": "tool", "tool_call_id": "call_1", "content": "seen 1"}
+    assert (second["role"], second["tool_call_id"]) == ("tool", "call_2")
+    assert second["content"].startswith("Error: ")
+    assert "nothing there" in second["content"]
+    assert tree.result.final_response == "One was there."
+
+
+async def test_call_of_a_tool_that_is_cut_is_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = Reply(
+        text="I look.", tool_uses=[ToolCall("look", {"at": "x" * 99})], stop_reason="length"
+    )
+    cut = Reply(
+        events=(
+            chunk({"content": "I look."}),
+            chunk({"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": "{"}}]}),
+            chunk({}, finish_reason="tool_calls"),
+            DONE,
+        )
+    )
+    tool, provider = Look(), OpenAIProvider()
+    with LoopbackServer({"cut by length": asks, "cut by nobody": cut}) as server:
+        serving(server, monkeypatch)
+        by_length = await make_tree(provider, tools=[tool]).run("cut by length")
+        by_nobody = await make_tree(provider, tools=[tool]).run("cut by nobody")
+        await provider.aclose()
+
+    assert tool.seen == []
+    assert by_length.result.final_response == "I look."
+    failures = [event.error for event in by_nobody.of(AgentFailed)]
+    assert len(failures) == 2
+    assert all("a tool call whose input is not a whole JSON object" in said for said in failures)
