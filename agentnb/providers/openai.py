@@ -15,12 +15,14 @@ import os
 from collections.abc import AsyncGenerator, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
-from agentnb.core.errors import AuthenticationFailed, InvalidRequest, MissingExtra, MissingKey
+from agentnb.core.errors import AuthenticationFailed, InvalidRequest, MissingExtra
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
-from agentnb.providers.error_teller import Advice, ErrorTeller, unsendable_key
+from agentnb.providers.error_teller import ErrorTeller, unsendable_key
 from agentnb.providers.late_import import LateImport
+from agentnb.providers.openai_advice import Names, advice_on, missing_key
 from agentnb.providers.openai_wire import ReplyReader, Way, body_of, event_in
 from agentnb.providers.reply import Reply, replying
 from agentnb.providers.wire_values import without_surrogates
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 10.0
 _PUBLIC_URL = "https://api.openai.com/v1"
-_SECRETS = ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY")
 _NO_KEY = "no-key"
 """What a server of one's own is sent, where there is no key: it takes any."""
 _SHORTEST_SECRET = 8
@@ -50,7 +51,7 @@ _sdk = LateImport(_load_sdk)
 
 def warm_up() -> None:
     """Begin to import the SDK, where a key or a base URL says that it will be used."""
-    if any(os.environ.get(name) for name in (*_SECRETS, "OPENAI_BASE_URL")):
+    if any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
         _sdk.begin()
 
 
@@ -125,7 +126,10 @@ class OpenAIProvider:
         return _Client(
             self._base_url or variables.get("OPENAI_BASE_URL", "").strip() or _PUBLIC_URL,
             self._api_key or variables.get("OPENAI_API_KEY") or None,
-            advice=_advice(has_url=self._base_url is not None, has_key=self._api_key is not None),
+            names=Names(
+                "the `base_url` that you gave" if self._base_url else "`OPENAI_BASE_URL`",
+                "the `api_key` that you gave" if self._api_key else "`OPENAI_API_KEY`",
+            ),
             timeout_s=self._timeout_s,
             ways=self._ways,
         )
@@ -139,7 +143,7 @@ class _Client:
         base_url: str,
         key: str | None,
         *,
-        advice: Advice,
+        names: Names,
         timeout_s: float,
         ways: dict[str, Way],
     ) -> None:
@@ -148,7 +152,8 @@ class _Client:
         from agentnb.providers.http_client import ApiClient
 
         secrets = (key.strip(),) if key and len(key) >= _SHORTEST_SECRET else ()
-        self._advice = advice
+        is_public = _is_public(base_url)
+        self._advice = advice = advice_on(names, is_public=is_public)
         self._teller = ErrorTeller("the server", secrets, timeout_s, advice)
         self._ways, self._base_url = ways, base_url
         self.calls = 0
@@ -164,7 +169,6 @@ class _Client:
             )
         host = self.sdk.base_url.netloc.decode("ascii")  # with the port, without a password
         self._teller = ErrorTeller(host or "the server", secrets, timeout_s, advice)
-        is_public = f".{self.sdk.base_url.host}".endswith(".openai.com")
         self._first_way = Way("max_completion_tokens" if is_public else "max_tokens")
         # A key may also stand among the headers that a person has set for all calls.
         has_header = "authorization" in os.environ.get("OPENAI_CUSTOM_HEADERS", "").lower()
@@ -249,6 +253,13 @@ class _Client:
             ) from error
 
 
+def _is_public(base_url: str) -> bool:
+    """Whether it is OpenAI's own, which is stricter than all others."""
+    with contextlib.suppress(ValueError):  # what is no address is told when it is used
+        return f".{urlsplit(base_url).hostname}".endswith(".openai.com")
+    return False
+
+
 def _complaint(error: openai.APIStatusError) -> str:
     """What a server says against the form of a request; nothing where it says something else."""
     return str(error.body) if error.status_code in (400, 422) else ""
@@ -261,42 +272,3 @@ def _kind(error: openai.APIStatusError) -> str | None:
 
 def _message(error: openai.APIStatusError) -> object:
     return error.body.get("message") if isinstance(error.body, dict) else None
-
-
-def _advice(*, has_url: bool, has_key: bool) -> Advice:
-    """What a person can set, by the names under which they may have set it."""
-    base_url = "the `base_url` that you gave" if has_url else "`OPENAI_BASE_URL`"
-    return Advice(
-        base_url=base_url,
-        key="the `api_key` that you gave" if has_key else "`OPENAI_API_KEY`",
-        unreachable=(
-            f"Check the network, that the server runs (for Ollama: `ollama serve`), and {base_url} "
-            "if it is set"
-        ),
-        unknown_model=(
-            "Check the model's name (Ollama lists its own by `ollama list` and fetches others by "
-            f"`ollama pull`), and that {base_url} ends with what the server wants, mostly `/v1`"
-        ),
-        refused=_REFUSED,
-    )
-
-
-_REFUSED = {
-    r"(?i)not support tools?\b|\btools?\b.*--(jinja|enable-auto-tool)": (
-        "Use a model that can call tools, start the server with what its words ask for, or go on "
-        "without tools"
-    ),
-    r"(?i)max_(completion_)?tokens|context (length|size|window)|context_length": (
-        "Set a smaller `max_output_tokens`, ask for less, or use a model with more context"
-    ),
-}
-
-
-def missing_key() -> MissingKey:
-    """OpenAI itself was meant, and there is nothing that could be sent to it as a key."""
-    return MissingKey(
-        "There is no key for the OpenAI API: set the environment variable `OPENAI_API_KEY`; or, "
-        "for a server of your own (Ollama, vLLM, llama.cpp), which needs none, `OPENAI_BASE_URL`, "
-        "for example `http://localhost:11434/v1`; or use `--model demo` "
-        '(`model="demo"`), which needs neither.'
-    )
