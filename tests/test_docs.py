@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentnb.core.events import Event
+from tests.loopback import LoopbackServer
 from tests.support import run_python
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +37,7 @@ def test_architecture_page_shows_every_room_of_the_core() -> None:
     assert {room for room in rooms if not re.search(rf"\b{room}\b", house)} == set()
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md", "docs/local-models.md"])
 def test_files_that_a_document_names_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
 
@@ -91,3 +92,17 @@ print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"]
         "Read. 2 pages read",
         "['page 2 of 2']",
     ]
+
+
+def test_python_of_the_page_on_local_models_runs_on_a_server_of_ones_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (ROOT / "docs" / "local-models.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    with LoopbackServer({"Compare": "It depends."}) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        said = run_python("\n".join([*blocks, "print(result.output)"]))
+
+    assert len(blocks) == 2
+    assert said == "It depends.\n"
+    assert [request.body["model"] for request in server.requests] == ["qwen3:8b"]

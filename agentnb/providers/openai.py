@@ -262,7 +262,7 @@ def _is_public(base_url: str) -> bool:
 
 def _complaint(error: openai.APIStatusError) -> str:
     """What a server says against the form of a request; nothing where it says something else."""
-    return str(error.body) if error.status_code in (400, 422) else ""
+    return str(error.body) if error.status_code in (400, 422, 500) else ""
 
 
 def _kind(error: openai.APIStatusError) -> str | None:

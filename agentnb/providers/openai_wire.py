@@ -49,6 +49,7 @@ _NOTHING_SAID = "(no output)"
 _UNKNOWN_FIELD = re.compile(
     r"(?i)un(supported|recogni[sz]ed|known|expected)|extra|not (supported|permitted|allowed)"
 )
+_NO_SYSTEM = re.compile(r"(?i)system (role|message|prompt)s? (is |are )?not supported")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,15 @@ class Way:
     """The name of the limit: OpenAI has a new one, and most others know the old one only."""
     asks_usage: bool = True
     """Whether `stream_options` may be sent, without which OpenAI counts nothing in a stream."""
+    has_system: bool = True
+    """Whether there is a system prompt: the templates of some models have no place for one."""
 
     def after(self, complaint: str) -> Way:
         """The way to ask a server that refused a request with these words; the same, mostly."""
         if self.asks_usage and ("stream_options" in complaint or "include_usage" in complaint):
             return replace(self, asks_usage=False)
+        if self.has_system and _NO_SYSTEM.search(complaint):
+            return replace(self, has_system=False)
         other = "max_tokens" if self.limit != "max_tokens" else "max_completion_tokens"
         # One that is only too large is not to be sent again under another name.
         if "max_completion_tokens" in complaint and _UNKNOWN_FIELD.search(complaint):
@@ -74,11 +79,14 @@ class Way:
 def body_of(request: CompletionRequest, way: Way) -> dict[str, Any]:
     """Write a request as the server wants it."""
     messages: list[dict[str, Any]] = []
-    if request.system.strip():
-        messages.append({"role": "system", "content": request.system})
     for message in request.messages:
         is_said = message.role == Role.ASSISTANT
         messages += [_assistant_param(message)] if is_said else _user_params(message)
+    if request.system.strip():
+        if way.has_system or not messages or messages[0]["role"] != "user":
+            messages.insert(0, {"role": "system", "content": request.system})
+        else:
+            messages[0]["content"] = f"{request.system}\n\n{messages[0]['content']}"
     body: dict[str, Any] = {
         "model": request.model,
         way.limit: request.max_tokens,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -249,7 +250,7 @@ async def test_results_are_messages_of_their_own_between_the_calls_and_what_is_a
             ThinkingBlock("Hm.", "signed"),
             TextBlock("Let me "),
             TextBlock("look."),
-            ToolUseBlock("t1", "look", {"at": "é"}),
+            ToolUseBlock("t1", "look", MappingProxyType({"at": "é"})),
             ToolUseBlock("t2", "look", {}),
         ),
     )
@@ -393,6 +394,26 @@ async def test_model_that_wants_the_limit_under_its_new_name_gets_it(
 
     assert "max_tokens" in server.requests[0].body
     assert [r.body.get("max_completion_tokens") for r in server.requests[1:]] == [8192, 8192]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(400, "System role not supported"), (500, "Jinja Exception: System role is not supported")],
+)
+async def test_model_without_a_place_for_a_system_prompt_is_told_it_before_what_it_is_asked(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, status: int, words: str
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        is_taken = body["messages"][0]["role"] == "user"
+        return Reply(text="Hello.") if is_taken else Reply(status=status, message=words)
+
+    request = CompletionRequest("m", "Be kind.", HELLO.messages)
+    with serving(monkeypatch, script) as server:
+        await events_of(provider, request)
+        await events_of(provider, request)
+
+    told = [{"role": "user", "content": "Be kind.\n\nSay hello"}]
+    assert [r.body["messages"] for r in server.requests[1:]] == [told, told]
 
 
 async def test_server_that_takes_neither_name_is_asked_once_by_each_and_its_words_are_told(
