@@ -97,7 +97,8 @@ class ErrorTeller:
             case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
                 return ConnectionFailed(
                     f"The base URL is no address of a server: {said}. Set "
-                    f"{self.advice.base_url} to one that begins with `https://`, or remove it.",
+                    f"{self.advice.base_url} to one that begins with `https://` or `http://`, or "
+                    "remove it.",
                     retryable=False,
                 )
             case httpx2.ReadTimeout() | httpx2.WriteTimeout():

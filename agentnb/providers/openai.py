@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import AsyncGenerator, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
@@ -89,7 +90,8 @@ class OpenAIProvider:
         """By base URL, how the server wants to be asked."""
 
     def __repr__(self) -> str:
-        return f"OpenAIProvider(base_url={self._base_url!r})"
+        shown = self._base_url and re.sub("//[^/@]*@", "//…@", self._base_url)  # no password
+        return f"OpenAIProvider(base_url={shown!r})"
 
     async def ready(self) -> None:
         """Load the SDK: once, for most of a second."""

@@ -570,6 +570,14 @@ async def test_key_and_base_url_come_from_the_sdks_environment_variables(
     assert (headers["openai-organization"], headers["x-team"]) == ("org", "blue")
 
 
+async def test_key_among_the_headers_for_all_calls_is_the_one_that_is_sent(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"Authorization: Bearer {KEY}")
+    with serving(monkeypatch, keys=[KEY]):
+        assert stopped(await events_of(provider)).message.text == "Hello."
+
+
 async def test_arguments_go_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "another")
     with LoopbackServer({"": "Hello."}, keys=[KEY]) as server:
@@ -792,10 +800,11 @@ assert importer is not threading.main_thread() and importer.daemon
 
 
 def test_it_is_a_provider_that_shows_no_key() -> None:
-    provider: Provider = OpenAIProvider(base_url="http://127.0.0.1:1/v1", api_key=KEY)
+    provider: Provider = OpenAIProvider(base_url=f"http://me:{KEY}@127.0.0.1:1/v1", api_key=KEY)
 
     assert provider.name == "openai"
-    assert repr(provider) == "OpenAIProvider(base_url='http://127.0.0.1:1/v1')"
+    assert repr(provider) == "OpenAIProvider(base_url='http://…@127.0.0.1:1/v1')"
+    assert repr(OpenAIProvider()) == "OpenAIProvider(base_url=None)"
 
 
 async def test_usage_is_heard_from_any_server_that_counts(
