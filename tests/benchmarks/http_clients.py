@@ -98,7 +98,7 @@ class Provider:
         from agentnb.providers.anthropic import AnthropicProvider
 
         os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
-        self._provider = AnthropicProvider()
+        self._provider: Any = AnthropicProvider()
         self._loop = asyncio.new_event_loop()
 
     def read(self, count: int) -> None:
@@ -117,6 +117,41 @@ class Provider:
 
     def close(self) -> None:
         self._loop.run_until_complete(self._provider.aclose())
+
+
+class OpenAISdk:
+    """Another SDK's own stream of a chat completion, over its default transport."""
+
+    def __init__(self, url: str) -> None:
+        import openai
+
+        http = openai.DefaultAsyncHttpxClient(limits=_limits(), timeout=openai.DEFAULT_TIMEOUT)
+        self._sdk = openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1", http_client=http)
+        self._loop = asyncio.new_event_loop()
+
+    def read(self, count: int) -> None:
+        self._loop.run_until_complete(_all(count, self._one))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._sdk.close())
+
+    async def _one(self, number: int) -> int:
+        said = body(number)
+        messages = [{"role": "system", "content": said["system"]}, *said["messages"]]
+        create: Any = self._sdk.chat.completions.create
+        stream = await create(model="m", max_tokens=8192, messages=messages, stream=True)
+        choices = [chunk.choices async for chunk in stream]
+        return sum(len(choice.delta.content or "") for each in choices for choice in each)
+
+
+class OpenAI(Provider):
+    """The provider that agentnb has for chat completions, alone."""
+
+    def __init__(self, url: str) -> None:
+        from agentnb.providers.openai import OpenAIProvider
+
+        self._provider = OpenAIProvider(base_url=f"{url}/v1")
+        self._loop = asyncio.new_event_loop()
 
 
 class Agentnb:
@@ -152,10 +187,12 @@ def _limits() -> Any:
 
 def measure(variant: str, count: int, url: str) -> dict[str, float]:
     """Read `count` streams one way: processor seconds, and the peak of the memory in MiB."""
-    kinds: dict[str, type[Helper | Raw | Provider | Agentnb]] = {
+    kinds: dict[str, type[Helper | Raw | Provider | OpenAISdk | Agentnb]] = {
         "helper": Helper,
         "raw": Raw,
         "provider": Provider,
+        "openai-sdk": OpenAISdk,
+        "openai": OpenAI,
         "agentnb": Agentnb,
     }
     reader = kinds[variant](url)

@@ -1,4 +1,6 @@
-"""A Messages API that costs its clients nothing but their own work: bytes made beforehand.
+"""APIs that cost their clients nothing but their own work: bytes made beforehand.
+
+Messages, and under `/v1/chat/completions` chat completions.
 
 It runs in a process of its own, so that its processor time is nobody's, and speaks just enough
 HTTP to hold thousands of open streams. Every event is written by itself, in its own chunk, as
@@ -71,6 +73,35 @@ def events_of(pieces: list[str]) -> list[bytes]:
     ]
 
 
+def _chunk(delta: dict[str, Any] | None, reason: str | None = None, **fields: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    data = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "system_fingerprint": "fp",
+        "choices": [] if delta is None else [choice],
+        "usage": None,
+        **fields,
+    }
+    content = f"data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+def chunks_of(pieces: list[str]) -> list[bytes]:
+    """The same as a chat completion."""
+    usage = {"prompt_tokens": 400, "completion_tokens": 250, "total_tokens": 650}
+    done = b"data: [DONE]\n\n"
+    return [
+        HEAD + _chunk({"role": "assistant", "content": ""}),
+        *(_chunk({"content": piece}) for piece in pieces),
+        _chunk({}, "stop"),
+        _chunk(None, usage=usage),
+        b"%x\r\n%b\r\n" % (len(done), done) + b"0\r\n\r\n",
+    ]
+
+
 def plan_of(count: int) -> list[str]:
     """A reply that asks for so many sub-agents, in pieces."""
     agents = "".join(f'<agent task="Say something of part {n}." />' for n in range(count))
@@ -79,6 +110,7 @@ def plan_of(count: int) -> list[str]:
 
 
 ANSWER = events_of([WORDS] * DELTAS)
+COMPLETION = chunks_of([WORDS] * DELTAS)
 LONG_ANSWER = events_of([WORDS] * (10 * DELTAS))
 SYNTHESIS = events_of(["All in all: "] * 3)
 
@@ -129,7 +161,9 @@ class Connection(asyncio.Protocol):
         _State.last_request_at_s = time.monotonic()
         pace = path.split(b"/")[1]
         events = LONG_ANSWER if pace == b"long" else ANSWER
-        if RESULTS_MARK in body:
+        if path.endswith(b"/chat/completions"):
+            events = COMPLETION
+        elif RESULTS_MARK in body:
             events, pace = SYNTHESIS, b"quick"
         elif PLAN_MARK in body and b"<sub_agent_instructions>" not in body:
             count = int(body.partition(PLAN_MARK)[2].split(b" ")[0])

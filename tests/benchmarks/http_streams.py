@@ -1,8 +1,8 @@
 """What orchestration costs over HTTP: against the bare SDK, for the same streams, in one run.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.http_streams [--repeats N]
-[--only quick,paced,cancel]`. Each figure is the median of the repeats, each ratio the median of
-the ratios within one repeat: what else the machine does changes from one to the next.
+[--only quick,paced,openai,cancel]`. Each figure is the median of the repeats, each ratio the median
+of the ratios within one repeat: what else the machine does changes from one to the next.
 """
 
 from __future__ import annotations
@@ -38,11 +38,15 @@ def interleaved(
     return {variant: [measures[variant] for measures in rounds] for variant in variants}
 
 
-def streams(pace: str, count: int, base: str, url: str, repeats: int) -> None:
+MESSAGES = ("helper", "raw", "provider", "agentnb")
+COMPLETIONS = ("openai-sdk", "openai", "provider")
+
+
+def streams(
+    pace: str, count: int, base: str, url: str, repeats: int, variants: Sequence[str] = MESSAGES
+) -> None:
     """Print processor time and memory of each way of reading, against `base`."""
-    measured = interleaved(
-        ["helper", "raw", "provider", "agentnb"], count, f"{url}/{pace}", repeats
-    )
+    measured = interleaved(variants, count, f"{url}/{pace}", repeats)
     print(f"\n{count} streams, {pace}: of {base}")
     for variant, rounds in measured.items():
         cpu_ms = [1000 * one["cpu_s"] / count for one in rounds]
@@ -52,7 +56,7 @@ def streams(pace: str, count: int, base: str, url: str, repeats: int) -> None:
         peak = statistics.median(one["peak_mib"] for one in rounds)
         wall = statistics.median(one["wall_s"] for one in rounds)
         print(
-            f"  {variant:8} {statistics.median(ratios):5.2f} ({min(ratios):.2f} to "
+            f"  {variant:10} {statistics.median(ratios):5.2f} ({min(ratios):.2f} to "
             f"{max(ratios):.2f})  {statistics.median(cpu_ms):6.2f} ms/stream  "
             f"peak {peak:6.1f} MiB  wall {wall:5.2f} s"
         )
@@ -74,7 +78,7 @@ def main() -> None:
     """Read the arguments."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", default="quick,paced,cancel")
+    parser.add_argument("--only", default="quick,paced,openai,cancel")
     parser.add_argument("--counts", default="100,1000")
     arguments = parser.parse_args()
     with server_process() as url:
@@ -83,6 +87,8 @@ def main() -> None:
                 streams("quick", count, "helper", url, arguments.repeats)
             if "paced" in arguments.only:
                 streams("paced", count, "raw", url, arguments.repeats)
+            if "openai" in arguments.only:
+                streams("quick", count, "openai-sdk", url, arguments.repeats, COMPLETIONS)
             if "cancel" in arguments.only:
                 cancels(count, url, arguments.repeats)
 

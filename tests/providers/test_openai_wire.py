@@ -134,6 +134,7 @@ TWO = [("a", "look", A), ("b", "look", B)]
         ),
         pytest.param(
             [
+                calls(piece("look", "", index=0, id="a")),
                 calls(piece("look", '{"at":', index=0, id="a")),
                 calls(piece("look", "1}", index=0, id="a")),
                 calls(piece("look", '{"at":"é"}', index=1, id="b")),
@@ -160,6 +161,24 @@ TWO = [("a", "look", A), ("b", "look", B)]
             [calls(piece("look", "", index=0), piece("see", "", index=0))],
             [("call_1", "look", {}), ("call_2", "see", {})],
             id="no arguments, no id, and the index 0 for both",
+        ),
+        pytest.param(
+            [calls(piece("look", "", index=0, id="a"), piece("look", "", index=0, id="b"))],
+            [("a", "look", {}), ("b", "look", {})],
+            id="no arguments, and the index 0 for both",
+        ),
+        pytest.param(
+            [
+                calls(piece("look", '{"at"', index=0)),
+                calls(piece(arguments=":1}", index=0, id="a")),
+            ],
+            [("a", "look", A)],
+            id="the id with a later piece",
+        ),
+        pytest.param(
+            [calls(piece("look", '{"at"', index=0, id="a")), calls(piece(arguments=":1}"))],
+            [("a", "look", A)],
+            id="the index with the first piece alone",
         ),
         pytest.param(
             [
