@@ -553,6 +553,32 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
     assert server.requests == []
 
 
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"code": 429, "type": "TooManyRequests"}, RateLimited),
+        ({"code": 400, "type": "of a new kind"}, InvalidRequest),
+        ({"code": "rate_limit_exceeded", "type": "tokens"}, RateLimited),
+        ({"code": "insufficient_quota", "type": "insufficient_quota"}, InvalidRequest),
+        ({"code": None, "type": "NotFoundError"}, ModelNotFound),
+        ({"code": 7, "type": "of a new kind"}, ServerFailed),
+    ],
+)
+async def test_error_within_a_reply_is_told_by_its_code_or_its_type_as_its_status_was_200(
+    provider: OpenAIProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    error: dict[str, Any],
+    kind: type[LlmError],
+) -> None:
+    steps = (chunk({"content": "Hel"}), ("", {"error": {"message": "no luck", **error}}))
+    with serving(monkeypatch, Reply(events=steps)):
+        raised, events = await failure_of(provider)
+
+    assert type(raised) is kind
+    assert f"broke off its reply ({error['type']}): no luck. " in str(raised)
+    assert events == [TextDelta("Hel")]
+
+
 # -- keys and base URLs ---------------------------------------------------------------------------
 
 
