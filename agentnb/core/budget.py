@@ -14,14 +14,17 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from agentnb.core.types import (
     BudgetStatus,
     CompletionRequest,
+    Message,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
+    ToolSpec,
     ToolUseBlock,
 )
 
@@ -46,18 +49,58 @@ def tokens_in(size: int) -> int:
 
 def estimate_input_tokens(request: CompletionRequest) -> int:
     """Tokens of a request's whole input, by its size."""
-    tokens = estimate_tokens(request.system)
-    for message in request.messages:
-        for block in message.content:
-            match block:
-                case TextBlock(text) | ThinkingBlock(text) | ToolResultBlock(text=text):
-                    tokens += estimate_tokens(text)
-                case ToolUseBlock(name=name, input=arguments):
-                    tokens += estimate_tokens(name + json.dumps(dict(arguments), default=str))
-    for tool in request.tools:
-        schema = json.dumps(dict(tool.input_schema), default=str)
-        tokens += estimate_tokens(tool.name + tool.description + schema)
+    return estimate_tokens(request.system) + sum(map(_tokens_of, _parts_of(request)))
+
+
+def _parts_of(request: CompletionRequest) -> tuple[Message | ToolSpec, ...]:
+    return (*request.messages, *request.tools)
+
+
+def _tokens_of(part: Message | ToolSpec) -> int:
+    if isinstance(part, ToolSpec):
+        return estimate_tokens(part.name + part.description + as_json(part.input_schema))
+    tokens = 0
+    for block in part.content:
+        match block:
+            case TextBlock(text) | ThinkingBlock(text) | ToolResultBlock(text=text):
+                tokens += estimate_tokens(text)
+            case ToolUseBlock(name=name, input=arguments):
+                tokens += estimate_tokens(name + as_json(arguments))
     return tokens
+
+
+_encode = json.JSONEncoder(default=str).encode  # `json.dumps` would make one each time
+
+
+def as_json(value: Mapping[str, Any]) -> str:
+    """`value` as a provider would send it, for its size."""
+    return _encode(dict(value))
+
+
+class InputEstimate:
+    """What `estimate_input_tokens` says of one conversation's requests, one after the other.
+
+    Each turn sends again all that went before it, so a message is measured once. It is known by its
+    identity, and held: no other can take its place.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Message | ToolSpec, int]] = {}
+
+    def of(self, request: CompletionRequest) -> int:
+        """Tokens of the next request's whole input, by its size."""
+        if len(request.messages) < _MESSAGES_OF_A_LONG_CONVERSATION:
+            return estimate_input_tokens(request)  # most agents come to no more
+        tokens, known = estimate_tokens(request.system), self._known
+        for part in _parts_of(request):
+            found = known.get(id(part))
+            if found is None:
+                found = known[id(part)] = part, _tokens_of(part)
+            tokens += found[1]
+        return tokens
+
+
+_MESSAGES_OF_A_LONG_CONVERSATION = 4
 
 
 class RequestBudget:

@@ -7,11 +7,11 @@ closed, its share of the budget is given back, and `ModelCallFinished` tells wha
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from agentnb.core.budget import as_json
 from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken
 from agentnb.core.events import ModelCallFinished, ModelCallStarted
@@ -213,7 +213,7 @@ def _take(event: StreamEvent, agent_id: str, lease: CallLease, port: RunPort, re
         case ThinkingDelta(text):
             lease.output_grew(text)
         case ToolUse(name=name, input=arguments):
-            lease.output_grew(name + json.dumps(dict(arguments), default=str))
+            lease.output_grew(name + as_json(arguments))
         case Usage():
             if _are_counts(event):  # one that is none says nothing: the estimate stands
                 reply.usage = event

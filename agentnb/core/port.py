@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
 
-from agentnb.core.budget import estimate_input_tokens
+from agentnb.core.budget import InputEstimate, estimate_input_tokens
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError
@@ -76,6 +76,7 @@ class AgentPort:
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
         self._heard: list[str] = []
+        self._input_estimate = InputEstimate()
         self._agent_id = agent_id
         self._provider = provider
         self.gate: Gate = gate or request.gate
@@ -152,7 +153,8 @@ class _Leasing:
     async def __aenter__(self) -> Lease:
         port, request = self._port, self._request
         meter = port._meter
-        input_tokens = input_tokens_of(request, _provider_of(port._provider, self._work))
+        provider = _provider_of(port._provider, self._work)
+        input_tokens = input_tokens_of(request, provider, estimate=port._input_estimate.of)
         for_root_synthesis = _is_root_synthesis(self._work)
         while True:
             if meter.is_paused:
@@ -217,10 +219,15 @@ def _provider_of(provider: Provider, work: AgentWork) -> Provider:
     return provider
 
 
-def input_tokens_of(request: CompletionRequest, provider: Provider) -> int:
+def input_tokens_of(
+    request: CompletionRequest,
+    provider: Provider,
+    *,
+    estimate: Callable[[CompletionRequest], int] = estimate_input_tokens,
+) -> int:
     """Tokens of a request's whole input: the provider's count, else by its size."""
     count = getattr(provider, "count_tokens", None)
-    return int(count(request)) if count is not None else estimate_input_tokens(request)
+    return int(count(request)) if count is not None else estimate(request)
 
 
 def _may_hide_output(request: CompletionRequest) -> bool:

@@ -234,9 +234,10 @@ class CallContext:
 
 def _started(agent_id: str, order: ToolUseBlock) -> ToolCallStarted:
     given, length = order.input, None
-    whole = json.dumps(plain(given), ensure_ascii=False)
-    if len(whole) > MOST_IN_EVENT:
-        given, length = _shortened(given), len(whole)
+    if not _is_short(given):
+        whole = json.dumps(plain(given), ensure_ascii=False)
+        if len(whole) > MOST_IN_EVENT:
+            given, length = _shortened(given), len(whole)
     return ToolCallStarted(
         agent_id=agent_id,
         tool_use_id=order.id,
@@ -244,6 +245,18 @@ def _started(agent_id: str, order: ToolUseBlock) -> ToolCallStarted:
         input=given,
         input_length=length,
     )
+
+
+def _is_short(given: Any) -> bool:
+    """Whether it is seen at a glance that an input needs no cut, as of most."""
+    if type(given) is not dict or len(given) > _MOST_ARGUMENTS:
+        return False
+    length = 0
+    for name, value in given.items():
+        if type(name) is not str or type(value) not in (str, int, bool):
+            return False
+        length += len(name) + (len(value) if type(value) is str else value.bit_length())
+    return length * 6 < MOST_IN_EVENT // 2  # as JSON a character takes six at most
 
 
 def _shortened(given: Any) -> dict[str, Any]:

@@ -93,6 +93,10 @@ ODD_ENDS = st.sampled_from(
     ]
 )
 COUNTS = st.builds(Usage, *[st.sampled_from([0, 1, 40, 700, 20_000])] * 4) | st.just(Usage(-1, 5))
+ORDERS = st.lists(
+    st.sampled_from(["look", "wait", "thread", "report", *FAULTS]), min_size=1, max_size=3
+)
+"""What a turn's tools do."""
 TOTALS = st.sampled_from([0, 900, 1500, 3000, 6000, 20_000, 1_000_000])
 
 
@@ -177,17 +181,31 @@ class SlowJournal:
 class AnyTool:
     """Does what its input says."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, timeout_s: float | None) -> None:
         self.spec = ToolSpec("any", "Does anything.", {"type": "object"})
+        self.timeout_s = timeout_s
         self._clock = clock
 
     async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
         match input.get("do"):
             case "wait":
                 await self._clock.sleep(30.0)
+            case "thread":
+                return await context.on_thread(lambda: self._on_thread(context))
+            case "report":
+                for part in range(3):
+                    context.report(f"part {part}")
+                    await asyncio.sleep(0)
+                await self._clock.sleep(0.05)
+                context.report("all of it")
             case str(fault):
                 raise FAULTS[fault]()
         return "looked"
+
+    @staticmethod
+    def _on_thread(context: ToolContext) -> str:
+        context.report("from a thread")
+        return "too late" if context.cancelled else "looked"
 
 
 # -- parts that are watched -----------------------------------------------------------------------

@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -23,10 +24,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from agentnb.core import workers
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Entry
 from agentnb.core.protocols import Link
+from agentnb.core.tool_call import THREAD_PATIENCE_S
 from agentnb.core.types import (
     AgentConfig,
     Block,
@@ -50,6 +53,7 @@ from tests.core.random_trees import (
     FAULTS,
     MODES,
     ODD_ENDS,
+    ORDERS,
     PIECES,
     TASKS,
     TOTALS,
@@ -81,6 +85,7 @@ class AnyRun(RuleBasedStateMachine):
         is_attended=st.booleans(),
         keeps_slowly=st.booleans(),
         has_tools=st.booleans(),
+        timeout_s=st.sampled_from([None, 20.0]),
         thinks=st.booleans(),
         is_chain=st.booleans(),
         closing_rounds=st.sampled_from([0, 3]),
@@ -102,6 +107,7 @@ class AnyRun(RuleBasedStateMachine):
         is_attended: bool,
         keeps_slowly: bool,
         has_tools: bool,
+        timeout_s: float | None,
         thinks: bool,
         is_chain: bool,
         closing_rounds: int,
@@ -118,6 +124,10 @@ class AnyRun(RuleBasedStateMachine):
         self.gate = WatchedGate(max_concurrency, self.clock)
         self.watch = Watch(self.budget)
         self.asked: list[asyncio.Future[str]] = []
+        self.jobs: list[Callable[[], None]] = []
+        """What would be done on threads: it is done by order, too."""
+        self.no_threads = patch.object(workers, "_start", self.jobs.append)
+        self.no_threads.start()
         self.read: list[Entry] = []
         self.is_cancelled_from_outside = False
         extra = {"thinking": {"type": "enabled"}} if thinks else {}
@@ -128,7 +138,7 @@ class AnyRun(RuleBasedStateMachine):
             budget=self.budget,
             context=AgentContext(config),
             budget_gate=self._ask if policy == "gate" else None,
-            tools=[AnyTool(self.clock)] if has_tools else [],
+            tools=[AnyTool(self.clock, timeout_s)] if has_tools else [],
             journal=self.journal if keeps_slowly else None,
             plan=plan,
             synthesis=synthesis,
@@ -235,10 +245,7 @@ class AnyRun(RuleBasedStateMachine):
         self.go_on()
 
     @while_called
-    @rule(
-        which=WHICH,
-        orders=st.lists(st.sampled_from(["look", "wait", *FAULTS]), min_size=1, max_size=3),
-    )
+    @rule(which=WHICH, orders=ORDERS)
     def use_tools(self, which: int, orders: list[str]) -> None:
         call = self._call(which)
         blocks: list[Block] = [TextBlock(call.text)] if call.text else []
@@ -285,6 +292,8 @@ class AnyRun(RuleBasedStateMachine):
         ids = cancellation.agent_ids
         agent_id = ids[-1 - which % len(ids)]
         self._from_anywhere(lambda: cancellation.cancel(agent_id, "not needed"), from_thread)
+        if self.jobs:  # one that is at work on a thread may take so long to see it
+            self.pass_time(THREAD_PATIENCE_S)
         self.keep_all()
         below = {name for name in self.watch.spawned if name.startswith(f"{agent_id}.")}
         assert self.watch.ended >= {agent_id, *below}, "something of a cancelled agent goes on"
@@ -346,6 +355,12 @@ class AnyRun(RuleBasedStateMachine):
         self.loop.call_soon(self.clock.advance, seconds)
         self.go_on()
 
+    @precondition(lambda self: bool(self.jobs))
+    @rule(which=WHICH)
+    def finish_on_thread(self, which: int) -> None:
+        self.jobs.pop(which % len(self.jobs))()
+        self.go_on()
+
     @precondition(lambda self: bool(self.journal.waiting))
     @rule()
     def keep(self) -> None:
@@ -399,6 +414,8 @@ class AnyRun(RuleBasedStateMachine):
             if self.stage.open:
                 for call in list(self.stage.open):
                     call.finish("At last.")
+            elif self.jobs and self.tree.tools[0].timeout_s is None:  # type: ignore[attr-defined]
+                self.finish_on_thread(0)
             elif not self.journal.waiting:
                 self.loop.call_soon(self.clock.advance, 100.0)
             self.go_on()
@@ -419,6 +436,7 @@ class AnyRun(RuleBasedStateMachine):
             assert self.is_cancelled_from_outside, "nobody had asked for it"
         self.go_on()
         assert asyncio.all_tasks(self.loop) == set(), "the run left something running"
+        self._check_late_threads()
         assert self.stage.open == []
         assert self.gate.inside.total() == 0
         entries = self.tree.entries
@@ -431,10 +449,20 @@ class AnyRun(RuleBasedStateMachine):
         check_reading(self.read, entries)
         self.loop.run_until_complete(self._check_late_reader(entries))
 
+    def _check_late_threads(self) -> None:
+        """What was left behind is known, and what comes of it is dropped."""
+        told, left = len(self.tree.bus), self.tree.request.left_behind
+        assert bool(self.jobs) == bool(left.agent_ids)
+        while self.jobs:
+            self.finish_on_thread(0)
+        assert left.agent_ids == set()
+        assert len(self.tree.bus) == told
+
     async def _check_late_reader(self, entries: list[Entry]) -> None:
         check_reading([entry async for entry in self.sleeper], entries)
 
     def _clear_away(self) -> None:
+        self.no_threads.stop()
         left = asyncio.all_tasks(self.loop)
         for task in left:
             task.cancel()

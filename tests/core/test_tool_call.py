@@ -291,6 +291,7 @@ async def test_reports_are_told_ten_times_a_second_at_most_and_the_newest_always
         await go_on.wait()
         context.report("never shown")
         context.report("x" * 900)
+        await everyone_waits()
         return "there"
 
     tree = make_tree(looking(), tools=[Tool(body)], clock=clock)

@@ -146,6 +146,12 @@ def test_property_that_is_called_title_stays_though_titles_go() -> None:
     }
 
 
+def test_value_in_a_schema_is_left_as_it_is() -> None:
+    def greet(person: Annotated[dict[str, str], Field(examples=[{"title": "Dr"}])]) -> None: ...
+
+    assert schema_of(greet)["properties"]["person"]["examples"] == [{"title": "Dr"}]
+
+
 def test_schema_is_json_whatever_a_default_is() -> None:
     def find(
         a: float = float("nan"), b: Any = object, c: Colour = Colour.RED, d: tuple[int, ...] = (1,)
