@@ -16,6 +16,7 @@ from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get
 
 from docstring_parser import ParseError, parse
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
@@ -139,6 +140,11 @@ def _check_parameter(parameter: inspect.Parameter, *, is_first: bool, label: str
         raise ValueError(
             f"{label!r} takes {str(parameter).partition(':')[0]!r}, and a model has to know each "
             "argument by its name: write them out."
+        )
+    if isinstance(parameter.default, FieldInfo):
+        raise ValueError(
+            f"The default of `{parameter.name}` of {label!r} is a pydantic `Field`, which a plain "
+            f"call would be given, too: write `{parameter.name}: Annotated[..., Field(...)] = ...`."
         )
     if is_first and parameter.name in ("self", "cls") and parameter.annotation is _EMPTY:
         raise ValueError(
