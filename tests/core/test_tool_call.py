@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ import pytest
 from agentnb.core.codec import event_of, plain
 from agentnb.core.errors import ToolError
 from agentnb.core.events import (
-    ModelCallStarted,
     ToolCallFinished,
     ToolCallReported,
     ToolCallStarted,
@@ -22,57 +21,12 @@ from agentnb.core.tool_call import (
     MOST_FOR_MODEL,
     MOST_IN_EVENT,
     REPORT_PAUSE_S,
-    THREAD_PATIENCE_S,
 )
-from agentnb.core.types import ToolResultBlock, ToolSpec, ToolUse
-from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.core.types import ToolResultBlock
+from agentnb.providers.scripted import ScriptedProvider
 from tests.core.clock import ManualClock, everyone_waits
-from tests.support import DEADLINE_S, Hold, Tree, by_agent, make_tree, run_tree, spawn, until
-
-Body = Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]
-
-
-class Tool:
-    """A tool whose body a test gives."""
-
-    def __init__(self, body: Body, name: str = "look", timeout_s: float | None = None) -> None:
-        self.spec = ToolSpec(name, "Looks.", {"type": "object"})
-        self.timeout_s = timeout_s
-        self._body = body
-
-    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        return await self._body(input, context)  # type: ignore[no-any-return]
-
-
-def on_thread(function: Callable[[ToolContext], Any]) -> Body:
-    async def body(_: Mapping[str, Any], context: ToolContext) -> Any:
-        return await context.on_thread(lambda: function(context))
-
-    return body
-
-
-def order(*names: str, **input: Any) -> Reply:
-    uses = tuple(ToolUse(f"t{n}", name, input) for n, name in enumerate(names, 1))
-    return Reply("I look.", tool_uses=uses)
-
-
-def looking(**input: Any) -> ScriptedProvider:
-    return ScriptedProvider([order("look", **input), "Seen."])
-
-
-def told(tree: Tree) -> tuple[ToolResultBlock, ...]:
-    """What the model was told after its first turn."""
-    second = tree.of(ModelCallStarted)[1].request
-    return second.messages[-1].content  # type: ignore[return-value]
-
-
-async def outcome_of(body: Body, **limits: Any) -> tuple[str, bool]:
-    """What the model is told of one call, in a run that goes on to its answer."""
-    tree = await run_tree(looking(), tools=[Tool(body)], **limits)
-    assert tree.result.final_response == "Seen."
-    (block,) = told(tree)
-    return block.text, block.is_error
-
+from tests.core.tool_bodies import Tool, looking, on_thread, order, outcome_of, told
+from tests.support import Tree, by_agent, make_tree, run_tree, spawn
 
 # -- what a tool may know --------------------------------------------------------------------------
 
@@ -343,193 +297,3 @@ async def test_report_may_come_from_any_thread() -> None:
     reports = tree.of(ToolCallReported)
     assert reports
     assert {report.text for report in reports} <= {f"from {n}" for n in range(8)}
-
-
-# -- how long it may take --------------------------------------------------------------------------
-
-
-async def test_tool_that_takes_too_long_is_stopped_and_the_model_told_so() -> None:
-    clock, was_cancelled = ManualClock(), asyncio.Event()
-
-    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
-        try:
-            await Hold()()
-        except asyncio.CancelledError:
-            assert context.cancelled
-            was_cancelled.set()
-            raise
-        return "never"
-
-    tree = make_tree(looking(), tools=[Tool(body, timeout_s=20)], clock=clock)
-    running = tree.start()
-    await tree.saw(ToolCallStarted)
-    await everyone_waits()
-    clock.advance(19.9)
-    await everyone_waits()
-    assert not was_cancelled.is_set()
-    clock.advance(0.2)
-    await running
-
-    assert was_cancelled.is_set()
-    words = "The tool 'look' was stopped: it did not end within 20 s."
-    assert told(tree) == (ToolResultBlock("t1", words, is_error=True),)
-    assert tree.result.final_response == "Seen."
-
-
-@pytest.mark.parametrize("comes_to", ["a value", "an error"])
-async def test_tool_that_is_too_slow_stays_so_whatever_it_then_comes_to(comes_to: str) -> None:
-    clock = ManualClock()
-
-    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
-        try:
-            await Hold()()
-        except asyncio.CancelledError:
-            if comes_to == "an error":
-                raise ValueError("in the way out") from None
-        return "late"
-
-    tree = make_tree(looking(), tools=[Tool(body, timeout_s=0.5)], clock=clock)
-    running = tree.start()
-    await tree.saw(ToolCallStarted)
-    await everyone_waits()
-    clock.advance(1)
-    await running
-
-    assert "did not end within 0.5 s" in told(tree)[0].text
-    assert tree.statuses() == {"root": "completed"}
-
-
-async def test_thread_that_is_too_slow_is_left_behind_at_once_and_its_result_dropped() -> None:
-    clock, go_on, saw = ManualClock(), threading.Event(), threading.Event()
-
-    def body(context: ToolContext) -> str:
-        assert go_on.wait(DEADLINE_S)
-        assert context.cancelled
-        context.report("too late")
-        saw.set()
-        return "never read"
-
-    tree = make_tree(looking(), tools=[Tool(on_thread(body), timeout_s=20)], clock=clock)
-    running = tree.start()
-    await tree.saw(ToolCallStarted)
-    await everyone_waits()
-    clock.advance(20)
-    await running
-
-    assert "did not end within 20 s" in told(tree)[0].text
-    assert tree.request.left_behind.agent_ids == {tree.id_of("root")}
-    assert clock.pending == 0
-    await let_end(tree, go_on)
-    assert saw.is_set()
-    assert tree.of(ToolCallReported) == []
-
-
-async def test_timeout_leaves_the_timer_of_a_quick_tool_behind_nowhere() -> None:
-    clock = ManualClock()
-
-    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
-        return "there"
-
-    tree = await run_tree(looking(), tools=[Tool(body, timeout_s=20)], clock=clock)
-
-    assert clock.pending == 0
-    assert not told(tree)[0].is_error
-
-
-# -- cancelling ------------------------------------------------------------------------------------
-
-
-async def let_end(tree: Tree, go_on: threading.Event) -> None:
-    """Let a thread that was left behind end, and wait until it has."""
-    go_on.set()
-    await until(lambda: not tree.request.left_behind.agent_ids)
-
-
-async def test_thread_that_sees_its_cancel_holds_up_nobody_and_what_it_returns_is_dropped() -> None:
-    clock, begun = ManualClock(), threading.Event()
-
-    def body(context: ToolContext) -> str:
-        begun.set()
-        while not context.cancelled:
-            threading.Event().wait(0.001)
-        return "never read"
-
-    provider = by_agent({"root": [spawn("A"), "ok"], "A": order("look")})
-    tree = make_tree(provider, tools=[Tool(on_thread(body))], clock=clock)
-    running = tree.start()
-    await tree.saw(ToolCallStarted)
-    tree.cancel("1")
-    await running
-
-    assert begun.is_set()
-    assert clock.now() == 0, "no time had to pass"
-    assert clock.pending == 0
-    assert tree.request.left_behind.agent_ids == set()
-    (finished,) = tree.of(ToolCallFinished)
-    assert (finished.result, finished.is_error) == ("cancelled", True)
-    assert tree.statuses() == {"root": "completed", "1": "cancelled"}
-
-
-async def test_thread_that_does_not_see_its_cancel_is_left_behind_after_two_seconds() -> None:
-    clock, go_on = ManualClock(), threading.Event()
-    provider = by_agent({"root": [spawn("A"), "ok"], "A": order("look")})
-    body = on_thread(lambda context: str(go_on.wait(DEADLINE_S)))
-    tree = make_tree(provider, tools=[Tool(body)], clock=clock)
-    running = tree.start()
-    await tree.saw(ToolCallStarted)
-    await everyone_waits()
-    tree.cancel("1")
-    await everyone_waits()
-    clock.advance(THREAD_PATIENCE_S - 0.1)
-    await everyone_waits()
-    assert tree.of(ToolCallFinished) == []
-    clock.advance(0.1)
-    await running
-
-    assert tree.statuses() == {"root": "completed", "1": "cancelled"}
-    assert tree.request.left_behind.agent_ids == {tree.id_of("1")}
-    await let_end(tree, go_on)
-
-
-async def test_second_cancel_from_outside_does_not_wait_for_a_thread() -> None:
-    clock, go_on = ManualClock(), threading.Event()
-    body = on_thread(lambda context: str(go_on.wait(DEADLINE_S)))
-    tree = make_tree(looking(), tools=[Tool(body)], clock=clock)
-    executing = asyncio.create_task(
-        tree.orchestrator.execute(
-            tree.provider, tree.context, "x", tree.request, tree.bus, tools=tree.tools
-        )
-    )
-    await tree.saw(ToolCallStarted)
-    await everyone_waits()
-    others = asyncio.all_tasks() - {asyncio.current_task(), executing}
-    tree.cancel("root")
-    await everyone_waits()
-    for task in others:  # as the end of the runtime does it
-        task.cancel()
-    with pytest.raises(BaseException, match="not needed"):
-        await executing
-
-    assert clock.now() == 0
-    assert clock.pending == 0
-    assert tree.request.left_behind.agent_ids == {tree.id_of("root")}
-    await let_end(tree, go_on)
-
-
-async def test_tool_that_answers_its_cancel_with_an_error_is_cancelled_all_the_same() -> None:
-    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
-        try:
-            await Hold()()
-        except asyncio.CancelledError:
-            raise ValueError("in the way out") from None
-        return "never"
-
-    provider = by_agent({"root": [spawn("A"), "ok"], "A": [order("look"), "never asked"]})
-    tree = make_tree(provider, tools=[Tool(body)])
-    running = tree.start()
-    await tree.saw(ToolCallStarted)
-    await everyone_waits()
-    tree.cancel("1")
-    await running
-
-    assert tree.statuses() == {"root": "completed", "1": "cancelled"}
