@@ -74,6 +74,11 @@ class Models:
     ) -> None:
         self._provider = provider
         self._config = config
+        said_of_openai = {
+            "base_url": config.openai.base_url,
+            "api_key_env": config.openai.api_key_env,
+        }
+        self._settings = {"openai": {name: v for name, v in said_of_openai.items() if v}}
         config.check_models(self._check_known)
         self.model = self._named(said)
         """One model, or a chain of them: pools are written out."""
@@ -115,7 +120,7 @@ class Models:
 
     def _link(self, model: str) -> tuple[Provider, str]:
         own = self._own(model)
-        return (own, model) if own is not None else registry.resolve(model)
+        return (own, model) if own is not None else registry.resolve(model, self._settings)
 
     def _own(self, model: str) -> Provider | None:
         """The session's own provider, or the link of its chain, that answers to a model."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentnb.core.events import AgentFailed, ProviderFailover
+from agentnb.core.protocols import ToolContext
 from agentnb.core.types import AgentStatus, ToolSpec
 from agentnb.providers.openai import OpenAIProvider
 from agentnb.runtime import get_runtime
@@ -62,6 +64,26 @@ def test_tree_runs_without_a_key_and_a_child_is_sent_its_task_alone(
     assert [[m["role"] for m in body["messages"]] for body in children] == [["system", "user"]] * 2
     assert not any("secret" in str(body) or "a person" in str(body) for body in children)
     check_record(run.events)
+
+
+def test_server_and_the_name_of_its_key_come_from_the_settings_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with LoopbackServer({"Say": "Hello."}) as server:
+        (tmp_path / "agentnb.yaml").write_text(
+            "llm:\n  pools:\n    own: [openai/llama3.2]\n  default_pool: own\n  providers:\n"
+            f"    openai:\n      base_url: {server.url}/v1\n      api_key_env: MY_SERVERS_KEY\n"
+        )
+        monkeypatch.setenv("OPENAI_API_KEY", "another-key-of-the-environment")
+        session = Session(config=tmp_path)
+        monkeypatch.setenv("MY_SERVERS_KEY", "key-of-my-server")
+        first = session.run_sync("Say something.")
+        monkeypatch.setenv("MY_SERVERS_KEY", "a-newer-key")
+        session.run_sync("Say something.")
+        keys = [request.headers["authorization"] for request in server.requests]
+
+    assert first.final_response == "Hello."
+    assert keys == ["Bearer key-of-my-server", "Bearer a-newer-key"]
 
 
 def test_next_model_of_a_chain_is_asked_when_the_server_does_not_have_the_first(
@@ -122,7 +144,7 @@ class Look:
     )
     seen: list[Mapping[str, Any]] = field(default_factory=list)
 
-    async def call(self, arguments: Mapping[str, Any]) -> str:
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> str:
         self.seen.append(arguments)
         if "bad" in arguments:
             raise ValueError("nothing there")

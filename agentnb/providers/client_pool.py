@@ -30,12 +30,12 @@ _TRANSPORT_VARIABLES = (
 _Key = tuple[asyncio.AbstractEventLoop, Settings]
 
 
-def settings_of(prefix: str) -> Settings:
-    """The variables that an SDK reads, whose names begin so, and those of the transport."""
+def settings_of(prefix: str, *others: str) -> Settings:
+    """The variables that an SDK reads, whose names begin so, those of the transport, and others."""
     names = [
         name
         for name in os.environ
-        if name.startswith(prefix) or name.lower() in _TRANSPORT_VARIABLES
+        if name.startswith(prefix) or name in others or name.lower() in _TRANSPORT_VARIABLES
     ]
     return tuple((name, os.environ.get(name, "")) for name in sorted(names))
 

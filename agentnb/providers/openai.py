@@ -65,6 +65,8 @@ class OpenAIProvider:
     Args:
         base_url: Where the server is, with its `/v1`; in place of `OPENAI_BASE_URL`.
         api_key: In place of `OPENAI_API_KEY`.
+        api_key_env: The environment variable that holds the key, in place of that one. It is read
+            at each call.
         timeout_s: How long the server may be silent, before and within a reply. A slow drip never
             reaches it: the deadline of a whole turn is the caller's.
 
@@ -79,11 +81,13 @@ class OpenAIProvider:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        api_key_env: str | None = None,
         timeout_s: float = 600.0,
     ) -> None:
         if find_spec("openai") is None:
             raise MissingExtra("The SDK for OpenAI-compatible servers", extra="openai")
         self._base_url, self._api_key = base_url or None, api_key or None
+        self._key_variable = api_key_env or "OPENAI_API_KEY"
         self._timeout_s = timeout_s
         self._clients = ClientPool(self._new_client)
         self._ways: dict[str, Way] = {}
@@ -108,7 +112,7 @@ class OpenAIProvider:
         """
         await _sdk.wait()
         async with (
-            self._clients.borrowed(settings_of("OPENAI_")) as client,
+            self._clients.borrowed(settings_of("OPENAI_", self._key_variable)) as client,
             replying(await client.ask(request)) as reply,
         ):
             while not reply.is_complete and (chunk := await reply.read()):
@@ -127,10 +131,10 @@ class OpenAIProvider:
         variables = dict(settings)
         return _Client(
             self._base_url or variables.get("OPENAI_BASE_URL", "").strip() or _PUBLIC_URL,
-            self._api_key or variables.get("OPENAI_API_KEY") or None,
+            self._api_key or variables.get(self._key_variable) or None,
             names=Names(
                 "the `base_url` that you gave" if self._base_url else "`OPENAI_BASE_URL`",
-                "the `api_key` that you gave" if self._api_key else "`OPENAI_API_KEY`",
+                "the `api_key` that you gave" if self._api_key else f"`{self._key_variable}`",
             ),
             timeout_s=self._timeout_s,
             ways=self._ways,

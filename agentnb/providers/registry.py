@@ -8,6 +8,9 @@ from typing import Protocol, cast
 from agentnb.core.errors import UnknownModel
 from agentnb.core.protocols import Provider
 
+Settings = Mapping[str, str]
+"""What a person says of a provider in the settings file: its arguments, by name."""
+
 
 def _anthropic() -> Provider:
     from agentnb.providers.anthropic import AnthropicProvider, warm_up
@@ -16,11 +19,11 @@ def _anthropic() -> Provider:
     return AnthropicProvider()
 
 
-def _openai() -> Provider:
+def _openai(*, base_url: str | None = None, api_key_env: str | None = None) -> Provider:
     from agentnb.providers.openai import OpenAIProvider, warm_up
 
     warm_up()
-    return OpenAIProvider()
+    return OpenAIProvider(base_url=base_url, api_key_env=api_key_env)
 
 
 def _demo() -> Provider:
@@ -29,7 +32,7 @@ def _demo() -> Provider:
     return DemoProvider()
 
 
-_FACTORIES: Mapping[str, Callable[[], Provider]] = {
+_FACTORIES: Mapping[str, Callable[..., Provider]] = {
     "anthropic": _anthropic,
     "demo": _demo,
     "openai": _openai,
@@ -67,19 +70,27 @@ class Registry:
     """Makes providers when they are asked for; one that holds connections is made once."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Provider] = {}
+        self._made: dict[object, Provider] = {}
 
-    def resolve(self, model: str) -> tuple[Provider, str]:
+    def resolve(
+        self, model: str, settings: Mapping[str, Settings] | None = None
+    ) -> tuple[Provider, str]:
         """The provider for a model, and the model's name in the form `provider/model`.
+
+        Args:
+            model: As a person writes it.
+            settings: By provider, what it is made with where anything is said.
 
         Raises:
             UnknownModel: See `split_model`.
         """
         provider, name = split_model(model)
-        made = self._made.get(provider) or _FACTORIES[provider]()
+        own = (settings or {}).get(provider, {})
+        key = provider, *sorted(own.items())
+        made = self._made.get(key) or _FACTORIES[provider](**own)
         if hasattr(made, "aclose"):
             # The first one, should two threads have made one: nobody would close the other's.
-            made = self._made.setdefault(provider, made)
+            made = self._made.setdefault(key, made)
         return made, f"{provider}/{name}" if name else provider
 
     async def aclose(self) -> None:
