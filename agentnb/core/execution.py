@@ -32,18 +32,16 @@ from agentnb.core.life import (
     Agent,
     Ending,
     has_block,
-    incomplete,
     terminal_event,
     without_block,
 )
 from agentnb.core.meter import Meter
 from agentnb.core.protocols import AgentOutcome, Engine, JobOrder
 from agentnb.core.request import RequestContext
+from agentnb.core.result import result_of
 from agentnb.core.spawn import SpawnProblem, SpawnReading
 from agentnb.core.synthesis import result_body, results_as_text
-from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
-    AgentMemoryContext,
     AgentStatus,
     OrchestratorResult,
     SpawnInstruction,
@@ -112,7 +110,7 @@ class Execution:
                 )
                 ending = await self._supervise(root, work)
             await self._journal.commit()
-            result = self._result(root, ending)
+            result = result_of(root, ending, self._endings, self._bus.milestones)
             root.part_from_children()
             error = ending.from_outside or ending.error or self._journal.error
             if isinstance(error, OrchestratorError):
@@ -138,39 +136,6 @@ class Execution:
         if error is not None:
             raise error
         return result
-
-    def _result(self, root: Agent, ending: Ending) -> OrchestratorResult:
-        fold = TreeFold()
-        fold.feed(self._bus.milestones)
-        tree = fold.root()
-        assert tree is not None
-        order = [node.agent_id for node in tree.walk()]
-        everyone = [self._endings[agent_id] for agent_id in order]
-        return OrchestratorResult(
-            status=ending.status,
-            final_response=self._final_response(ending),
-            agent_tree=tree,
-            pre_spawn_text=root.said,
-            sub_agent_results=tuple(root.results),
-            synthesis=root.synthesis,
-            total_tokens_used=fold.usage.total_tokens,
-            usage=fold.usage,
-            memory_contexts=tuple(
-                AgentMemoryContext(str(end.agent_id), end.response, end.task)
-                for end in everyone
-                if end.status is AgentStatus.COMPLETED
-            ),
-            incomplete=tuple(incomplete(root))
-            or tuple(end for end in everyone[:1] if end.status is not AgentStatus.COMPLETED),
-            cut=ending.cut,
-        )
-
-    def _final_response(self, ending: Ending) -> str:
-        """The root's last words; for a run that ended early, what there is and why it ended."""
-        if ending.error is None:
-            return ending.text or "(no output)"
-        parts = [part for part in (ending.text, f"*{ending.error}*") if part]
-        return without_block("\n\n".join(parts))
 
     # -- one agent ----------------------------------------------------------------------------
 
