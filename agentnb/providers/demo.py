@@ -18,10 +18,15 @@ from xml.sax.saxutils import escape
 from agentnb.core.budget import BYTES_PER_TOKEN, estimate_input_tokens, estimate_tokens
 from agentnb.core.types import (
     CompletionRequest,
+    Message,
+    Role,
     SpawnMode,
     Stopped,
     StreamEvent,
+    TextBlock,
     TextDelta,
+    ToolUse,
+    ToolUseBlock,
     Usage,
     assistant_message,
     one_line,
@@ -41,6 +46,10 @@ _ROOT_TASKS = (
 )
 _DEBATE = "Find arguments for and against: "
 _DEBATE_TASKS = ("List what speaks for: {}", "List what speaks against: {}")
+
+_SPAWN, _AWAIT = "spawn", "spawn_await"
+_JOB = re.compile(r"^\[[0-9a-f]{6}: ([A-Z ]+)\]$", re.MULTILINE)
+_JOB_STATUS = {"OK": "completed"}
 
 _RESULT = re.compile(r'<result task="([^"]*)" status="([a-z]+)"')
 _WORD_GROUP = re.compile(r"\s*\S+(?:\s+\S{1,3}(?!\S))?\s*")
@@ -73,13 +82,47 @@ class DemoProvider:
         """Say the reply piece by piece; its usage is estimated as the core does it."""
         input_tokens = estimate_input_tokens(request)
         yield Usage(input_tokens=input_tokens)
-        reply = demo_reply(request)
+        reply, orders = demo_turn(request)
         text = _first_bytes(reply, request.max_tokens * BYTES_PER_TOKEN)
         for group in _WORD_GROUP.findall(text):
             await asyncio.sleep(self.pace_s)
             yield TextDelta(group)
-        yield Usage(input_tokens=input_tokens, output_tokens=estimate_tokens(text))
-        yield Stopped("end_turn" if text == reply else "max_tokens", assistant_message(text))
+        is_whole = text == reply
+        said = text + "".join(str(order.input) for order in orders if is_whole)
+        yield Usage(input_tokens=input_tokens, output_tokens=estimate_tokens(said))
+        if is_whole and orders:
+            for order in orders:
+                yield order
+            uses = [ToolUseBlock(order.id, order.name, order.input) for order in orders]
+            yield Stopped("tool_use", Message(Role.ASSISTANT, (TextBlock(text), *uses)))
+        else:
+            yield Stopped("end_turn" if is_whole else "max_tokens", assistant_message(text))
+
+
+def demo_turn(request: CompletionRequest) -> tuple[str, tuple[ToolUse, ...]]:
+    """What the demo model says, and which tools it calls: those that start sub-agents, no others.
+
+    It delegates by tools where it is offered them and is not told of the spawn block.
+    """
+    by_tools = any(tool.name == _SPAWN for tool in request.tools)
+    if not by_tools or "<agent_capabilities>" in request.system or "<task>" in request.system:
+        return demo_reply(request), ()
+    ordered = [
+        block
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, ToolUseBlock)
+    ]
+    if not ordered:
+        topic = request.last_user_text
+        tasks = enumerate(task.format(_about(topic)) for task in _ROOT_TASKS)
+        return _PLAN, tuple(ToolUse(f"demo_{at}", _SPAWN, {"task": task}) for at, task in tasks)
+    if ordered[-1].name == _SPAWN:
+        waiting = "(demo) All of them are at work, each on its own part. I wait for their results."
+        return waiting, (ToolUse("demo_wait", _AWAIT, {"job_ids": "*"}),)
+    tasks_ordered = [str(order.input.get("task")) for order in ordered if order.name == _SPAWN]
+    words = [_JOB_STATUS.get(word, "failed") for word in _JOB.findall(request.last_user_text)]
+    return _synthesis(list(zip(tasks_ordered, words, strict=False))), ()
 
 
 def demo_reply(request: CompletionRequest) -> str:
@@ -106,12 +149,14 @@ def _behind_previous_result(message: str) -> str:
 # -- what it says ----------------------------------------------------------------------------
 
 
+_PLAN = (
+    "(demo) This is the demo model: no model was asked, and nothing has left this computer. As a "
+    "real model would with a large task, it splits yours into three and hands them to sub-agents."
+)
+
+
 def _plan(prompt: str) -> str:
-    return (
-        "(demo) This is the demo model: no model was asked, and nothing has left this computer. "
-        "As a real model would with a large task, it splits yours into three and hands them to "
-        "sub-agents.\n\n" + _spawn_block(SpawnMode.PARALLEL, _ROOT_TASKS, topic=prompt)
-    )
+    return f"{_PLAN}\n\n" + _spawn_block(SpawnMode.PARALLEL, _ROOT_TASKS, topic=prompt)
 
 
 def _debate(topic: str) -> str:
@@ -146,9 +191,13 @@ def _synthesis(results: Sequence[tuple[str, str]]) -> str:
 
 
 def _spawn_block(mode: SpawnMode, tasks: Sequence[str], *, topic: str) -> str:
-    about = _printable(one_line(topic, limit=_TOPIC_WIDTH)) or "(nothing)"
+    about = _about(topic)
     agents = [f'  <agent task="{escape(task.format(about), _IN_ATTRIBUTE)}" />' for task in tasks]
     return "\n".join([f'<spawn_agents mode="{mode}">', *agents, "</spawn_agents>"])
+
+
+def _about(topic: str) -> str:
+    return _printable(one_line(topic, limit=_TOPIC_WIDTH)) or "(nothing)"
 
 
 def _as_words(task: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentnb import Session
 from agentnb.core import prompt
 from agentnb.core.budget import estimate_input_tokens
 from agentnb.core.spawn import (
@@ -318,3 +319,28 @@ def test_pace_that_is_no_number_of_seconds_is_refused_by_name(
 def test_pace_given_as_an_argument_is_checked_too(value: float) -> None:
     with pytest.raises(ValueError, match="`pace_s` is"):
         DemoProvider(pace_s=value)
+
+
+def test_demo_delegates_by_tools_where_it_is_offered_them_and_no_block() -> None:
+    session = Session(provider=DemoProvider(pace_s=0), delegation="tools", config=False)
+
+    result = session.run_sync("Plan a garden.")
+
+    tree = [f"{node.path} {node.task}: {node.status}" for node in result.agent_tree.walk()]
+    assert tree == [
+        "root Plan a garden.: completed",
+        "1 Collect the facts about: Plan a garden.: completed",
+        "2 Find arguments for and against: Plan a garden.: completed",
+        "3 Work out an outline for: Plan a garden.: completed",
+    ]
+    assert "- Collect the facts about: Plan a garden. (completed)" in result.output
+    assert "All completed." in result.output
+    assert "<spawn_agents" not in result.output
+
+
+def test_demo_that_may_do_both_writes_the_block() -> None:
+    session = Session(provider=DemoProvider(pace_s=0), delegation="both", config=False)
+
+    result = session.run_sync("Plan a garden.")
+
+    assert len(list(result.agent_tree.walk())) == 6
