@@ -84,13 +84,17 @@ class Page(Attached, HTML):
     def show(self, news: News) -> None:
         """Show a summary: what matters at once, and numbers that grow at their own pace."""
         summary = news.summary
-        matters = (summary.status, summary.done, summary.question, summary.budget_total)
+        matters = self.matters(summary)
         if matters == self._matters and summary.at_s < self._shown_s + TICK_S:
             return
         markup = self.markup(summary)
         if markup != self.value:
             self._matters, self._shown_s = matters, summary.at_s
             self.value = markup
+
+    def matters(self, summary: Summary) -> tuple[object, ...]:
+        """What is shown at once when it changes."""
+        return summary.status, summary.done, summary.question, summary.budget_total
 
     def markup(self, summary: Summary) -> str:
         """What it shows of a run."""

@@ -43,6 +43,10 @@ class _Status(Page):
 
 
 class _Facts(Page):
+    def matters(self, summary: Summary) -> tuple[object, ...]:
+        # The tree shows these at once, too: the two must not differ for a second.
+        return *super().matters(summary), summary.by_status, summary.doing
+
     def markup(self, summary: Summary) -> str:
         return facts_markup(summary)
 

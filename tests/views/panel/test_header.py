@@ -84,6 +84,17 @@ def test_time_alone_is_sent_at_most_once_a_second() -> None:
     assert len(facts.messages) == 1
 
 
+def test_how_many_agents_are_at_what_is_told_at_once_as_in_the_tree() -> None:
+    stage = Stage(at_s=5.0)
+    _, facts = (FrontEnd(child) for child in Header(stage).children)
+
+    stage.frame(at_s=5.1, agents=3, by_status={AgentStatus.RUNNING: 3})
+    stage.frame(at_s=5.2, doing="2 at work below")
+
+    assert len(facts.messages) == 2
+    assert "3 agents: 3 running" in plain(facts.messages[0]["value"])
+
+
 def test_numbers_that_grow_are_sent_at_a_pace_and_the_last_ones_always() -> None:
     stage = Stage(at_s=5.0, tokens_used=1)
     page = FrontEnd(BudgetBar(stage))
