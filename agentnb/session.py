@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -20,7 +21,7 @@ from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext, texts
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.profiles import Profile, root_instructions
-from agentnb.core.protocols import BudgetGate, Gate, Provider
+from agentnb.core.protocols import BudgetGate, Gate, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult, SpawnInstruction, SpawnMode
 from agentnb.delegation import DEFAULT_DELEGATION, delegation_of, kind_of
@@ -28,6 +29,22 @@ from agentnb.models import DEFAULT_MODEL, Models, Origin, Unsaid, gate_of, regis
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
 from agentnb.tools.registry import tools_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A run that is wanted, and what is to hold for it in place of the session's settings."""
+
+    title: str
+    """The task, or what stands for several."""
+    model: str | Sequence[str] | None
+    budget: int | None
+    max_depth: int | None
+    max_agents: int | None
+    tools: Sequence[Any] | None
+    profile: Profile | None = None
+    plan: SpawnInstruction | None = None
+    synthesis: bool = True
 
 
 class Session:
@@ -185,9 +202,7 @@ class Session:
         root = None if profile is None else self.config.profile(profile)
         if root is not None and model is None:
             model = root.models or None
-        return self._start(
-            task, None, True, model, budget, max_depth, max_agents, tools, profile=root
-        )
+        return self._start(_Order(task, model, budget, max_depth, max_agents, tools, root))
 
     def spawn_all(
         self,
@@ -230,7 +245,8 @@ class Session:
         if (self.max_depth if max_depth is None else max_depth) < 1:
             raise ValueError("`spawn_all` starts sub-agents, so `max_depth` must be at least 1.")
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
-        return self._start(title, plan, synthesis, model, budget, max_depth, max_agents, tools)
+        order = _Order(title, model, budget, max_depth, max_agents, tools)
+        return self._start(replace(order, plan=plan, synthesis=synthesis))
 
     def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
         """`spawn` and wait, as the run's owner: an interrupt cancels the run.
@@ -261,30 +277,21 @@ class Session:
         finally:
             del self._owned.runs
 
-    def _start(
-        self,
-        title: str,
-        plan: SpawnInstruction | None,
-        synthesis: bool,
-        model: str | Sequence[str] | None,
-        budget: int | None,
-        max_depth: int | None,
-        max_agents: int | None,
-        tools: Sequence[Any] | None,
-        *,
-        profile: Profile | None = None,
-    ) -> Run:
-        provider, label = self._models.resolve(model)
-        context = self._context(label, profile)
+    def _start(self, order: _Order) -> Run:
+        provider, label = self._models.resolve(order.model)
+        context = self._context(label, order.profile)
         gate = gate_of(provider, self._settings["max_concurrency"])
-        request = self._request(gate, budget=budget, max_depth=max_depth, max_agents=max_agents)
-        if tools is None and profile is not None:
-            tools = profile.tools
-        offered = self.tools if tools is None else tools_of(tools, self.tools)
+        request = self._request(
+            gate,
+            budget=order.budget,
+            max_depth=order.max_depth,
+            max_agents=order.max_agents,
+        )
+        tools = self._tools_for(order)
         delegation = delegation_of(
             self.delegation,
             nested=self._settings["nested_spawn"],
-            tools=offered,
+            tools=tools,
             named=self.tools,
             config=self.config,
             models=self._models,
@@ -296,7 +303,7 @@ class Session:
         runtime.at_close(registry.aclose)
         try:
             run = Run(
-                title,
+                order.title,
                 AgentOrchestrator(
                     request.max_depth,
                     sub_agent_memory=self._settings["sub_agent_memory"],
@@ -305,13 +312,13 @@ class Session:
                 ).execute(
                     provider,
                     context,
-                    title,
+                    order.title,
                     request,
                     bus,
                     budget_gate=warning if callable(warning) else None,
-                    tools=offered,
-                    plan=plan,
-                    synthesis=synthesis,
+                    tools=tools,
+                    plan=order.plan,
+                    synthesis=order.synthesis,
                 ),
                 request=request,
                 bus=bus,
@@ -322,6 +329,13 @@ class Session:
             request.cancellation.cancel(None, "interrupted")
             raise
         return run
+
+    def _tools_for(self, order: _Order) -> Sequence[Tool]:
+        """What the run's agents may call: as it was said for it, by its profile, else for all."""
+        said = order.tools
+        if said is None and order.profile is not None:
+            said = order.profile.tools
+        return self.tools if said is None else tools_of(said, self.tools)
 
     def _request(
         self,
