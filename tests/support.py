@@ -52,7 +52,7 @@ from agentnb.core.types import (
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from agentnb.runtime import get_runtime
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 """Against hangs only: far more than anything here takes on a busy machine."""
 
 E = TypeVar("E")

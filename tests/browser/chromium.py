@@ -26,8 +26,9 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-DEADLINE_MS = 60_000.0
-"""Against hangs only. Playwright waits for what a test names, and goes on when it is there."""
+DEADLINE_MS = 240_000.0
+"""Against hangs only: a cold JupyterLab on a loaded machine takes more than a minute to be there.
+Playwright waits for what a test names, and goes on when it is."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = (

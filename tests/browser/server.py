@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 """Against hangs only: a cold JupyterLab on a loaded machine may take half a minute."""
 
 _READY = re.compile(r"(http://127\.0\.0\.1:\d+)/")

@@ -20,7 +20,7 @@ import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 _KINDS = {"view": "application/vnd.jupyter.widget-view+json", "picture": "image/png"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _UNSTABLE = re.compile(
