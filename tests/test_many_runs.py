@@ -9,6 +9,8 @@ import json
 import textwrap
 from typing import Any
 
+import pytest
+
 from tests.support import run_python
 
 # Warnings tell of a slow machine (asyncio) and of somebody's login (the SDK); a leak is an error.
@@ -276,27 +278,36 @@ def test_calls_that_the_budget_halts_leave_nothing_in_the_http_client() -> None:
     assert left == 0
 
 
-def test_finished_run_goes_away_without_the_help_of_the_cyclic_collector() -> None:
+_BY_BLOCK = 'provider=by_agent({"root": [spawn("A", "B"), "together"]})'
+_BY_TOOLS = """delegation="tools", provider=by_agent({"root": [
+    Reply(tool_uses=[ToolUse(task, "spawn", {"task": task}) for task in "AB"]),
+    Reply(tool_uses=[ToolUse("C", "spawn_await", {"job_ids": "*"})]),
+    "together",
+]})"""
+
+
+@pytest.mark.parametrize("by", [_BY_BLOCK, _BY_TOOLS], ids=["block", "tools"])
+def test_finished_run_goes_away_without_the_help_of_the_cyclic_collector(by: str) -> None:
     left = told(
         """
         import gc, json, weakref
 
-        from agentnb import Session
+        from agentnb import Reply, Session, ToolUse
         from agentnb.runtime import get_runtime
         from tests.support import by_agent, spawn
 
         Session(provider=by_agent({"root": "hello"})).run_sync("warm up")
         gc.collect()
         gc.disable()
-        session = Session(provider=by_agent({"root": [spawn("A", "B"), "together"]}))
+        session = Session(SETTINGS)
         run = session.spawn("the task")
-        run.result()
+        assert len(run.result().agent_tree.children) == 2
         gone = [weakref.ref(part) for part in (run, run._request, run._bus, run._request.meter)]
         del run, session
         for _ in range(3):
             get_runtime().call(lambda: None)  # what the loop still held, it has let go of
         print(json.dumps([type(part()).__name__ for part in gone if part() is not None]))
-        """
+        """.replace("SETTINGS", by.replace("\n", ""))
     )
 
     assert left == []

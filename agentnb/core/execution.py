@@ -112,6 +112,7 @@ class Execution:
             await self._journal.commit()
             result = result_of(root, ending, self._endings, self._bus.milestones)
             root.part_from_children()
+            self._jobs.clear()  # they hold this, and it the whole record
             error = ending.from_outside or ending.error or self._journal.error
             if isinstance(error, OrchestratorError):
                 error.partial_result = result
@@ -193,21 +194,27 @@ class Execution:
         if outcome.exhausted is not None:
             return await self._end_exhausted(agent, talk, outcome.exhausted)
         reading = talk.read(outcome)
-        told: list[SubAgentResult] = []
+        told: Sequence[SubAgentResult] = ()
         if has_block(reading):
             agent.said = reading.text_before
             before = len(agent.results)
             why_not = await self._delegate(agent, talk, reading, outcome)
             told = agent.results[before:]
             if why_not is not None and not self._has_open_jobs(agent):
-                agent.said = ""
-                return await talk.answer_without(reading, outcome, why_not)
+                agent.said, told = "", ()
+                ending = await talk.answer_without(reading, outcome, why_not)
+                if not self._has_open_jobs(agent):
+                    return ending
+                # It has started some after all, now that it knows how.
+                if ending.status is AgentStatus.EXHAUSTED:
+                    return await self._end_exhausted(agent, talk, ending.reason)
+                agent.said = ending.text
         elif not self._has_open_jobs(agent):
             return talk.completed(outcome.text, outcome)
         else:
             agent.said = outcome.text
-        told += await self._open_results(agent)
-        return await talk.synthesise(told)
+        # Jobs began while the agent had its turn, so before the tasks of the block that ended it.
+        return await talk.synthesise([*await self._open_results(agent), *told])
 
     async def _end_exhausted(self, agent: Agent, talk: Conversation, why: str) -> Ending:
         """The end of an agent that the budget stopped, when its jobs have ended, too."""
@@ -226,6 +233,7 @@ class Execution:
             reasons = "; ".join(f"{r.task}: {r.error}" for r in root.results)
             return Ending(AgentStatus.COMPLETED, f"No task could be started ({reasons}).")
         if synthesis:
+            self._close_jobs(root)
             return await talk.synthesise(root.results)
         return talk.completed(results_as_text(root.results), None)
 
@@ -412,7 +420,7 @@ class Execution:
             raise
         finally:
             jobs.close("this agent has ended")
-            await self._see_out(agent, jobs.running)
+            await self._see_out(agent, jobs.all)
 
     def _has_open_jobs(self, agent: Agent) -> bool:
         jobs = self._jobs.get(agent.agent_id)
@@ -420,12 +428,17 @@ class Execution:
 
     async def _open_results(self, agent: Agent) -> list[SubAgentResult]:
         """Wait for all jobs of an agent, and take what came of those that it was not told of."""
+        self._close_jobs(agent)
         jobs = self._jobs.get(agent.agent_id)
         if jobs is None:
             return []
-        jobs.close("the results of your sub-agents are in: finish your answer with them")
-        await self._see_out(agent, jobs.running)
+        await self._see_out(agent, jobs.all)
         return jobs.take_open()
+
+    def _close_jobs(self, agent: Agent) -> None:
+        """Let an agent start no more of them: what it says next is its answer."""
+        if (jobs := self._jobs.get(agent.agent_id)) is not None:
+            jobs.close("the results of your sub-agents are in: finish your answer with them")
 
     def _conversation(self, agent: Agent) -> Conversation:
         return Conversation(

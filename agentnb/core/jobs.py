@@ -151,10 +151,9 @@ class AgentJobs:
                 self._crew.stop(job.agent, reason)
 
     @property
-    def running(self) -> list[tuple[int, Agent, asyncio.Task[None]]]:
-        """Those that go on: where the result will stand, who works on it, and until when."""
-        jobs = self._jobs.values()
-        return [(job.index, job.agent, job.task) for job in jobs if not job.task.done()]
+    def all(self) -> list[tuple[int, Agent, asyncio.Task[None]]]:
+        """Where the result of each will stand, who works on it, and until when."""
+        return [(job.index, job.agent, job.task) for job in self._jobs.values()]
 
     @property
     def has_open(self) -> bool:
