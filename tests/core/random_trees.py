@@ -34,11 +34,14 @@ from agentnb.core.events import (
     ModelCallStarted,
     is_terminal,
 )
+from agentnb.core.jobs import Delegation
 from agentnb.core.protocols import Clock, ToolContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     BudgetStatus,
     CompletionRequest,
+    SpawnInstruction,
+    SpawnMode,
     Stopped,
     StreamEvent,
     TextDelta,
@@ -79,6 +82,7 @@ TASKS = st.lists(
     min_size=1,
     max_size=5,
 )
+PLANS = st.builds(SpawnInstruction, st.sampled_from(SpawnMode), TASKS.map(tuple))
 MODES = st.sampled_from(["parallel", "sequential"])
 PIECES = st.sampled_from(["", "word ", "\N{SNOWMAN}", "long " * 250, "<spawn_agents mode=", "\n"])
 ODD_ENDS = st.sampled_from(
@@ -98,6 +102,59 @@ ORDERS = st.lists(
 )
 """What a turn's tools do."""
 TOTALS = st.sampled_from([0, 900, 1500, 3000, 6000, 20_000, 1_000_000])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How a run begins."""
+
+    total: int
+    max_concurrency: int
+    max_depth: int
+    max_agents: int
+    max_output: int
+    policy: str
+    is_attended: bool
+    keeps_slowly: bool
+    has_tools: bool
+    timeout_s: float | None
+    """Of its tools."""
+    thinks: bool
+    is_chain: bool
+    closing_rounds: int
+    plan: SpawnInstruction | None
+    synthesis: bool
+    limit: int
+    shape: list[tuple[int, str]]
+    """What the first agents delegate, level by level: how many tasks each, and in which mode."""
+    delegation: Delegation
+
+
+_STARTS: Mapping[str, st.SearchStrategy[Any]] = {
+    "total": st.sampled_from([20_000, 1_000_000, 6000, 60_000, 3000, 900, 0]),
+    "max_concurrency": st.integers(1, 4),
+    "max_depth": st.sampled_from([3, 2, 3, 1, 0]),
+    "max_agents": st.sampled_from([30, 30, 3, 0]),
+    "max_output": st.sampled_from([30, 500, 4000]),
+    "policy": st.sampled_from(["ask", "ask", "continue", "stop", "gate"]),
+    "is_attended": st.booleans(),
+    "keeps_slowly": st.booleans(),
+    "has_tools": st.booleans(),
+    "timeout_s": st.sampled_from([None, 20.0]),
+    "thinks": st.booleans(),
+    "is_chain": st.booleans(),
+    "closing_rounds": st.sampled_from([0, 3]),
+    "plan": st.none() | st.none() | PLANS,
+    "synthesis": st.booleans(),
+    "limit": st.integers(1, 6),
+    "shape": st.lists(st.tuples(st.integers(1, 3), MODES), max_size=3),
+    "delegation": st.just(Delegation()),
+}
+
+
+def starts(**others: st.SearchStrategy[Any]) -> st.SearchStrategy[Start]:
+    """Beginnings at random, `others` in place of what is drawn for every run."""
+    return st.builds(Start, **{**_STARTS, **others})
 
 
 # -- a provider under orders --------------------------------------------------------------------

@@ -166,9 +166,14 @@ def _check_order(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
     ]
     of_agents = [r.agent_id for r in result.sub_agent_results if r.agent_id is not None]
     assert of_agents == [event.agent_id for event in spawned]
+    started_by_tools = sum(bool(event.job_id) for event in spawned)
     for event in spawned:
-        told = result.sub_agent_results[event.index]
-        assert event.total == len(result.sub_agent_results)
+        # Jobs begin while their parent has its turn, so before any task of its spawn block.
+        at = event.index if event.job_id else event.index + started_by_tools
+        told = result.sub_agent_results[at]
+        assert event.total == (
+            at + 1 if event.job_id else len(result.sub_agent_results) - started_by_tools
+        )
         assert (told.agent_id, told.task) == (event.agent_id, event.task_description)
         assert told.status is nodes[event.agent_id].status
     for told in result.sub_agent_results:
