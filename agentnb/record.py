@@ -33,7 +33,7 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.life import without_block
-from agentnb.core.tree import TreeFold
+from agentnb.core.tree import ToolCount, TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of
 from agentnb.files import replace_file
 from agentnb.prices import Call, Cost, cost_of
@@ -97,6 +97,11 @@ class RunRecord:
     def notes(self) -> Mapping[str, Sequence[str]]:
         """By path: errors, and what was asked for and not done."""
         return self._read(TreeFold.notes)
+
+    @property
+    def tool_counts(self) -> Mapping[str, ToolCount]:
+        """By path: how many tool calls an agent made, and how many of them were errors."""
+        return self._read(lambda fold: fold.tool_counts)
 
     @property
     def status(self) -> AgentStatus:
@@ -179,7 +184,8 @@ class RunRecord:
 
     def to_records(self) -> list[dict[str, Any]]:
         """One flat dict per agent in path order: `pandas.DataFrame(run.to_records())`."""
-        return as_records(self.tree)
+        root, counts = self._read(lambda fold: (fold.root(), fold.tool_counts))
+        return as_records(root, counts)
 
     # -- figures --------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from agentnb.core.document import Document, read_document
 from agentnb.core.errors import AuthenticationFailed, OrchestratorError, UnreadableRun
 from agentnb.core.events import AgentCompleted, BudgetUpdate, Row, RunFinished, RunStarted
 from agentnb.core.tree import TreeFold
-from agentnb.core.types import AgentStatus, RunUsage, Usage
+from agentnb.core.types import AgentStatus, RunUsage, ToolUse, Usage
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.record import RunRecord, load_run
 from agentnb.run import Run
@@ -46,7 +46,7 @@ def a_run(**settings: Any) -> Run:
     provider = by_agent(
         {
             "root": [spawn("A", "B", "root", before="I split it."), "Grüße, together"],
-            "A": [spawn("A1"), "A is done"],
+            "A": [Reply(tool_uses=(ToolUse("t", "no_such_tool", {}),)), spawn("A1"), "A is done"],
             "B": [Reply("half", error=AuthenticationFailed("no", status_code=401))],
         }
     )
@@ -91,6 +91,10 @@ def test_loaded_run_tells_what_the_run_told(tmp_path: Path) -> None:
     assert [r["status"] for r in record.to_records()] == [
         "completed", "completed", "completed", "failed",
     ]  # fmt: skip
+    assert [(r["tool_calls"], r["tool_errors"]) for r in record.to_records()] == [
+        (0, 0), (1, 1), (0, 0), (0, 0),
+    ]  # fmt: skip
+    assert record.tool_counts == {"1": (1, 1)}
     assert any("skipped" in note or "not started" in note for note in record.notes["root"])
     assert repr(record) == "RunRecord('root', completed)"
 

@@ -169,6 +169,10 @@ class ModelCallFinished:
     """Pot tokens by which the final count differs from what was held and metered for the call."""
 
 
+TOOL_CANCELLED = "cancelled"
+"""The result of a tool call that was stopped."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted:
     """A tool that a model ordered begins to run."""
@@ -211,6 +215,11 @@ class ToolCallFinished:
     """Of a long one the beginning. The whole is in the journal."""
     result_length: int | None = None
     """Characters of the whole result, where `result` is cut; `None` where it is whole."""
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether it was stopped before it came to a result: no fault of the tool."""
+        return self.is_error and self.result_summary == TOOL_CANCELLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

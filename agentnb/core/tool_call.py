@@ -18,7 +18,12 @@ from typing import Any, TypeVar
 from agentnb.core.cancel import is_own_end
 from agentnb.core.codec import plain
 from agentnb.core.errors import ToolError
-from agentnb.core.events import ToolCallFinished, ToolCallReported, ToolCallStarted
+from agentnb.core.events import (
+    TOOL_CANCELLED,
+    ToolCallFinished,
+    ToolCallReported,
+    ToolCallStarted,
+)
 from agentnb.core.protocols import Jobs, RunPort, TimerHandle, Tool, ToolCallRecord
 from agentnb.core.types import ToolResultBlock, ToolUseBlock, one_line, path_of
 from agentnb.core.workers import Job
@@ -44,7 +49,7 @@ async def run_tool(
     started_at_s = port.clock.now()
     port.publish(_started(agent_id, order))
     context = CallContext(agent_id, order, port)
-    text, is_error = "cancelled", True
+    text, is_error = TOOL_CANCELLED, True
     try:
         text, is_error = await _outcome(order, tools, context)
         text = _writable(text)

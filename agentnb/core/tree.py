@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentnb.core.events import (
     AgentCancelled,
@@ -30,6 +30,7 @@ from agentnb.core.events import (
     ProviderFailover,
     Row,
     SpawnIgnored,
+    ToolCallFinished,
     ToolCallStarted,
 )
 from agentnb.core.types import (
@@ -41,6 +42,24 @@ from agentnb.core.types import (
     path_key,
     path_of,
 )
+
+
+class ToolCount(NamedTuple):
+    """An agent's own tool calls, those that are open included."""
+
+    calls: int
+    errors: int
+    """Those that ended in an error. A call that was cancelled is none of them."""
+
+    def __str__(self) -> str:
+        """`3 tool calls, 1 error`."""
+        return _counted(self.calls, "tool call") + (
+            f", {_counted(self.errors, 'error')}" if self.errors else ""
+        )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 @dataclass(slots=True)
@@ -66,6 +85,12 @@ class AgentState:
     """When its newest event came."""
     ended_ms: int | None = None
     """How long it lived, once that is known."""
+    job_id: str = ""
+    """Of the job as which a tool started it; empty for any other."""
+    profile: str = ""
+    """The profile that it was made by; empty for none."""
+    tool_calls: int = 0
+    tool_errors: int = 0
 
     @property
     def duration_ms(self) -> int:
@@ -118,12 +143,18 @@ class TreeFold:
             case AgentSpawned():
                 agent.parent_id, agent.depth = event.parent_id, event.depth
                 agent.task, agent.model = event.task_description, event.model
+                agent.job_id, agent.profile = event.job_id, event.profile
                 agent.spawned_at_s = at_s
             case ModelCallStarted():
                 agent.goes_on()
                 agent.model = event.model
-            case AgentTextDelta() | ToolCallStarted():
+            case AgentTextDelta():
                 agent.goes_on()
+            case ToolCallStarted():
+                agent.goes_on()
+                agent.tool_calls += 1
+            case ToolCallFinished():
+                agent.tool_errors += event.is_error and not event.was_cancelled
             case AgentWaiting():
                 agent.status, agent.waiting_for = AgentStatus.WAITING, event.reason
             case ProviderFailover():
@@ -170,6 +201,15 @@ class TreeFold:
     @property
     def usage(self) -> RunUsage:
         return RunUsage.of(self._usage)
+
+    @property
+    def tool_counts(self) -> dict[str, ToolCount]:
+        """By path: the tool calls of each agent that made any."""
+        return {
+            agent.path: ToolCount(agent.tool_calls, agent.tool_errors)
+            for agent in self.in_path_order()
+            if agent.tool_calls
+        }
 
     def in_path_order(self) -> list[AgentState]:
         """Agents as a tree is read: a parent before its children, siblings in spawn order."""

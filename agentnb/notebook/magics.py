@@ -39,7 +39,7 @@ from agentnb.notebook.toolbox import tools_named
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
 from agentnb.session import get_session
-from agentnb.views.outline import outline
+from agentnb.views.outline import lines_below, outline
 
 _CELL_OPTIONS = {
     "--model": Option("model", text),
@@ -264,7 +264,7 @@ def _expect_picture(order: _Order) -> None:
 
 
 def _finish(run: Run, order: _Order, result: OrchestratorResult) -> None:
-    show_result(result, notes=run.notes, quiet=order.quiet)
+    show_result(result, notes=_below(run), quiet=order.quiet)
     _bind(order.name, result)
 
 
@@ -276,8 +276,13 @@ def _what_was_reached(run: Run, order: _Order) -> Iterator[None]:
     except OrchestratorError as error:
         reached = error.partial_result
         if reached is not None and has_something_to_show(reached):
-            show_result(reached, notes=run.notes, quiet=order.quiet)
+            show_result(reached, notes=_below(run), quiet=order.quiet)
         raise
+
+
+def _below(run: Run) -> dict[str, list[str]]:
+    """What the outline of a run shows below its agents, by path."""
+    return lines_below(run.tool_counts, run.notes)
 
 
 def _bind(name: str | None, value: object) -> None:
@@ -334,7 +339,7 @@ def _status(run: Run, arguments: list[str]) -> str:
     tree = run.tree
     budget = run.budget
     spent = f"{budget.tokens_used:,} of {budget.total:,} tokens used"
-    return f"{run.status}, {spent}" + (f"\n{outline(tree, notes=run.notes)}" if tree else "")
+    return f"{run.status}, {spent}" + (f"\n{outline(tree, notes=_below(run))}" if tree else "")
 
 
 def _cancel(run: Run, arguments: list[str]) -> str:

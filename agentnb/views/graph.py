@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agentnb.core.tree import ToolCount
 from agentnb.core.types import AgentNode
 
 if TYPE_CHECKING:
@@ -36,8 +38,20 @@ def as_graph(root: AgentNode | None) -> nx.DiGraph[str]:
     return graph
 
 
-def as_records(root: AgentNode | None) -> list[dict[str, Any]]:
-    """One flat dict per agent in path order, as `pandas.DataFrame` takes it."""
+_NO_TOOLS = ToolCount(0, 0)
+
+
+def as_records(
+    root: AgentNode | None, tools: Mapping[str, ToolCount] | None = None
+) -> list[dict[str, Any]]:
+    """One flat dict per agent in path order, as `pandas.DataFrame` takes it.
+
+    Args:
+        root: The tree.
+        tools: By path, the tool calls of those who made any.
+    """
+    nodes = root.walk() if root is not None else ()
+    counts = [(node, (tools or {}).get(node.path, _NO_TOOLS)) for node in nodes]
     return [
         {
             "path": node.path,
@@ -49,6 +63,8 @@ def as_records(root: AgentNode | None) -> list[dict[str, Any]]:
             "duration_ms": node.duration_ms,
             "agent_id": node.agent_id,
             "parent_id": node.parent_id,
+            "tool_calls": count.calls,
+            "tool_errors": count.errors,
         }
-        for node in (root.walk() if root is not None else ())
+        for node, count in counts
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
+from agentnb.core.tree import ToolCount
 from agentnb.core.types import AgentNode, AgentStatus
 from agentnb.views.text import visible
 
@@ -60,6 +61,17 @@ def outline(root: AgentNode, *, notes: Mapping[str, Sequence[str]] | None = None
         below += [_placed(child, indent, last=True) for child in node.children[-1:]]
         open_nodes.extend(reversed(below))
     return "\n".join(lines)
+
+
+def lines_below(
+    tools: Mapping[str, ToolCount], notes: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """By path, what an outline shows below an agent: its tool calls, and then its notes."""
+    paths = dict.fromkeys([*tools, *notes])
+    return {
+        path: [*([str(tools[path])] if path in tools else []), *notes.get(path, ())]
+        for path in paths
+    }
 
 
 def _wrapped(note: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +33,7 @@ from agentnb.core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from agentnb.core.tree import TreeFold
+from agentnb.core.tree import ToolCount, TreeFold
 from agentnb.core.types import AgentStatus, CompletionRequest, RunUsage, Usage
 
 ROOT = "nb_20260101_aaaaaa"
@@ -66,6 +67,23 @@ def called(path: str) -> ModelCallStarted:
 def call_ended(path: str, tokens: int, model: str = "p/m") -> ModelCallFinished:
     usage = Usage(tokens, 2 * tokens, cache_creation_tokens=1, cache_read_tokens=3)
     return ModelCallFinished(agent_id=NAMES[path], model=model, usage=usage, duration_ms=1)
+
+
+def tool_began(path: str, tool_use_id: str) -> ToolCallStarted:
+    return ToolCallStarted(agent_id=NAMES[path], tool_use_id=tool_use_id, name="find", input={})
+
+
+def tool_ended(
+    path: str, tool_use_id: str, result: str, *, is_error: bool = False
+) -> ToolCallFinished:
+    return ToolCallFinished(
+        agent_id=NAMES[path],
+        tool_use_id=tool_use_id,
+        name="find",
+        result_summary=result,
+        is_error=is_error,
+        duration_ms=1,
+    )
 
 
 def completed(path: str, duration_ms: int = 5) -> AgentCompleted:
@@ -280,6 +298,36 @@ def test_notes_say_by_path_what_was_not_done_and_why() -> None:
     }
 
 
+def test_tool_calls_are_counted_with_their_errors_and_a_cancelled_one_is_no_error() -> None:
+    folded = fold(
+        spawned("root"),
+        tool_began("root", "a"),
+        tool_began("root", "b"),
+        tool_began("root", "c"),
+        tool_ended("root", "a", "ValueError: no", is_error=True),
+        tool_ended("root", "b", "cancelled", is_error=True),
+        spawned("1"),
+        tool_began("1", "a"),
+        tool_ended("1", "a", "cancelled"),
+        spawned("2"),
+    )
+
+    assert folded.tool_counts == {"root": ToolCount(3, 1), "1": ToolCount(1, 0)}
+    assert [str(count) for count in folded.tool_counts.values()] == [
+        "3 tool calls, 1 error",
+        "1 tool call",
+    ]
+
+
+def test_sub_agent_that_a_tool_started_has_its_job_and_profile() -> None:
+    by_tool = replace(spawned("1"), job_id="0a1b2c", profile="reviewer")
+
+    agents = fold(spawned("root"), by_tool).agents
+
+    assert (agents[NAMES["1"]].job_id, agents[NAMES["1"]].profile) == ("0a1b2c", "reviewer")
+    assert (agents[ROOT].job_id, agents[ROOT].profile) == ("", "")
+
+
 def test_outline_shows_path_status_and_task_on_one_line_each() -> None:
     tree = fold(spawned("root", "Write\na report"), spawned("1"), completed("1"), WAITS).root()
     assert str(tree) == "root [waiting] Write a report\n  1 [completed] a task"
@@ -299,6 +347,8 @@ def lives(path: str) -> st.SearchStrategy[list[Event]]:
             st.just(AgentFailed(agent_id=agent_id, error="e", will_retry=True, attempt=1)),
             st.just(SpawnIgnored(agent_id=agent_id, reason="r", tasks=("t",))),
             st.just(DepthLimitReached(agent_id=agent_id, attempted_depth=4, max_depth=3)),
+            st.just(tool_began(path, "t")),
+            st.builds(lambda bad: tool_ended(path, "t", "r", is_error=bad), st.booleans()),
         ),
         max_size=5,
     )
@@ -336,6 +386,7 @@ def test_events_fold_to_the_same_tree_however_the_agents_are_interleaved(
     assert other.root() == one.root()
     assert other.usage == one.usage
     assert other.notes() == one.notes()
+    assert other.tool_counts == one.tool_counts
     tree = one.root()
     assert tree is not None
     assert [node.path for node in tree.walk()] == ["root", "1", "1.1", "1.2", "2", "2.1", "10"]

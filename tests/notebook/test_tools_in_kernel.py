@@ -52,6 +52,19 @@ def test_function_of_the_notebook_is_called_and_answers(kernel: Kernel) -> None:
     assert kernel.ok("provider.requests[-1].messages[-1].content[0].is_error").result == "False"
 
 
+def test_tool_calls_are_counted_below_the_answers_outline_and_by_status(kernel: Kernel) -> None:
+    kernel.ok("uses_no = uses('no_such_tool')")
+    kernel.ok("agentnb.configure(provider=agentnb.ScriptedProvider([uses('look_up', river='x'), "
+              "uses_no, 'Well.']))")  # fmt: skip
+
+    shown = kernel.ok("%%spawn --tools look_up\nHello")
+
+    words = "root ✓ completed · Hello\n   2 tool calls, 1 error"
+    assert words in shown.displays[-1]["text/plain"]
+    assert words in kernel.ok("%spawn status").text
+    kernel.ok("agentnb.configure(provider=provider, tools=[from_session])")
+
+
 def test_tools_of_notebook_and_session_and_the_workspace_are_meant_by_their_names(
     kernel: Kernel,
 ) -> None:

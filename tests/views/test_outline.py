@@ -5,8 +5,9 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentnb.core.tree import ToolCount
 from agentnb.core.types import AgentNode, AgentStatus
-from agentnb.views.outline import GLYPHS, TASK_WIDTH, outline
+from agentnb.views.outline import GLYPHS, TASK_WIDTH, lines_below, outline
 
 
 def node(
@@ -183,3 +184,18 @@ def test_any_tree_has_as_many_lines_as_agents_and_the_same_ones_each_time(root: 
 
     assert len(text.splitlines()) == len(list(root.walk()))
     assert text == outline(root)
+
+
+def test_tool_calls_of_an_agent_stand_below_it_and_before_what_went_wrong() -> None:
+    below = lines_below({"root": ToolCount(3, 1), "1": ToolCount(1, 0)}, {"root": ["skipped: x"]})
+
+    shown = outline(node("root", node("1"), node("2")), notes=below)
+
+    assert shown.splitlines() == [
+        "root ✓ completed · Do it",
+        "│  3 tool calls, 1 error",
+        "│  skipped: x",
+        "├─ 1 ✓ completed · Do it",
+        "│     1 tool call",
+        "└─ 2 ✓ completed · Do it",
+    ]
