@@ -8,7 +8,6 @@ while somebody watches: what an agent waits for, how far its reply is, and that 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.budget import BYTES_PER_TOKEN
@@ -33,12 +32,10 @@ from agentnb.core.events import (
 )
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.core.types import AgentStatus, path_of
+from agentnb.views.panel.doing import LINE_LENGTH, STALLED_AFTER_S, Doing, OpenTool, in_words
 from agentnb.views.panel.news import Question, Summary
 from agentnb.views.panel.told import Told
 from agentnb.views.text import visible
-
-STALLED_AFTER_S = 30.0
-"""An agent whose open call has brought nothing for so long is shown as stalled."""
 
 TIME_DIGITS = 2
 """Decimals of the seconds that a row tells."""
@@ -46,29 +43,6 @@ HALF_A_STEP_S = 0.5 * 10**-TIME_DIGITS
 """What rounding may have taken off a time."""
 
 _TASK_LENGTH = 300
-_LINE_LENGTH = 200
-
-
-@dataclass(slots=True)
-class _Doing:
-    """What an agent is at, beyond its status."""
-
-    is_calling: bool = False
-    heard_at_s: float = 0.0
-    """When its open call began, or last brought something."""
-    said: int = 0
-    """Characters of the reply that streams."""
-    synthesising: int = 0
-    """How many results it brings together."""
-    is_stalled: bool = False
-    attempt: int = 1
-    wait_until_s: float | None = None
-    tools: dict[str, str] = field(default_factory=dict)
-    """By call, the tools that run: a name, and what the tool said last."""
-    children: int = 0
-    children_open: int = 0
-    waits_to: bool = False
-    """Whether the reason of its wait is something to do, and not something to get."""
 
 
 class PanelFold:
@@ -79,15 +53,16 @@ class PanelFold:
         self.touched: set[str] = set()
         """Ids of the agents whose row may have changed since `take_touched`."""
         self.said_more: set[str] = set()
-        """Ids of the agents that may only have said more. Most of all changes are these."""
+        """Ids of the agents that may only have said more, or a tool of theirs. Most of all changes
+        are these."""
         self.done = False
         self.own: dict[str, list[Row]] = {}
         """By agent, the rows that are its own: whoever looks at one need not read all."""
         self.calls_ended = 0
         self.newest_s = 0.0
         """When the newest row came, seconds since the run began."""
-        self._doing: dict[str, _Doing] = {}
-        self._calling: dict[str, _Doing] = {}
+        self._doing: dict[str, Doing] = {}
+        self._calling: dict[str, Doing] = {}
         self._question: Question | None = None
         self._end: RunFinished | None = None
         self._told = Told()
@@ -116,8 +91,8 @@ class PanelFold:
                 self._learn(*row)
         self.newest_s = rows[-1][0]
 
-    def _new(self, agent_id: str) -> _Doing:
-        doing = self._doing[agent_id] = _Doing()
+    def _new(self, agent_id: str) -> Doing:
+        doing = self._doing[agent_id] = Doing()
         return doing
 
     def _learn(self, at_s: float, event: Event) -> None:
@@ -125,9 +100,12 @@ class PanelFold:
         if agent_id is None:
             self._learn_of_run(at_s, event)
             return
-        self.touched.add(agent_id)
         self.own.setdefault(agent_id, []).append((at_s, event))
         doing = self._doing.get(agent_id) or self._new(agent_id)
+        if isinstance(event, ToolCallReported):
+            self._reported(doing, event)
+            return
+        self.touched.add(agent_id)
         match event:
             case AgentSpawned(parent_id=str(parent_id)):
                 parent = self._doing.get(parent_id) or self._new(parent_id)
@@ -149,20 +127,27 @@ class PanelFold:
             case SynthesisStarted():
                 doing.synthesising = event.total
             case ToolCallStarted():
-                doing.tools[event.tool_use_id] = event.name
-            case ToolCallReported():
-                doing.tools[event.tool_use_id] = f"{event.name}: {event.text}"
+                doing.tools[event.tool_use_id] = OpenTool(event.name, at_s)
             case ToolCallFinished():
                 doing.tools.pop(event.tool_use_id, None)
         if is_terminal(event):
             self._ended(agent_id, doing, event)
 
-    def _no_call(self, agent_id: str, doing: _Doing) -> None:
+    def _reported(self, doing: Doing, event: ToolCallReported) -> None:
+        tool = doing.tools.get(event.tool_use_id)
+        if tool is None:
+            return
+        # The first report is news; those that follow may come ten times a second.
+        (self.said_more if tool.said else self.touched).add(event.agent_id)
+        tool.said = event.text
+
+    def _no_call(self, agent_id: str, doing: Doing) -> None:
         doing.is_calling, doing.is_stalled, doing.said = False, False, 0
         self._calling.pop(agent_id, None)
 
-    def _ended(self, agent_id: str, doing: _Doing, event: Event) -> None:
+    def _ended(self, agent_id: str, doing: Doing, event: Event) -> None:
         self._no_call(agent_id, doing)
+        doing.tools.clear()  # of a process that died they never end
         if not isinstance(event, AgentCompleted):
             self._told.is_stale = True
         parent_id = self.tree.agents[agent_id].parent_id
@@ -224,23 +209,23 @@ class PanelFold:
 
     def row(self, agent_id: str) -> dict[str, Any]:
         """What the tree shows of an agent: plain values, texts visible and on one line."""
-        agent, doing = self.tree.agents[agent_id], self._doing.get(agent_id) or _Doing()
+        agent, doing = self.tree.agents[agent_id], self._doing.get(agent_id) or Doing()
         return {
             "path": agent.path,
             "parent": path_of(agent.parent_id) if agent.parent_id else None,
             "depth": agent.depth,
             "task": visible(agent.task, _TASK_LENGTH),
-            "model": visible(agent.model, _LINE_LENGTH),
+            "model": visible(agent.model, LINE_LENGTH),
             **self._changing(agent, doing),
         }
 
     def changing_row(self, agent_id: str) -> dict[str, Any]:
         """The part of a row that changes while an agent lives, with its path."""
         agent = self.tree.agents[agent_id]
-        doing = self._doing.get(agent_id) or _Doing()
+        doing = self._doing.get(agent_id) or Doing()
         return {"path": agent.path, **self._changing(agent, doing)}
 
-    def _changing(self, agent: AgentState, doing: _Doing) -> dict[str, Any]:
+    def _changing(self, agent: AgentState, doing: Doing) -> dict[str, Any]:
         status = self._status_of(agent, doing)
         has_ended = status.is_terminal
         ended_s = agent.spawned_at_s + agent.duration_ms / 1000
@@ -250,16 +235,19 @@ class PanelFold:
             "estimated": bool(doing.said),
             "begun": round(agent.spawned_at_s, TIME_DIGITS),
             "ended": round(ended_s, TIME_DIGITS) if has_ended else None,
-            "doing": "" if has_ended else _in_words(agent, doing, status),
+            "doing": "" if has_ended else in_words(agent, doing, status),
+            "tool": None if has_ended else _open_tool(doing),
+            "tool_calls": agent.tool_calls,
+            "tool_errors": agent.tool_errors,
             "until": doing.wait_until_s if status is AgentStatus.WAITING else None,
             "stalled": doing.is_stalled,
             "attempt": doing.attempt,
-            "error": visible(agent.error, _LINE_LENGTH) if agent.error else None,
+            "error": visible(agent.error, LINE_LENGTH) if agent.error else None,
             "notes": len(agent.notes),
         }
 
     @staticmethod
-    def _status_of(agent: AgentState, doing: _Doing) -> AgentStatus:
+    def _status_of(agent: AgentState, doing: Doing) -> AgentStatus:
         """An agent's status; a root that plans nothing makes no call before its sub-agents."""
         is_at_work = agent.status is AgentStatus.PENDING and doing.children
         return AgentStatus.RUNNING if is_at_work else agent.status
@@ -274,7 +262,7 @@ class PanelFold:
         """
         agents = self.tree.agents.values()
         counts = Counter(
-            self._status_of(agent, self._doing.get(agent.agent_id) or _Doing()) for agent in agents
+            self._status_of(agent, self._doing.get(agent.agent_id) or Doing()) for agent in agents
         )
         used, total = self._pot if pot is None else pot
         return Summary(
@@ -304,7 +292,7 @@ class PanelFold:
         root = self.root
         if root is None:
             return AgentStatus.PENDING
-        status = self._status_of(root, self._doing.get(root.agent_id) or _Doing())
+        status = self._status_of(root, self._doing.get(root.agent_id) or Doing())
         return AgentStatus.RUNNING if status.is_terminal else status
 
     def _run_doing(self) -> str:
@@ -315,27 +303,14 @@ class PanelFold:
         root = self.root
         if root is None:
             return "starting"
-        doing = self._doing.get(root.agent_id) or _Doing()
-        return _in_words(root, doing, self._status_of(root, doing))
+        doing = self._doing.get(root.agent_id) or Doing()
+        return in_words(root, doing, self._status_of(root, doing), with_reports=True)
 
 
-def _in_words(agent: AgentState, doing: _Doing, status: AgentStatus) -> str:
-    """What an agent does or waits for, on one visible line; empty when its text says it."""
-    if status is AgentStatus.PENDING:
-        return f"getting ready to ask {visible(agent.model, 60)}" if agent.model else "starting"
-    if status is AgentStatus.WAITING:
-        link = "waiting" if doing.waits_to else "waiting for"
-        return visible(f"{link} {agent.waiting_for}", _LINE_LENGTH)
-    if doing.is_stalled:
-        return f"no text for {STALLED_AFTER_S:.0f} s"
-    if doing.is_calling and not doing.said:
-        return "waiting for the first token"
-    if doing.tools:
-        *others, newest = doing.tools.values()
-        more = f" and {len(others)} more" if others else ""
-        return visible(f"tool {newest}{more}", _LINE_LENGTH)
-    if doing.children_open:
-        return f"{doing.children_open} at work below"
-    if doing.synthesising and doing.is_calling:
-        return f"bringing {doing.synthesising} results together"
-    return ""
+def _open_tool(doing: Doing) -> dict[str, Any] | None:
+    """The mark of an open tool call: its name, what it said last, when it began."""
+    tool = doing.newest_tool
+    if tool is None:
+        return None
+    said = visible(tool.said, LINE_LENGTH)
+    return {"name": doing.tool_words, "said": said, "since": round(tool.since_s, TIME_DIGITS)}

@@ -1,6 +1,7 @@
 """What a view looks at: one agent, one of its calls, now or at an earlier time of the run.
 
-A look is sent whole once, and then only what changed: text is appended, never sent again.
+A look is sent whole once, and then only what changed: text is appended, never sent again, and of
+the tool calls come those that are new or went on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.story import CallStory, Story, call_line, prompt_of
+from agentnb.views.panel.tool_story import tool_line
 from agentnb.views.text import visible, visible_text
 
 CostOf = Callable[[str], str]
@@ -57,6 +59,7 @@ class Look:
         return {
             **head,
             **self._told,
+            "tools": _lines_of(story, whole=True),
             "prompt": prompt_of(call.request) if call is not None else None,
             "text": visible_text(text),
         }
@@ -75,6 +78,8 @@ class Look:
         changed = {name: value for name, value in facts.items() if self._told[name] != value}
         self._told = facts
         changed |= self._fresh_text()
+        if tools := _lines_of(self._story):
+            changed["tools"] = tools
         if not changed:
             return None
         self._n += 1
@@ -115,6 +120,8 @@ class Look:
         return {
             "task": self._once("task", agent.task, visible_text),
             "model": visible(agent.model, 200),
+            "job": visible(agent.job_id, 40),
+            "profile": visible(agent.profile, 200),
             "status": str(agent.status),
             "tokens": {
                 "input": usage.input_tokens,
@@ -142,6 +149,12 @@ def _agent_at(tree: TreeFold, path: str) -> AgentState | None:
 
 def _line_of(number: int, call: CallStory, _: object) -> dict[str, Any]:
     return call_line(number, call)
+
+
+def _lines_of(story: Story, *, whole: bool = False) -> list[dict[str, Any]]:
+    """The agent's tool calls: all of them, or those that changed since the last time."""
+    changed = story.tools.take_changed()
+    return [tool_line(call) for call in (story.tools.calls if whole else changed)]
 
 
 def _without_half(text: str) -> tuple[str, str]:

@@ -1,4 +1,7 @@
-"""One agent's calls, as the record tells them: what it was sent, and what it said."""
+"""One agent's calls, as the record tells them: what it was sent, and what it said.
+
+Its tool calls are told in `tool_story`.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
+from agentnb.views.panel.tool_story import ToolStories
 from agentnb.views.text import visible, visible_text
 
 
@@ -46,6 +50,7 @@ class Story:
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
         self.calls: list[CallStory] = []
+        self.tools = ToolStories()
 
     def feed(self, rows: Iterable[Row]) -> None:
         """Learn what happened; each row once, in its order."""
@@ -55,12 +60,16 @@ class Story:
                 if row[1] == agent_id and self.calls:
                     self.calls[-1].pieces.append(row[2])
                 continue
-            event = row[1]
-            if isinstance(event, ModelCallStarted) and event.agent_id == agent_id:
+            at_s, event = row
+            if getattr(event, "agent_id", None) != agent_id:
+                continue
+            if isinstance(event, ModelCallStarted):
                 self.calls.append(CallStory(event))
-            elif isinstance(event, ModelCallFinished) and event.agent_id == agent_id:
+            elif isinstance(event, ModelCallFinished):
                 if self.calls:
                     self.calls[-1].finished = event
+            else:
+                self.tools.learn(at_s, event)
 
     @property
     def usage(self) -> Usage:

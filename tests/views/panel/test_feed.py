@@ -107,6 +107,38 @@ def test_begin_of_a_reply_is_shown_at_once() -> None:
     wait_for_no_thread()
 
 
+def test_report_of_a_tool_comes_once_a_second_and_its_begin_and_end_at_once() -> None:
+    run = ToldRun().began().called("root").replied("root")
+    feed, screen = Feed(run.bus), Screen()
+    with feed.lock:
+        feed.attach(screen)
+        run.after(0.1).tool("root", "a")
+        feed._tick()
+        tool = {"name": "look_up", "said": "", "since": 0.1}
+        assert screen.news[-1].rows["root"] == {
+            "tool": tool,
+            "tool_calls": 1,
+            "doing": "tool look_up",
+        }
+        run.reported("root", "a", "1 of 9")
+        feed._tick()
+        assert screen.news[-1].rows == {"root": {"tool": {**tool, "said": "1 of 9"}}}
+        shown = len(screen.news)
+        run.after(0.2).reported("root", "a", "2 of 9")
+        feed._tick()
+        run.after(0.2).reported("root", "a", "3 of 9")
+        feed._tick()
+        assert (len(screen.news), screen.read) == (shown, 2)
+        run.after(0.6)
+        feed._tick()
+        assert screen.news[-1].rows == {"root": {"tool": {**tool, "said": "3 of 9"}}}
+        run.tool_ended("root", "a", is_error=True)
+        feed._tick()
+        assert screen.news[-1].rows == {"root": {"tool": None, "tool_errors": 1, "doing": ""}}
+        run.ended()
+    wait_for_no_thread()
+
+
 def test_feed_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentnb.views.panel.feed.TICK_S", DEADLINE_S)
     run = ToldRun().began().called("root").said("root", "Hm")

@@ -10,19 +10,17 @@ from agentnb.core.events import (
     AgentCancelled,
     AgentExhausted,
     AgentFailed,
+    AgentInterrupted,
     AgentWaiting,
     BudgetExhausted,
     BudgetPaused,
     BudgetResumed,
     BudgetUpdate,
-    Event,
     SynthesisStarted,
-    ToolCallFinished,
-    ToolCallReported,
-    ToolCallStarted,
 )
 from agentnb.core.types import AgentStatus
-from agentnb.views.panel.fold import STALLED_AFTER_S, PanelFold
+from agentnb.views.panel.doing import STALLED_AFTER_S
+from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.news import Summary
 from tests.views.panel.told import ToldRun, id_of
 
@@ -73,24 +71,9 @@ def test_tokens_of_calls_before_stay_while_the_next_reply_streams() -> None:
     assert row(run.said("root", "x" * 40))["tokens"] == 60
 
 
-def _two_tools() -> list[Event]:
-    root = id_of("root")
-    return [
-        ToolCallStarted(agent_id=root, tool_use_id="b", name="find", input={}),
-        ToolCallStarted(agent_id=root, tool_use_id="a", name="look_up", input={}),
-        ToolCallReported(agent_id=root, tool_use_id="a", name="look_up", text="half of it"),
-    ]
-
-
-def _ended(tool_use_id: str) -> Event:
-    return ToolCallFinished(
-        agent_id=id_of("root"),
-        tool_use_id=tool_use_id,
-        name="any",
-        result_summary="",
-        is_error=False,
-        duration_ms=1,
-    )
+def asked_tools() -> ToldRun:
+    """The root's call has ended, and a tool of it runs."""
+    return ToldRun().began().called("root").replied("root").after(2).tool("root", "b", "find")
 
 
 @pytest.mark.parametrize(
@@ -124,37 +107,73 @@ def _ended(tool_use_id: str) -> Event:
             .said("root", "So"),
             "bringing 3 results together",
         ),
-        (
-            ToldRun()
-            .began()
-            .called("root")
-            .replied("root")
-            .tell(
-                ToolCallStarted(agent_id=id_of("root"), tool_use_id="t", name="look_up", input={})
-            ),
-            "tool look_up",
-        ),
-        (
-            ToldRun().began().called("root").replied("root").tell(*_two_tools()),
-            "tool look_up: half of it and 1 more",
-        ),
-        (
-            ToldRun().began().called("root").replied("root").tell(*_two_tools(), _ended("b")),
-            "tool look_up: half of it",
-        ),
-        (
-            ToldRun()
-            .began()
-            .called("root")
-            .replied("root")
-            .tell(*_two_tools(), _ended("b"), _ended("a")),
-            "",
-        ),
+        (asked_tools(), "tool find"),
+        (asked_tools().tool("root", "a"), "tool look_up and 1 more"),
+        (asked_tools().tool("root", "a").tool_ended("root", "b"), "tool look_up"),
+        (asked_tools().reported("root", "b", "half of it"), "tool find"),
+        (asked_tools().spawned("1").spawned("2"), "tool find, 2 at work below"),
+        (asked_tools().tool_ended("root", "b"), ""),
         (ToldRun().began().called("root").replied("root").completed("root"), ""),
     ],
 )
 def test_row_says_what_an_agent_does_or_waits_for(run: ToldRun, words: str) -> None:
     assert row(run)["doing"] == words
+
+
+def test_open_tool_call_has_its_name_what_it_reported_last_and_its_beginning() -> None:
+    run = asked_tools()
+    assert row(run)["tool"] == {"name": "find", "said": "", "since": 2}
+
+    run.after(1).tool("root", "a").reported("root", "a", "1 of 2").reported("root", "a", "2 of 2")
+    assert row(run)["tool"] == {"name": "look_up and 1 more", "said": "2 of 2", "since": 3}
+
+    run.tool_ended("root", "a")
+    assert row(run)["tool"] == {"name": "find", "said": "", "since": 2}
+    assert row(run.tool_ended("root", "b"))["tool"] is None
+
+
+def test_row_counts_tool_calls_and_their_errors() -> None:
+    run = asked_tools().tool("root", "a").tool_ended("root", "a", "ValueError: no", is_error=True)
+    assert (row(run)["tool_calls"], row(run)["tool_errors"]) == (2, 1)
+
+    run.tool_ended("root", "b", "cancelled", is_error=True)
+    assert (row(run)["tool_calls"], row(run)["tool_errors"]) == (2, 1)
+
+
+def test_agent_that_ended_under_its_tool_shows_none_also_when_it_goes_on() -> None:
+    run = asked_tools().tell(AgentInterrupted(agent_id=id_of("root")))
+    assert row(run)["tool"] is None
+
+    assert row(run.called("root").said("root", "so"))["tool"] is None
+
+
+def test_names_and_reports_of_tools_are_one_line_of_bounded_length() -> None:
+    run = asked_tools().tool("root", "a", "x\n\x1b" + "y" * 500).reported("root", "a", "z" * 500)
+
+    shown = row(run)["tool"]
+    assert shown["name"].startswith("x \\x1byy")
+    assert (len(shown["name"]), len(shown["said"])) == (60 + len(" and 1 more"), 200)
+    assert len(row(run)["doing"]) < 100
+
+
+def test_header_tells_what_the_roots_tool_reported() -> None:
+    assert summary(asked_tools()).doing == "tool find"
+    assert summary(asked_tools().reported("root", "b", "half")).doing == "tool find: half"
+
+
+def test_first_report_of_a_tool_is_news_and_those_after_it_only_growth() -> None:
+    fold = folded(asked_tools())
+    fold.take_touched()
+
+    def after(text: str) -> tuple[set[str], set[str]]:
+        run = asked_tools().reported("root", "b", text)
+        fold.touched.clear()
+        fold.said_more.clear()
+        fold.feed(run.bus.rows_since(len(run.bus) - 1))
+        return fold.touched, fold.said_more
+
+    assert after("1 of 9") == ({id_of("root")}, set())
+    assert after("2 of 9") == (set(), {id_of("root")})
 
 
 def test_wait_of_known_length_tells_when_it_ends() -> None:

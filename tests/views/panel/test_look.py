@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentnb.core.events import AgentFailed, SpawnIgnored
+from agentnb.core.events import AgentFailed, AgentInterrupted, SpawnIgnored
 from agentnb.core.types import (
     CompletionRequest,
     Message,
@@ -217,3 +217,127 @@ def test_prompt_holds_tool_calls_and_their_results() -> None:
 
     assert first["text"] == 'I look.\n\n(tool call t1) find({"q": "x"})'
     assert second["text"] == "(tool error t1) none"
+
+
+def tools_of(shown: dict[str, Any] | None) -> list[dict[str, Any]]:
+    assert shown is not None
+    return list(shown["tools"])
+
+
+def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
+    run = ToldRun().began().after(2).tool("root", "a", "find", input={"city": "Bonn"})
+    run.reported("root", "a", "half")
+    (at_work,) = tools_of(whole(Look("root"), run))
+    assert at_work == {
+        "n": 1,
+        "name": "find",
+        "status": "open",
+        "begun": 2,
+        "duration_ms": None,
+        "said": "half",
+        "input": '{"city": "Bonn"}',
+        "input_cut": None,
+        "result": "",
+        "result_cut": None,
+    }
+
+    (done,) = tools_of(whole(Look("root"), run.tool_ended("root", "a", "330,000\npeople")))
+
+    assert (done["status"], done["said"]) == ("done", "")
+    assert (done["result"], done["duration_ms"]) == ("330,000\npeople", 1200)
+
+
+@pytest.mark.parametrize(
+    ("result", "is_error", "status"),
+    [
+        ("fine", False, "done"),
+        ("ValueError: no", True, "error"),
+        ("cancelled", True, "cancelled"),
+        ("cancelled", False, "done"),
+    ],
+)
+def test_tool_call_tells_how_it_ended(result: str, is_error: bool, status: str) -> None:
+    run = ToldRun().began().tool("root", "a").tool_ended("root", "a", result, is_error=is_error)
+
+    assert [call["status"] for call in tools_of(whole(Look("root"), run))] == [status]
+
+
+def test_tool_call_whose_process_died_is_interrupted_and_not_at_work() -> None:
+    run = ToldRun().began().tool("root", "a")
+    look = Look("root")
+    whole(look, run)
+
+    shown = more(look, run.tell(AgentInterrupted(agent_id=id_of("root"))))
+
+    assert [call["status"] for call in tools_of(shown)] == ["interrupted"]
+
+
+def test_only_tool_calls_that_changed_are_sent_again() -> None:
+    run = ToldRun().began().tool("root", "a").tool("root", "b")
+    look = Look("root")
+    assert [call["n"] for call in tools_of(whole(look, run))] == [1, 2]
+    assert more(look, run) is None
+
+    shown = more(look, run.reported("root", "b", "half").tool_ended("root", "b").tool("root", "c"))
+
+    assert [(call["n"], call["status"]) for call in tools_of(shown)] == [(2, "done"), (3, "open")]
+    assert more(look, run) is None
+
+
+def test_id_that_is_given_again_means_the_newest_call() -> None:
+    run = ToldRun().began().tool("root", "a").tool_ended("root", "a", "one")
+    run.tool("root", "a").tool_ended("root", "a", "two")
+
+    assert [call["result"] for call in tools_of(whole(Look("root"), run))] == ["one", "two"]
+
+
+def test_tool_calls_of_other_agents_are_not_told() -> None:
+    run = ToldRun().began().spawned("1").tool("1", "a", input={"secret": 1})
+
+    assert whole(Look("root"), run)["tools"] == []
+
+
+def test_look_at_the_past_has_the_tool_calls_of_then() -> None:
+    run = ToldRun().began().tool("root", "a").after(5).tool_ended("root", "a").tool("root", "b")
+
+    (call,) = tools_of(whole(Look("root", at_s=2), run))
+
+    assert (call["status"], call["result"]) == ("open", "")
+
+
+def test_arguments_and_results_that_the_event_cut_tell_how_long_they_were() -> None:
+    run = ToldRun().began().tool("root", "a", input={"text": "x" * 200}, input_length=45_000)
+    run.tool_ended("root", "a", "y" * 2000, result_length=70_000)
+
+    (call,) = tools_of(whole(Look("root"), run))
+
+    assert (call["input_cut"], call["result_cut"]) == (45_000, 70_000)
+    assert call["input"] == '{\n  "text": "' + "x" * 200 + '"\n}'
+
+
+def test_what_acts_is_made_visible_in_names_arguments_reports_and_results() -> None:
+    run = ToldRun().began().tool("root", "a", "na\nme\x1b[1m", input={"q\u202e": "\x07"})
+    run.reported("root", "a", "\x1b[2m")
+    look = Look("root")
+
+    (call,) = tools_of(whole(look, run))
+    assert call["name"] == "na me\\x1b[1m"
+    assert call["input"] == '{"q\\u202e": "\\u0007"}'
+    assert call["said"] == "\\x1b[2m"
+    (ended,) = tools_of(more(look, run.tool_ended("root", "a", "\x1b[3m\nso\ud800")))
+    assert ended["result"] == "\\x1b[3m\nso\ufffd"
+
+
+def test_call_without_arguments_shows_none() -> None:
+    run = ToldRun().began().tool("root", "a", input={})
+
+    assert tools_of(whole(Look("root"), run))[0]["input"] == ""
+
+
+def test_sub_agent_that_a_tool_started_shows_its_job_and_profile() -> None:
+    run = ToldRun().began().spawned("1", job_id="0a1b2c", profile="re\nviewer").spawned("2")
+
+    shown, other = whole(Look("1"), run), whole(Look("2"), run)
+
+    assert (shown["job"], shown["profile"]) == ("0a1b2c", "re viewer")
+    assert (other["job"], other["profile"]) == ("", "")

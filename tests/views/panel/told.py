@@ -13,6 +13,9 @@ from agentnb.core.events import (
     ModelCallStarted,
     RunFinished,
     RunStarted,
+    ToolCallFinished,
+    ToolCallReported,
+    ToolCallStarted,
 )
 from agentnb.core.types import AgentStatus, CompletionRequest, Usage, user_message
 from agentnb.views.panel.news import News
@@ -34,7 +37,7 @@ class ToldRun:
         )
         return self.spawned("root", task)
 
-    def spawned(self, path: str, task: str = "a task") -> ToldRun:
+    def spawned(self, path: str, task: str = "a task", **how: Any) -> ToldRun:
         parent = None if path == "root" else id_of(path.rpartition(".")[0] or "root")
         depth = 0 if path == "root" else path.count(".") + 1
         self.bus.publish(
@@ -44,6 +47,7 @@ class ToldRun:
                 task_description=task,
                 depth=depth,
                 model="m/one",
+                **how,
             )
         )
         return self
@@ -72,6 +76,29 @@ class ToldRun:
             )
         )
         return self
+
+    def tool(self, path: str, tool_use_id: str, name: str = "look_up", **how: Any) -> ToldRun:
+        """A tool call begins."""
+        started = ToolCallStarted(
+            agent_id=id_of(path), tool_use_id=tool_use_id, name=name, **{"input": {}, **how}
+        )
+        return self.tell(started)
+
+    def reported(self, path: str, tool_use_id: str, text: str, name: str = "look_up") -> ToldRun:
+        return self.tell(
+            ToolCallReported(agent_id=id_of(path), tool_use_id=tool_use_id, name=name, text=text)
+        )
+
+    def tool_ended(self, path: str, tool_use_id: str, result: str = "found", **how: Any) -> ToldRun:
+        ended = ToolCallFinished(
+            agent_id=id_of(path),
+            tool_use_id=tool_use_id,
+            name="look_up",
+            result_summary=result[:200],
+            result=result,
+            **{"is_error": False, "duration_ms": 1200, **how},
+        )
+        return self.tell(ended)
 
     def completed(self, path: str, text: str = "done") -> ToldRun:
         self.bus.publish(
