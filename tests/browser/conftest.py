@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from playwright.sync_api import Browser
 from tests.browser.chromium import a_chromium, a_playwright, find_chromium
 from tests.browser.desk import Desk
 from tests.browser.server import LabServer, a_lab
+from tests.browser.tree_page import Open, TreePage, a_tree_page, files_over_http
 
 _HERE = Path(__file__).parent
 _NO_BROWSER = (
@@ -42,6 +44,24 @@ def chromium() -> Iterator[Browser]:
             pytest.skip(_NO_BROWSER)
         with a_chromium(playwright, path) as browser:
             yield browser
+
+
+@pytest.fixture(scope="package")
+def tree_address() -> Iterator[str]:
+    """The address of the tree without a kernel."""
+    with files_over_http() as address:
+        yield address
+
+
+@pytest.fixture
+def open_tree(chromium: Browser, tree_address: str) -> Iterator[Open]:
+    """Opens the tree in a page of its own; closed after the test."""
+    with ExitStack() as stack:
+
+        def opened(query: str = "agents=30", *, width: int = 1400) -> TreePage:
+            return stack.enter_context(a_tree_page(chromium, tree_address, query, width=width))
+
+        yield opened
 
 
 @pytest.fixture(scope="package")

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser.tree_page import TreePage, a_tree_page, files_over_http, new_agent
-
-Open = Callable[..., TreePage]
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with files_over_http() as address:
-        yield address
-
-
-@pytest.fixture
-def open_tree(chromium: Browser, address: str) -> Iterator[Open]:
-    with ExitStack() as stack:
-
-        def opened(query: str = "agents=30", *, width: int = 1400) -> TreePage:
-            return stack.enter_context(a_tree_page(chromium, address, query, width=width))
-
-        yield opened
+from tests.browser.tree_page import Open, new_agent
 
 
 def test_every_agent_shows_path_status_task_tokens_and_time(open_tree: Open) -> None:
@@ -446,6 +426,12 @@ HOSTILE = (
 )
 
 
+def hostile_call(n: int, status: str) -> dict[str, Any]:
+    """A tool call, every text of which would act."""
+    line = {"n": n, "status": status, "begun": 3, "duration_ms": None}
+    return line | dict.fromkeys(("name", "said", "input", "result"), HOSTILE)
+
+
 def test_text_of_a_model_is_text_everywhere(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     view = tree.sent("hello")[0]["view"]
@@ -460,13 +446,23 @@ def test_text_of_a_model_is_text_everywhere(open_tree: Open) -> None:
     prompt = {"system": HOSTILE, "messages": [{"role": HOSTILE, "text": HOSTILE}]}
     look = {"type": "look", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
     look |= {**fields, "text": HOSTILE, "result": HOSTILE, "notes": [HOSTILE], "cost": HOSTILE}
+    look |= {"job": HOSTILE, "profile": HOSTILE, "tools": [hostile_call(1, HOSTILE)]}
+    look["tools"].append(hostile_call(2, "open"))
+    open_tool = {"name": HOSTILE, "said": HOSTILE, "since": 3}
+    tree.frame({"path": "1", "tool": open_tool, "tool_calls": 1, "doing": HOSTILE}, seq=3)
     tree.tell({**look, "calls": [call], "call": 1, "prompt": prompt})
     tree.tell({"type": "told", "lines": [HOSTILE]})
     tree.page.get_by_text("Prompt as sent").click()
+    expect(tree.item("1").locator(".agentnb-node-tool")).to_contain_text("<img src=x onerror")
     tree.page.get_by_role("searchbox").fill(HOSTILE[:60])
     tree.painted()
 
+    for button in tree.page.get_by_role("button", name="Show all of it").all()[::-1]:
+        button.click()
+    tree.painted()
+
     expect(tree.item("root")).to_contain_text("<img src=x onerror")
+    expect(tree.page.get_by_role("group", name="Tool calls")).to_contain_text("W" * 20_000)
     assert tree.page.evaluate("window.harmed") is None
     made = (
         ".agentnb-tree-view :is(img, script, style, iframe, object, [onclick], [onload], [onerror])"

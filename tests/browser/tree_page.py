@@ -7,7 +7,7 @@ The page's `window.page` plays the kernel: `page.model.tell(message)` sends to t
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -37,6 +37,10 @@ def files_over_http() -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+Open = Callable[..., "TreePage"]
+"""What the fixture `open_tree` gives: opens a page by its query."""
 
 
 class TreePage:
@@ -88,6 +92,19 @@ class TreePage:
         """Render a second view of the same model."""
         made = "page.render({ model: page.model.proxy(), el: document.body })"
         self.page.evaluate(f"() => {{ page.second = {made}; }}")
+
+    def looked_at(self, agent: str = "root", **fields: Any) -> None:
+        """Tell all that there is of an agent, as the answer to the newest wish to see it."""
+        self.page.evaluate("page.model.answer = () => {}")
+        self._look = {"type": "look", "view": self.sent("hello")[0]["view"], "at": None}
+        known: dict[str, Any] = {"task": "T", "calls": [], "call": None, "text": ""}
+        self._n = 0
+        self.tell({**self._look, "agent": agent, "reset": True, "n": 0, **known, **fields})
+
+    def look_goes_on(self, **fields: Any) -> None:
+        """Tell what is new of that agent."""
+        self._n += 1
+        self.tell({**self._look, "reset": False, "n": self._n, **fields})
 
     def painted(self) -> None:
         """Wait until what was told is drawn."""

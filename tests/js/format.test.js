@@ -6,12 +6,16 @@ import {
   doingNow,
   duration,
   elapsed,
+  openFor,
   shortCount,
   textSize,
   timeTaken,
   tokenCount,
+  toolCount,
+  toolNow,
 } from "../../agentnb/views/static/format.js";
 import { isFinal, STATUSES, shapeOf } from "../../agentnb/views/static/status.js";
+import { beginning, titleOf } from "../../agentnb/views/static/tool_calls.js";
 
 test("tokens have at most four digits, and a tilde while they are an estimate", () => {
   const shown = [0, 987, 999.6, 1234, 35_040, 999_700, 1_234_567].map(shortCount);
@@ -52,6 +56,35 @@ test("a closed branch says how many it hides, by status", () => {
   const words = hiddenWords(statuses.map((status) => ({ status })));
 
   assert.equal(words, "5 hidden: 2 running, 1 pending, 1 completed, 1 unheard-of");
+});
+
+test("tool calls are counted with their errors, and none are not told", () => {
+  assert.equal(toolCount({ tool_calls: 1, tool_errors: 0 }), "1 call");
+  assert.equal(toolCount({ tool_calls: 1234, tool_errors: 2 }), "1,234 calls, 2 errors");
+  assert.equal(toolCount({ tool_calls: 3, tool_errors: 1 }, "tool call"), "3 tool calls, 1 error");
+  assert.deepEqual([toolCount({ tool_calls: 0 }), toolCount({}), toolCount(null)], ["", "", ""]);
+});
+
+test("an open tool call has its name, what it reported last, and whole seconds", () => {
+  assert.equal(toolNow({ name: "look_up and 2 more", said: "" }), "look_up and 2 more");
+  assert.equal(toolNow({ name: "look_up", said: "half of it" }), "look_up: half of it");
+  assert.deepEqual([openFor({ since: 3 }, 64.9), openFor({ since: 3 }, 2)], ["1 min 1 s", "0 s"]);
+  assert.deepEqual([openFor(null, 9), openFor({}, 9)], ["", ""]);
+});
+
+test("a list of tool calls says how many there are, failed, and are at work", () => {
+  const states = ["done", "error", "open", "open", "cancelled"];
+
+  assert.equal(titleOf(states), "5 tool calls, 1 error, 2 at work");
+  assert.equal(titleOf(["done"]), "1 tool call");
+  assert.equal(titleOf([]), "");
+});
+
+test("of a long text the first lines are shown, and never half a character", () => {
+  assert.equal(beginning("a\nb\nc"), "a\nb\nc");
+  assert.equal(beginning("a\nb\nc\nd"), "a\nb\nc");
+  assert.equal(beginning("x".repeat(500)), "x".repeat(160));
+  assert.equal(beginning(`${"x".repeat(159)}😀`), "x".repeat(159));
 });
 
 test("few ends are told by name and many by number", () => {

@@ -92,6 +92,9 @@ def tool_line(call: ToolStory) -> dict[str, Any]:
     `input_cut` and `result_cut`: characters of the whole, where the event has the beginning.
     """
     started, finished = call.started, call.finished
+    result = ""
+    if finished is not None and not finished.was_cancelled:
+        result = finished.result or finished.result_summary
     return {
         "n": call.n,
         "name": visible(started.name, _NAME_LENGTH),
@@ -101,7 +104,7 @@ def tool_line(call: ToolStory) -> dict[str, Any]:
         "said": visible(call.said, _NAME_LENGTH) if finished is None else "",
         "input": visible_text(_arguments(started.input)),
         "input_cut": started.input_length,
-        "result": visible_text(finished.result or finished.result_summary) if finished else "",
+        "result": visible_text(result),
         "result_cut": finished.result_length if finished is not None else None,
     }
 

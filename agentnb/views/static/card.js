@@ -2,8 +2,9 @@
 // changed. Text nodes are kept and only their data is set, so a frame costs what has changed.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
-import { doingNow, timeTaken, tokenCount, wholeNumber } from "./format.js";
-import { makeMark, statusCounts } from "./status.js";
+import { doingNow, timeTaken, tokenCount, toolCount, wholeNumber } from "./format.js";
+import { isFinal, makeMark, statusCounts } from "./status.js";
+import { ToolMark } from "./tool_mark.js";
 
 const FIRST_TOLD = ["running", "waiting", "failed", "pending"];
 
@@ -13,12 +14,17 @@ const PLAIN = { hidden: null, matching: true };
 export class Card {
   #words = {};
   #mark = makeMark("pending");
+  #tools;
   #toggle;
   #label = null;
   #stated = {};
 
   constructor(path) {
     this.path = path;
+    const tokens = this.#span("tokens", "agentnb-node-tokens");
+    const doing = this.#span("doing", "agentnb-node-doing", { dir: "auto" });
+    const foot = make("span", "agentnb-node-foot", {}, doing, tokens);
+    this.#tools = new ToolMark(foot, tokens);
     this.element = make(
       "div",
       "agentnb-node",
@@ -29,13 +35,7 @@ export class Card {
         {},
         make("span", "agentnb-node-head", {}, this.#mark.element, ...this.#spans()),
         this.#span("task", "agentnb-node-task", { dir: "auto" }),
-        make(
-          "span",
-          "agentnb-node-foot",
-          {},
-          this.#span("doing", "agentnb-node-doing", { dir: "auto" }),
-          this.#span("tokens", "agentnb-node-tokens"),
-        ),
+        foot,
       ),
     );
     setText(this.#words.path, path);
@@ -51,6 +51,7 @@ export class Card {
     setText(this.#words.status, row.status + retried);
     setText(this.#words.task, row.task);
     setText(this.#words.tokens, tokenWords(row, hidden));
+    this.#tools.show(hidden ? null : row, { isBrief: Boolean(row.doing || row.error) });
     this.#sum(hidden);
     this.tick(row, now, hidden);
     this.#name(row, hidden);
@@ -59,10 +60,10 @@ export class Card {
   /** Shows only what changes by the mere passing of time. */
   tick(row, now, hidden = null) {
     setText(this.#words.time, timeTaken(row, now));
-    setText(
-      this.#words.doing,
-      hidden ? hiddenWords(hidden) : doingNow(row, now) || (row.error ?? ""),
-    );
+    // An open tool call has its own words, before these.
+    const doing = row.tool ? "" : doingNow(row, now) || (row.error ?? "");
+    setText(this.#words.doing, hidden ? hiddenWords(hidden) : doing);
+    this.#tools.tick(hidden ? null : row, now);
     this.#state("data-trouble", !hidden && !row.doing && row.error ? "true" : null);
   }
 
@@ -141,7 +142,10 @@ export class Card {
   #name(row, hidden) {
     const parts = [row.path, this.#words.status.data, row.task];
     if (hidden) parts.push(hiddenWords(hidden));
-    else if (row.doing || row.error) parts.push(row.doing || row.error);
+    else {
+      if (row.doing || row.error) parts.push(row.doing || row.error);
+      if (isFinal(row.status) && row.tool_calls) parts.push(toolCount(row, "tool call"));
+    }
     const label = parts.filter(Boolean).join(", ");
     if (label === this.#label) return;
     this.#label = label;
@@ -153,9 +157,9 @@ export class Card {
 function tokenWords(row, hidden) {
   if (!row.tokens) return "";
   const count = tokenCount(row.tokens, row.estimated);
-  if (hidden) return count;
+  if (hidden || row.tool) return count;
   // What it waits for, or why it ended, needs the room beside it more than a long word does.
-  if (row.doing || row.error) return `${count} tok`;
+  if (row.doing || row.error || row.tool_calls) return `${count} tok`;
   return `${count} ${count === "1" ? "token" : "tokens"}`;
 }
 

@@ -7,8 +7,9 @@ import { doingNow, timeTaken, tokenCount, wholeNumber } from "./format.js";
 import { Prompt } from "./prompt.js";
 import { Prose } from "./prose.js";
 import { isFinal, makeMark } from "./status.js";
+import { ToolCalls } from "./tool_calls.js";
 
-const FACTS = ["Model", "Tokens", "Cost", "Time", "Now", "Attempt", "Error", "Notes"];
+const FACTS = "Model Job Profile Tokens Cost Time Now Attempt Error Notes".split(" ");
 
 export class Details {
   #look = {};
@@ -21,6 +22,7 @@ export class Details {
   #text = new Prose("agentnb-text", "Text of the call", { fromEnd: true });
   #textTitle = document.createTextNode("Text");
   #prompt = new Prompt();
+  #tools = new ToolCalls();
   #asked = null;
   #canCancel = false;
 
@@ -36,6 +38,7 @@ export class Details {
       this.#factList(),
       this.calls.element,
       this.#prompt.element,
+      this.#tools.element,
       section(this.#textTitle, this.#text.element),
     );
     this.#cancel.addEventListener("click", () => this.#askToCancel(onCancel), { signal });
@@ -49,14 +52,17 @@ export class Details {
     setAttribute(this.element, "data-agent-details", row.path);
     setAttribute(this.element, "aria-label", `Details of agent ${row.path}`);
     setText(this.#title, row.path);
+    this.#tools.clear(row.path);
     this.#draw();
     this.element.scrollTop = 0;
   }
 
   /** Applies a `look` message for the agent that was chosen. */
-  take({ add, ...fields }) {
+  take({ add, tools, ...fields }) {
     if (fields.reset) this.#look = { agent: fields.agent, text: "" };
     Object.assign(this.#look, fields);
+    if (fields.reset) this.#tools.set(Array.isArray(tools) ? tools : []);
+    else if (Array.isArray(tools)) this.#tools.add(tools);
     this.#draw();
     if (typeof add === "string") this.#text.add(add);
   }
@@ -72,6 +78,7 @@ export class Details {
     this.#fact("Time", timeTaken(row, now));
     this.#fact("Now", doingNow(row, now));
     this.#fact("Attempt", row.attempt > 1 ? `${row.attempt} (it was tried again)` : "");
+    this.#tools.tick(now);
     this.#offerCancel(row);
     return undefined;
   }
@@ -120,6 +127,8 @@ export class Details {
     const look = this.#look;
     this.#task.set(look.task ?? "");
     this.#fact("Model", look.model);
+    this.#fact("Job", look.job);
+    this.#fact("Profile", look.profile);
     this.#fact("Cost", look.cost);
     this.#fact("Error", look.error);
     this.#fact("Notes", (look.notes ?? []).join("\n"));

@@ -61,6 +61,23 @@ export function doingNow(row, now) {
   return left > 0 ? `${row.doing}, ${elapsed(left)} left` : row.doing;
 }
 
+/** An agent's tool calls: `3 calls, 1 error`, or with another word for `what`; `""` for none. */
+export function toolCount(row, what = "call") {
+  if (!row?.tool_calls) return "";
+  const calls = counted(row.tool_calls, what);
+  return row.tool_errors ? `${calls}, ${counted(row.tool_errors, "error")}` : calls;
+}
+
+/** An open tool call: `look_up and 2 more: half of it`. */
+export function toolNow({ name, said }) {
+  return said ? `${name}: ${said}` : String(name ?? "");
+}
+
+/** For how long a tool call has been open, in whole seconds; `""` where there is none. */
+export function openFor(tool, now) {
+  return Number.isFinite(tool?.since) ? elapsed(now - tool.since) : "";
+}
+
 /** `998 characters`, `12 kB`, `1.4 MB`: how long a text is, as a rule of thumb. */
 export function textSize(length) {
   if (length < 10_000) return counted(length, "character");

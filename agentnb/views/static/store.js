@@ -21,6 +21,9 @@ const BLANK = {
   attempt: 1,
   error: null,
   notes: 0,
+  tool: null,
+  tool_calls: 0,
+  tool_errors: 0,
 };
 
 export class Store {

@@ -1,0 +1,204 @@
+// The tool calls of an agent as a list: how each stands, its arguments, what came of it. A call keeps
+// its place and its element, so that what a reader opened stays open while others come and go on.
+
+import { make, makeButton, setAttribute, setText } from "./dom.js";
+import { counted, duration, openFor, textSize, toolCount, wholeNumber } from "./format.js";
+import { makeMark } from "./status.js";
+
+const STATES = {
+  open: ["at work", "running"],
+  done: ["done", "completed"],
+  error: ["error", "failed"],
+  cancelled: ["cancelled", "cancelled"],
+  interrupted: ["interrupted", "interrupted"],
+};
+const SHORT = 160;
+const SHORT_LINES = 3;
+const NEAR_END = 12;
+
+export class ToolCalls {
+  #items = new Map();
+  #title = document.createTextNode("");
+  #list = make("ol", "agentnb-tools-list", { role: "list" });
+  #box = make("div", "agentnb-tools-box", { tabindex: 0, role: "group" }, this.#list);
+  element = make(
+    "div",
+    "agentnb-tools",
+    { hidden: "" },
+    make("div", "agentnb-section-title", {}, this.#title),
+    this.#box,
+  );
+
+  /** Of another agent: nothing is known yet. */
+  clear(path) {
+    this.set([]);
+    setAttribute(this.#box, "aria-label", `Tool calls of agent ${path}`);
+  }
+
+  /** These are all calls. */
+  set(lines) {
+    const known = new Set(lines.map(({ n }) => n));
+    for (const [n, { element }] of this.#items) {
+      if (known.has(n)) continue;
+      element.remove();
+      this.#items.delete(n);
+    }
+    this.add(lines);
+  }
+
+  /** These are new or have changed. */
+  add(lines) {
+    const { scrollTop, clientHeight, scrollHeight } = this.#box;
+    const isAtEnd = scrollTop + clientHeight >= scrollHeight - NEAR_END;
+    for (const line of lines) {
+      if (!this.#items.has(line.n)) {
+        const item = new ToolCall();
+        this.#items.set(line.n, item);
+        this.#list.append(item.element);
+      }
+      this.#items.get(line.n).show(line);
+    }
+    this.element.hidden = this.#items.size === 0;
+    setText(this.#title, titleOf([...this.#items.values()].map(({ state }) => state)));
+    if (isAtEnd && lines.length) this.#box.scrollTop = this.#box.scrollHeight;
+  }
+
+  /** Shows only what changes by the mere passing of time. */
+  tick(now) {
+    for (const item of this.#items.values()) item.tick(now);
+  }
+}
+
+/** `3 tool calls, 1 error, 1 at work`. */
+export function titleOf(states) {
+  const count = (wanted) => states.filter((state) => state === wanted).length;
+  const made = { tool_calls: states.length, tool_errors: count("error") };
+  const open = count("open") ? `, ${wholeNumber(count("open"))} at work` : "";
+  return toolCount(made, "tool call") + open;
+}
+
+class ToolCall {
+  #line = null;
+  #mark = makeMark("running");
+  #words = {};
+  #input = new Excerpt("Arguments");
+  #result = new Excerpt("Result");
+  #said;
+  element;
+
+  constructor() {
+    this.#said = make("div", "agentnb-tool-said", { dir: "auto", hidden: "" }, this.#text("said"));
+    this.element = make(
+      "li",
+      "agentnb-tool",
+      {},
+      make(
+        "div",
+        "agentnb-tool-head",
+        {},
+        this.#mark.element,
+        make("strong", "agentnb-tool-name", { dir: "auto" }, this.#text("name")),
+        make("span", "agentnb-tool-state", {}, this.#text("state")),
+        make("span", "agentnb-tool-time", {}, this.#text("time")),
+      ),
+      this.#said,
+      this.#input.element,
+      this.#result.element,
+    );
+  }
+
+  get state() {
+    return this.#line.status;
+  }
+
+  show(line) {
+    this.#line = line;
+    const [word, shape] = Object.hasOwn(STATES, line.status)
+      ? STATES[line.status]
+      : [String(line.status ?? ""), ""];
+    setAttribute(this.element, "data-tool-state", line.status);
+    this.#mark.show(shape);
+    setText(this.#words.name, line.name ?? "");
+    setText(this.#words.state, word);
+    setText(this.#words.said, line.said ?? "");
+    this.#said.hidden = !line.said;
+    this.#input.show(line.input ?? "", line.input_cut, line);
+    this.#result.show(line.result ?? "", line.result_cut, line);
+    const time = Number.isFinite(line.duration_ms) ? duration(line.duration_ms / 1000) : "";
+    if (line.status !== "open") setText(this.#words.time, time);
+  }
+
+  tick(now) {
+    if (this.state === "open") {
+      setText(this.#words.time, openFor({ since: this.#line.begun }, now));
+    }
+  }
+
+  #text(key) {
+    this.#words[key] = document.createTextNode("");
+    return this.#words[key];
+  }
+}
+
+// A text of which the beginning is shown until all of it is asked for.
+class Excerpt {
+  #text = "";
+  #isWhole = false;
+  #shown = document.createTextNode("");
+  #note = document.createTextNode("");
+  #noteBox = make("span", "agentnb-tool-note", { hidden: "" }, this.#note);
+  #more = makeButton("agentnb-tool-more", "", { hidden: "" });
+  #title;
+  element;
+
+  constructor(title) {
+    this.#title = title;
+    this.element = make(
+      "div",
+      "agentnb-tool-part",
+      { hidden: "" },
+      make("span", "agentnb-tool-label", {}, title),
+      make("div", "agentnb-tool-text", { dir: "auto" }, this.#shown),
+      make("div", "agentnb-tool-rest", {}, this.#noteBox, this.#more),
+    );
+    this.#more.addEventListener("click", () => {
+      this.#isWhole = !this.#isWhole;
+      this.#draw();
+    });
+  }
+
+  /** `cut` is the length of the text that this is the beginning of, `null` where it is whole. */
+  show(text, cut, { n, name }) {
+    this.element.hidden = !text;
+    setAttribute(this.#more, "data-of", `${this.#title} of call ${n}, ${name}`);
+    const words = Number.isFinite(cut) ? `The beginning of ${counted(cut, "character")}.` : "";
+    setText(this.#note, words);
+    this.#noteBox.hidden = !words;
+    if (text === this.#text) return;
+    this.#text = text;
+    this.#isWhole = false;
+    this.#draw();
+  }
+
+  #draw() {
+    const short = beginning(this.#text);
+    const isCut = short.length < this.#text.length;
+    setText(this.#shown, isCut && !this.#isWhole ? `${short}…` : this.#text);
+    this.#more.hidden = !isCut;
+    const size = textSize(this.#text.length);
+    const words = this.#isWhole ? "Show less" : `Show all of it (${size})`;
+    this.#more.textContent = words;
+    setAttribute(this.#more, "aria-expanded", String(this.#isWhole));
+    setAttribute(this.#more, "aria-label", `${words}: ${this.#more.dataset.of}`);
+  }
+}
+
+/** The first lines of a text, as far as they are short. */
+export function beginning(text) {
+  const lines = text.split("\n", SHORT_LINES + 1);
+  const first = lines.slice(0, SHORT_LINES).join("\n");
+  if (first.length <= SHORT) return first;
+  const last = first.charCodeAt(SHORT - 1);
+  // Half of a character would be none.
+  return first.slice(0, last >= 0xd800 && last <= 0xdbff ? SHORT - 1 : SHORT);
+}

@@ -1,0 +1,56 @@
+// The small mark of tool calls on an agent's card: which one is open, what it reported last and for
+// how long it has been; afterwards how many there were. It is made with an agent's first call: most
+// agents have none.
+
+import { make, makeSvg, setAttribute, setText } from "./dom.js";
+import { openFor, toolCount, toolNow, wholeNumber } from "./format.js";
+
+// A nut, in a square from -1 to 1: no status has that shape.
+const SHAPE = "M-1 0L-.5-.87H.5L1 0L.5.87H-.5ZM.42 0A.42.42 0 1 0-.42 0A.42.42 0 1 0 .42 0Z";
+
+export class ToolMark {
+  #foot;
+  #before;
+  #parts = null;
+
+  /** `foot` is where the mark stands, its words first and its time before the element `before`. */
+  constructor(foot, before) {
+    this.#foot = foot;
+    this.#before = before;
+  }
+
+  /** Shows the calls of a row; of `null` none. `isBrief` leaves room for other words. */
+  show(row, { isBrief }) {
+    const open = row?.tool ?? null;
+    const words = open ? toolNow(open) : countWords(row, isBrief);
+    if (!words && !this.#parts) return;
+    this.#parts ??= this.#make();
+    setText(this.#parts.words, words);
+    setAttribute(this.#parts.element, "data-tool", open ? "open" : null);
+    setAttribute(this.#parts.element, "hidden", words ? null : "");
+  }
+
+  /** Shows only what changes by the mere passing of time. */
+  tick(row, now) {
+    if (this.#parts) setText(this.#parts.time, row ? openFor(row.tool, now) : "");
+  }
+
+  #make() {
+    const words = document.createTextNode("");
+    const time = document.createTextNode("");
+    const shape = makeSvg(
+      "svg",
+      { class: "agentnb-tool-mark", viewBox: "-1.05 -1.05 2.1 2.1", "aria-hidden": "true" },
+      makeSvg("path", { "fill-rule": "evenodd", d: SHAPE }),
+    );
+    const said = make("span", "agentnb-node-tool-words", { dir: "auto" }, words);
+    const element = make("span", "agentnb-node-tool", {}, shape, said);
+    this.#foot.prepend(element);
+    this.#foot.insertBefore(make("span", "agentnb-node-tool-time", {}, time), this.#before);
+    return { element, words, time };
+  }
+}
+
+function countWords(row, isBrief) {
+  return isBrief && row?.tool_calls ? wholeNumber(row.tool_calls) : toolCount(row);
+}

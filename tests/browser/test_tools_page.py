@@ -1,0 +1,247 @@
+"""Tool calls in the tree and in the details, in a page without a kernel."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.tree_page import Open, TreePage
+
+AT_WORK: dict[str, Any] = {
+    "path": "root",
+    "doing": "tool look_up and 2 more",
+    "tool": {"name": "look_up and 2 more", "said": "", "since": 49.0},
+    "tool_calls": 3,
+    "tokens": 1200,
+    "estimated": False,
+}
+AFTERWARDS: dict[str, Any] = {"path": "root", "doing": "", "tool": None}
+
+
+def line(n: int, name: str = "look_up", status: str = "done", **fields: Any) -> dict[str, Any]:
+    """A call as the kernel tells it."""
+    told = {"n": n, "name": name, "status": status, "begun": 49.0, "duration_ms": 1200, "said": ""}
+    told |= {"input": '{"city": "Bonn"}', "input_cut": None, "result": "", "result_cut": None}
+    return told | fields
+
+
+def calls_of(tree: TreePage) -> Locator:
+    return tree.details.get_by_role("list").get_by_role("listitem")
+
+
+def expect_time_that_goes_on(time: Locator) -> None:
+    """Of a call that began at 49 s, when 60 s of the run have passed."""
+    expect(time).to_have_text(re.compile(r"^\d+ s$"))
+    first = str(time.text_content())
+    assert int(first.split()[0]) >= 11
+    expect(time).not_to_have_text(first)
+
+
+# -- on a card --------------------------------------------------------------------------------
+
+
+def test_open_call_is_a_mark_with_its_name_and_its_time_which_goes_on(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    card = tree.item("root")
+
+    tree.frame(AT_WORK)
+
+    expect(card).to_contain_text("look_up and 2 more")
+    expect(card.locator("svg.agentnb-tool-mark")).to_be_visible()
+    expect_time_that_goes_on(card.locator(".agentnb-node-tool-time"))
+    assert "tool look_up and 2 more" in str(card.get_attribute("aria-label"))
+    assert " s," not in f"{card.get_attribute('aria-label')},"
+
+
+def test_report_stands_on_the_card_and_is_not_read_out_again_and_again(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.frame(AT_WORK)
+    card = tree.item("root")
+    expect(card).to_contain_text("look_up and 2 more")
+    name = card.get_attribute("aria-label")
+
+    tree.frame({"path": "root", "tool": {**AT_WORK["tool"], "said": "3 of 9"}}, seq=3)
+
+    expect(card).to_contain_text("look_up and 2 more: 3 of 9")
+    expect(card).to_have_attribute("aria-label", str(name))
+
+
+def test_afterwards_the_card_counts_calls_and_errors(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    card = tree.item("root")
+    tree.frame(AT_WORK)
+    expect(card).to_contain_text("look_up")
+
+    tree.frame({**AFTERWARDS, "tool_errors": 1, "status": "completed", "ended": 60.0}, seq=3)
+
+    expect(card).to_contain_text("3 calls, 1 error")
+    expect(card).not_to_contain_text("look_up")
+    expect(card.locator(".agentnb-node-tool-time")).to_have_text("")
+    assert str(card.get_attribute("aria-label")).endswith("3 tool calls, 1 error")
+
+
+def test_card_without_a_call_has_no_mark(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.frame({"path": "root", "tool": None, "tool_calls": 0, "tool_errors": 0})
+    tree.painted()
+
+    expect(tree.page.locator(".agentnb-tool-mark")).to_have_count(0)
+
+
+def test_card_does_not_grow_or_move_with_its_calls(open_tree: Open) -> None:
+    tree = open_tree("agents=12")
+    boxes = [tree.item(path).bounding_box() for path in ("root", "1")]
+    parts = (".agentnb-node-task", ".agentnb-node-tokens")
+    rows = [tree.item("root").locator(part).bounding_box() for part in parts]
+
+    for seq, fields in enumerate([AT_WORK, {**AFTERWARDS, "tool_errors": 2}, AT_WORK], start=2):
+        tree.frame(fields, seq=seq)
+        tree.painted()
+        assert [tree.item(path).bounding_box() for path in ("root", "1")] == boxes
+        now = [tree.item("root").locator(part).bounding_box() for part in parts]
+        assert [box and (box["y"], box["height"]) for box in now] == [
+            box and (box["y"], box["height"]) for box in rows
+        ]
+
+
+def test_closed_branch_tells_of_those_below_and_not_of_its_own_calls(open_tree: Open) -> None:
+    tree = open_tree("agents=12")
+    tree.frame(AT_WORK)
+    card = tree.item("root")
+    expect(card).to_contain_text("look_up")
+
+    tree.page.get_by_role("button", name="Collapse root", exact=True).click()
+
+    expect(card).to_contain_text("11 hidden: ")
+    expect(card).not_to_contain_text("look_up")
+    expect(card.locator("svg.agentnb-tool-mark")).to_be_hidden()
+
+
+# -- in the details ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "shape"),
+    [
+        ("open", "at work", "running"),
+        ("done", "done", "completed"),
+        ("error", "error", "failed"),
+        ("cancelled", "cancelled", "cancelled"),
+        ("interrupted", "interrupted", "interrupted"),
+    ],
+)
+def test_details_tell_how_a_call_stands_by_word_and_shape(
+    open_tree: Open, status: str, word: str, shape: str
+) -> None:
+    tree = open_tree("agents=3")
+
+    tree.looked_at(tools=[line(1, status=status, duration_ms=None)])
+
+    head = calls_of(tree).locator(".agentnb-tool-head")
+    expect(head).to_contain_text(f"look_up{word}")
+    expect(head.locator("svg")).to_have_attribute("data-status", shape)
+
+
+def test_details_list_calls_with_arguments_result_and_time(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.looked_at(
+        tools=[line(1, result="330,000\npeople"), line(2, "find", "error", result="KeyError: 'x'")]
+    )
+
+    expect(tree.details.get_by_text("2 tool calls, 1 error")).to_be_visible()
+    expect(tree.page.get_by_role("group", name="Tool calls of agent root")).to_be_visible()
+    first, second = calls_of(tree).all()
+    expect(first).to_contain_text('{"city": "Bonn"}')
+    expect(first).to_contain_text("330,000\npeople", use_inner_text=True)
+    expect(first.locator(".agentnb-tool-time")).to_have_text("1.2 s")
+    expect(second).to_contain_text("KeyError: 'x'")
+
+
+def test_call_that_is_at_work_shows_its_report_and_a_time_that_goes_on(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.looked_at(tools=[line(1, status="open", said="3 of 9", duration_ms=None)])
+
+    (call,) = calls_of(tree).all()
+    expect(call).to_contain_text("3 of 9")
+    expect_time_that_goes_on(call.locator(".agentnb-tool-time"))
+    tree.look_goes_on(tools=[line(1, result="found")])
+    expect(call.locator(".agentnb-tool-time")).to_have_text("1.2 s")
+    expect(call).not_to_contain_text("3 of 9")
+
+
+def test_new_calls_come_and_others_go_on_in_their_places(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.looked_at(tools=[line(1, "one", "open"), line(2, "two", "open")])
+
+    tree.look_goes_on(tools=[line(2, "two"), line(3, "three", "open")])
+
+    expect(calls_of(tree)).to_have_count(3)
+    names = [call.locator("strong").text_content() for call in calls_of(tree).all()]
+    states = [call.get_attribute("data-tool-state") for call in calls_of(tree).all()]
+    assert (names, states) == (["one", "two", "three"], ["open", "done", "open"])
+
+
+def test_long_text_is_shown_whole_when_asked_for_and_stays_so_while_others_come(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=3")
+    text = "the beginning " + "x" * 900 + " the end"
+    tree.looked_at(tools=[line(1, result=text)])
+    (call,) = calls_of(tree).all()
+    expect(call).to_contain_text("the beginning")
+    expect(call).not_to_contain_text("the end")
+
+    button = call.get_by_role("button", name="Show all of it (922 characters): Result of call 1")
+    button.click()
+    expect(call).to_contain_text("the end")
+    tree.look_goes_on(tools=[line(2)])
+    expect(calls_of(tree)).to_have_count(2)
+    expect(call).to_contain_text("the end")
+    call.get_by_role("button", name="Show less: Result of call 1").click()
+    expect(call).not_to_contain_text("the end")
+
+
+def test_text_that_its_event_cut_says_how_long_it_was(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+
+    tree.looked_at(tools=[line(1, result="so far", result_cut=70_000)])
+
+    expect(calls_of(tree)).to_contain_text("The beginning of 70,000 characters.")
+    expect(calls_of(tree).get_by_text("The beginning of")).to_have_count(1)
+
+
+def test_list_follows_new_calls_and_stays_where_a_reader_scrolled_to(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.looked_at(tools=[line(n) for n in range(1, 31)])
+    box = tree.page.get_by_role("group", name="Tool calls of agent root")
+    at_end = "one => one.scrollTop + one.clientHeight >= one.scrollHeight - 1"
+    assert box.evaluate(at_end)
+
+    tree.look_goes_on(tools=[line(31)])
+    assert box.evaluate(at_end)
+    box.evaluate("one => { one.scrollTop = 30 }")
+    tree.look_goes_on(tools=[line(32)])
+
+    expect(calls_of(tree)).to_have_count(32)
+    assert box.evaluate("one => one.scrollTop") == 30
+
+
+def test_calls_of_one_agent_are_not_shown_with_another(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.looked_at(tools=[line(1)], job="0a1b2c", profile="reviewer")
+    expect(calls_of(tree)).to_have_count(1)
+    expect(tree.details.locator("[data-fact=job]")).to_have_text("Job0a1b2c")
+    expect(tree.details.locator("[data-fact=profile]")).to_have_text("Profilereviewer")
+
+    tree.item("1").click()
+
+    expect(calls_of(tree)).to_have_count(0)
+    expect(tree.details.get_by_text("tool call")).to_have_count(0)
+    expect(tree.details.locator("[data-fact=job]")).to_be_hidden()
+    expect(tree.details.locator("[data-fact=profile]")).to_be_hidden()
