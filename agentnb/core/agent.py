@@ -16,14 +16,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agentnb.core.call import Reply
+from agentnb.core.events import SpawnIgnored
 from agentnb.core.meter import PotEmpty
+from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
 from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunPort, Tool
+from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.tool_call import run_tool
 from agentnb.core.turn import TurnFailed, take_turn
 from agentnb.core.types import (
     Block,
     Message,
     Role,
+    TextBlock,
     ToolUseBlock,
     assistant_message,
     text_so_far,
@@ -85,6 +89,10 @@ class InProcessEngine:
                 return outcome
             if orders:
                 results = await _run_tools(work.agent_id, orders, tools, port)
+                if (reading := _block_in(reply.text)) is not None:
+                    _tell_ignored(work.agent_id, reading, port)
+                    results = (*results, TextBlock(BLOCK_BESIDE_TOOLS))
+                    outcome = replace(outcome, text=said + reading.text_before)
                 messages = (*messages, Message(Role.USER, results))
             if turns >= work.turns_left:
                 return replace(outcome, messages=messages, stop_reason=NO_TURNS_LEFT)
@@ -100,6 +108,21 @@ def _sendable(reply: Reply) -> Message:
         if len(kept) < len(message.content):
             return replace(message, content=tuple(kept))
     return message
+
+
+def _block_in(text: str) -> SpawnReading | None:
+    """What a reply says of sub-agents, if it does so outside every code fence."""
+    if "<spawn_agents" not in text:
+        return None
+    reading = read_reply(text)
+    has_block = reading.instruction is not None or reading.problem is not None
+    return reading if has_block else None
+
+
+def _tell_ignored(agent_id: str, reading: SpawnReading, port: RunPort) -> None:
+    reason = "a reply that calls tools cannot start sub-agents by a block"
+    tasks = reading.instruction.tasks if reading.instruction is not None else ()
+    port.publish(SpawnIgnored(agent_id=agent_id, reason=reason, tasks=tasks))
 
 
 async def _run_tools(

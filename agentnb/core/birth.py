@@ -68,16 +68,18 @@ class AgentFactory:
     def root(self, context: AgentContext, task: str, *, has_plan: bool) -> Agent:
         """Make the agent at the top; with a plan its conversation begins with the results."""
         first = () if has_plan else (user_message(task),)
+        spawn_tools = () if has_plan else self._delegation.tools_at(0, self._max_depth)
         return self._make(
             self._request.thread_id,
             None,
             task,
             context,
             self._request,
-            system=self._prompt(prompt.for_root, context, 0),
+            system=self._prompt(prompt.for_root, context, spawn_tools),
             messages=(*context.conversation_history, *first),
             provider=self._provider,
             own_tools=self._tools,
+            spawn_tools=spawn_tools,
         )
 
     def child(self, parent: Agent, slot: int, spawned: Spawned, previous: str | None) -> Agent:
@@ -87,16 +89,19 @@ class AgentFactory:
         context = parent.context.child_for_task(
             task, request.depth, inherit_memory=self._inherit_memory
         )
+        spawn_tools = self._delegation.tools_at(request.depth, self._max_depth)
         child = self._make(
             parent.next_child_id(),
             parent,
             task,
             context,
             request,
-            system=self._prompt(prompt.for_child, context, request.depth),
+            system=self._prompt(prompt.for_child, context, spawn_tools),
             messages=(user_message(prompt.child_message(task, previous)),),
             provider=parent.provider,
             own_tools=parent.own_tools,
+            spawn_tools=spawn_tools,
+            gate=parent.port.gate,
             spawned=spawned,
         )
         parent.children.append(child)
@@ -113,30 +118,33 @@ class AgentFactory:
             config = replace(config, model=model.name)
         context = replace(context, agent_config=config, briefings=order.briefings)
         index = len(parent.results) - 1
+        spawn_tools = self._delegation.tools_at(request.depth, self._max_depth)
         child = self._make(
             parent.next_child_id(),
             parent,
             order.task,
             context,
             request,
-            system=self._prompt(prompt.for_child, context, request.depth),
+            system=self._prompt(prompt.for_child, context, spawn_tools),
             messages=(user_message(prompt.child_message(order.task, context=order.context)),),
             provider=parent.provider if model is None else model.provider,
             own_tools=order.tools,
+            spawn_tools=spawn_tools,
             gate=parent.port.gate if model is None else model.gate,
             spawned=Spawned(index=index, total=index + 1, job_id=job_id, profile=order.profile),
         )
         parent.children.append(child)
         return child
 
-    def _prompt(self, build: Callable[..., str], context: AgentContext, depth: int) -> str:
+    def _prompt(
+        self, build: Callable[..., str], context: AgentContext, spawn_tools: Sequence[Tool]
+    ) -> str:
         delegation = self._delegation
-        may_choose = delegation.tools_at(depth, self._max_depth)
         return build(
             context,
             max_depth=self._max_depth,
             by_block=delegation.by_block,
-            profiles=delegation.profiles if may_choose else "",
+            profiles=delegation.profiles if spawn_tools else "",
         )
 
     def _make(
@@ -151,6 +159,7 @@ class AgentFactory:
         messages: tuple[Message, ...],
         provider: Provider,
         own_tools: tuple[Tool, ...],
+        spawn_tools: Sequence[Tool],
         gate: Gate | None = None,
         spawned: Spawned = _AS_ROOT,
     ) -> Agent:
@@ -177,7 +186,7 @@ class AgentFactory:
             messages=messages,
             provider=provider,
             own_tools=own_tools,
-            spawn_tools=self._delegation.tools_at(request.depth, self._max_depth),
+            spawn_tools=spawn_tools,
             turns_left=self._max_turns,
             started_at_s=request.clock.now(),
         )

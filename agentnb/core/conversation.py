@@ -26,6 +26,7 @@ from agentnb.core.synthesis import (
     even_limit,
     result_body,
     results_as_text,
+    with_short_tool_results,
 )
 from agentnb.core.types import (
     AgentStatus,
@@ -37,6 +38,10 @@ from agentnb.core.types import (
 )
 
 MAX_ATTEMPTS = 2
+
+_TOO_LITTLE = "the budget left too little to bring the results together"
+_SHORTER_AND_SHORTER = (100_000, 10_000, 2_000, 400)
+"""Characters that tool results are cut to, one after the other, until the last call fits."""
 
 
 class Conversation:
@@ -113,7 +118,32 @@ class Conversation:
         agent.port.publish(SynthesisStarted(agent_id=agent.agent_id, total=len(results)))
         message = self._results_message(results)
         if message is None:
-            return self.exhausted("the budget left too little to bring the results together")
+            return self.exhausted(_TOO_LITTLE)
+        return await self._bring_together(message)
+
+    async def last_words(self, results: Sequence[SubAgentResult]) -> Ending:
+        """The root's answer when its pot is empty, out of what is kept of the pot for it.
+
+        What its tools came to stands in the conversation: that is cut until all of it fits.
+
+        Args:
+            results: Of its sub-agents, as far as it was not told of them.
+        """
+        agent, whole = self._agent, self._agent.messages
+        if whole and not whole[-1].content:  # the budget ended before its first word
+            whole = whole[:-1]
+        agent.port.publish(SynthesisStarted(agent_id=agent.agent_id, total=len(agent.results)))
+        for limit in _SHORTER_AND_SHORTER:
+            agent.messages = with_short_tool_results(whole, limit)
+            message = (
+                self._results_message(results) if results else self._if_it_fits(prompt.LAST_WORDS)
+            )
+            if message is not None:
+                return await self._bring_together(message)
+        return self.exhausted(_TOO_LITTLE)
+
+    async def _bring_together(self, message: str) -> Ending:
+        agent = self._agent
         agent.messages = (*agent.messages, user_message(message))
         outcome = await self.speak(is_synthesis=True)
         if outcome.exhausted is not None:
@@ -214,6 +244,10 @@ class Conversation:
                 return cut
             limit = limit * 3 // 4
         return None
+
+    def _if_it_fits(self, message: str) -> str | None:
+        output = min(OUTPUT_SLICE, self._agent.context.agent_config.max_output_tokens)
+        return message if self._size_with(message) + output <= self._meter.room() else None
 
     def _size_with(self, message: str) -> int:
         """Input tokens of the next call, were `message` the newest."""

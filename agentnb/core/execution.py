@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentnb.core.agent import CUT_REASONS
+from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core.birth import AgentFactory, Spawned
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import AgentStopped, is_own_end
@@ -26,7 +26,7 @@ from agentnb.core.events import (
     RunStarted,
     SpawnIgnored,
 )
-from agentnb.core.jobs import AgentJobs
+from agentnb.core.jobs import AgentJobs, signature
 from agentnb.core.journal import CarefulJournal
 from agentnb.core.life import (
     Agent,
@@ -125,6 +125,7 @@ class Execution:
             if not is_own_end(bug):
                 error = InternalError.wrapping(bug, where="the orchestrator")
         self._request.deadlines.close()
+        self._jobs.clear()  # they hold this, and with it the whole record
         # Whatever happened: those who follow the record wait for its end.
         self._bus.publish(
             RunFinished(
@@ -214,14 +215,15 @@ class Execution:
         else:
             agent.said = outcome.text
         # Jobs began while the agent had its turn, so before the tasks of the block that ended it.
-        return await talk.synthesise([*await self._open_results(agent), *told])
+        ending = await talk.synthesise([*await self._open_results(agent), *told])
+        ran_out = outcome.stop_reason == NO_TURNS_LEFT
+        return replace(ending, cut=True) if ran_out else ending
 
     async def _end_exhausted(self, agent: Agent, talk: Conversation, why: str) -> Ending:
         """The end of an agent that the budget stopped, when its jobs have ended, too."""
-        await self._open_results(agent)
+        unheard = await self._open_results(agent)
         if agent.is_root and agent.results:
-            # What is kept of the pot for the root's last words is for these.
-            return await talk.synthesise(agent.results)
+            return await talk.last_words(unheard)
         return talk.exhausted(why)
 
     async def _work_to_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> Ending:
@@ -247,8 +249,14 @@ class Execution:
             why = "sub-agents are not started by a spawn block here"
             talk.ignore(why, reading.instruction)
             return why
-        if (why_not := self._too_deep(agent)) is not None:
-            return why_not
+        depth = agent.request.depth + 1
+        if depth > self._max_depth:
+            self._bus.publish(
+                DepthLimitReached(
+                    agent_id=agent.agent_id, attempted_depth=depth, max_depth=self._max_depth
+                )
+            )
+            return f"sub-agents at depth {depth} are not allowed (the deepest is {self._max_depth})"
         if reading.instruction is None:
             was_cut = outcome.stop_reason in CUT_REASONS
             why = _PROBLEMS[reading.problem] + (
@@ -261,18 +269,6 @@ class Execution:
         admitted, why_none = self._admit(agent, talk, reading.instruction)
         await self._run_children(agent, talk, reading.instruction, admitted)
         return None if any(why is None for why in admitted) else why_none
-
-    def _too_deep(self, agent: Agent) -> str | None:
-        """Why an agent may start no sub-agents at all, as the record tells it then."""
-        depth = agent.request.depth + 1
-        if depth <= self._max_depth:
-            return None
-        self._bus.publish(
-            DepthLimitReached(
-                agent_id=agent.agent_id, attempted_depth=depth, max_depth=self._max_depth
-            )
-        )
-        return f"sub-agents at depth {depth} are not allowed (the deepest is {self._max_depth})"
 
     def _admit(
         self, agent: Agent, talk: Conversation, instruction: SpawnInstruction
@@ -386,12 +382,13 @@ class Execution:
 
     # -- delegation by tools: what `agentnb.core.jobs` needs of a run ------------------------------
 
-    def refusal(self, agent: Agent, task: str) -> str | None:
-        """Why an agent may not start a task, as the record tells it then; `None` when it may."""
-        why = self._too_deep(agent) or self._cycle(agent, task)
+    def refusal(self, agent: Agent, order: JobOrder) -> str | None:
+        """Why an agent may not start a job, as the record tells it then; `None` when it may."""
+        why = self._cycle(agent, signature(order, agent.lineage))
         if why is None and not self._request.take_place():
             why = self._no_place
-            agent.port.publish(SpawnIgnored(agent_id=agent.agent_id, reason=why, tasks=(task,)))
+            ignored = SpawnIgnored(agent_id=agent.agent_id, reason=why, tasks=(order.task,))
+            agent.port.publish(ignored)
         return why
 
     def begin(self, agent: Agent, order: JobOrder, job_id: str) -> tuple[Agent, asyncio.Task[None]]:

@@ -49,8 +49,8 @@ class Crew(Protocol):
     job_ids: set[str]
     """All that were given in the run."""
 
-    def refusal(self, agent: Agent, task: str) -> str | None:
-        """Why an agent may not start a task, as the run's record tells it; else `None`."""
+    def refusal(self, agent: Agent, order: JobOrder) -> str | None:
+        """Why an agent may not start a job, as the run's record tells it; else `None`."""
         ...
 
     def begin(self, agent: Agent, order: JobOrder, job_id: str) -> tuple[Agent, asyncio.Task[None]]:
@@ -87,8 +87,9 @@ class AgentJobs:
         return self._agent.own_tools
 
     def start(self, order: JobOrder) -> str:
+        asyncio.get_running_loop()  # before anything is done: a thread of a tool has none
         agent, crew = self._agent, self._crew
-        why_not = self._closed or crew.refusal(agent, order.task)
+        why_not = self._closed or crew.refusal(agent, order)
         if why_not is not None:
             raise NotStarted(why_not)
         made = job_id(path_of(agent.next_child_id()), crew.job_ids)
@@ -105,14 +106,16 @@ class AgentJobs:
         job = self._jobs.get(job_id)
         if job is None:
             return None
-        has_ended = job.task.done()
-        result = self._agent.results[job.index]
+        agent = job.agent
+        has_ended, result = job.task.done(), self._agent.results[job.index]
+        status = AgentStatus.WAITING if agent.port.waits_for else AgentStatus.RUNNING
         return JobState(
             job_id=job_id,
-            path=path_of(job.agent.agent_id),
-            task=job.agent.task,
-            status=result.status if has_ended else AgentStatus.RUNNING,
-            said=job.agent.reached,
+            path=path_of(agent.agent_id),
+            task=agent.task,
+            status=result.status if has_ended else status,
+            doing="" if has_ended else agent.port.doing,
+            said=agent.reached,
             result=result if has_ended else None,
         )
 
@@ -166,6 +169,24 @@ class AgentJobs:
         for job in left:
             job.is_handed_over = True
         return [self._agent.results[job.index] for job in left]
+
+
+def signature(order: JobOrder, lineage: Sequence[str]) -> str:
+    """By what an order is known when it comes again: its task, and what is handed over with it.
+
+    The task of an agent above is known by its words alone, whatever comes with it.
+    """
+    if _folded(order.task) in map(_folded, lineage):
+        return order.task
+    handed = "\n".join(filter(None, (order.profile, order.context.strip())))
+    if not handed:
+        return order.task
+    mark = hashlib.sha256(handed.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{order.task} (with {mark})"
+
+
+def _folded(task: str) -> str:
+    return " ".join(task.lower().split())
 
 
 def job_id(path: str, taken: Container[str]) -> str:

@@ -16,7 +16,15 @@ from agentnb.core.budget import InputEstimate, estimate_input_tokens
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import InternalError
-from agentnb.core.events import AgentWaiting, Event, ModelCallFinished, ModelCallStarted
+from agentnb.core.events import (
+    AgentWaiting,
+    Event,
+    ModelCallFinished,
+    ModelCallStarted,
+    ToolCallFinished,
+    ToolCallReported,
+    ToolCallStarted,
+)
 from agentnb.core.journal import CarefulJournal
 from agentnb.core.lease import OUTPUT_SLICE, Lease
 from agentnb.core.meter import Meter, PotEmpty
@@ -75,6 +83,11 @@ class AgentPort:
         """The agent's own, where it may start sub-agents by tools."""
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
+        self.waits_for = ""
+        """What it waits for before it can go on, in words; empty when it does not."""
+        self._is_asking = False
+        self._tools: dict[str, str] = {}
+        """Open tool calls, each with what it said of itself last."""
         self._heard: list[str] = []
         self._input_estimate = InputEstimate()
         self._agent_id = agent_id
@@ -92,7 +105,17 @@ class AgentPort:
         """What the newest call has said so far."""
         return "".join(self._heard)
 
+    @property
+    def doing(self) -> str:
+        """What its agent waits for or is at, in words; empty when its text says it."""
+        if self.waits_for:
+            return f"waiting for: {self.waits_for}"
+        if self._tools:
+            return f"in {', '.join(self._tools.values())}"
+        return "asking its model" if self._is_asking and not self.text else ""
+
     def publish(self, event: Event) -> None:
+        self._note(event)
         if isinstance(event, ModelCallStarted):
             # A call that goes on with a paused reply has its beginning in the conversation.
             self._heard = [text_so_far(event.request.messages)]
@@ -100,6 +123,21 @@ class AgentPort:
             self.usage += event.usage
             self._heard = [self.text]
         self._bus.publish(event)
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case ModelCallStarted():
+                self.waits_for, self._is_asking = "", True
+            case ModelCallFinished():
+                self._is_asking = False
+            case AgentWaiting():
+                self.waits_for = event.reason
+            case ToolCallStarted():
+                self._tools[event.tool_use_id] = event.name
+            case ToolCallReported():
+                self._tools[event.tool_use_id] = f"{event.name} ({event.text})"
+            case ToolCallFinished():
+                self._tools.pop(event.tool_use_id, None)
 
     def say(self, agent_id: str, text: str) -> None:
         self._heard.append(text)
@@ -138,7 +176,7 @@ class AgentPort:
         return _Leasing(self, work, request)
 
     def _say_waiting(self, reason: str, seconds: float | None) -> None:
-        self._bus.publish(AgentWaiting(agent_id=self._agent_id, reason=reason, wait_s=seconds))
+        self.publish(AgentWaiting(agent_id=self._agent_id, reason=reason, wait_s=seconds))
 
 
 class _Leasing:

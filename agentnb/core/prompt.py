@@ -253,6 +253,17 @@ def corrective_message(reason: str) -> str:
     )
 
 
+LAST_WORDS = (
+    "The budget of this run is used up, but for this answer. Call no tools and start no "
+    "sub-agents: answer the task now with what you have, and name what is missing."
+)
+
+BLOCK_BESIDE_TOOLS = (
+    "(The spawn block in this reply was not followed, because the reply also called tools. To "
+    "delegate by a block, write it in a reply that calls none.)"
+)
+
+
 def _capabilities(levels: int) -> str:
     if levels < 1:
         return ""

@@ -72,8 +72,9 @@ def links_of(provider: Provider, model: str) -> Sequence[Link]:
 class ToolContext(Protocol):
     """The call that a tool runs in: who called, what may be shared, whether it still matters.
 
-    All of it may be used from any thread, but for `on_thread`, which is awaited where the tool
-    itself is. Once the call has ended, a report is passed over.
+    All of it may be used from any thread, but for `jobs`, which belongs to the run's loop, and for
+    `on_thread`, which is awaited where the tool itself is. Once the call has ended, a report is
+    passed over.
     """
 
     @property
@@ -171,6 +172,8 @@ class JobState:
     """Of its agent."""
     task: str
     status: AgentStatus
+    doing: str = ""
+    """What its agent waits for or is at, in words; empty when its text says it."""
     said: str = ""
     """What its agent has said so far."""
     result: SubAgentResult | None = None

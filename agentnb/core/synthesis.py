@@ -7,10 +7,12 @@ answer can close the block it stands in, or start another spawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from agentnb.core.types import (
     AgentStatus,
+    Block,
     Message,
     Role,
     SubAgentResult,
@@ -116,11 +118,30 @@ def answer_out_of_turns(
 ) -> str:
     """The answer of an agent that would have gone on, had it had the turns: what it has.
 
-    Its last words; else what its sub-agents, else what its tools came to; and where it ended.
+    Its last words; what its sub-agents came to, where it has not seen that yet; else what its tools
+    came to; and where it ended.
     """
-    has = text.strip() or _last_words(messages) or results_as_text(results) or _last_tools(messages)
+    said, unseen = text.strip() or _last_words(messages), _last_tools(messages)
+    results_told = results_as_text(results) if unseen or not said else ""
+    has = [said, results_told] if said or results_told else [unseen]
     note = f"*The agent ended here: it took all of its {turns} turns and was not done.*"
-    return "\n\n".join(part for part in (has, note) if part)
+    return "\n\n".join(part for part in (*has, note) if part)
+
+
+def with_short_tool_results(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
+    """A conversation in which no tool result has more than so many characters."""
+    return tuple(
+        replace(message, content=tuple(_shortened(block, limit) for block in message.content))
+        if any(isinstance(block, ToolResultBlock) for block in message.content)
+        else message
+        for message in messages
+    )
+
+
+def _shortened(block: Block, limit: int) -> Block:
+    if not isinstance(block, ToolResultBlock) or len(block.text) <= limit:
+        return block
+    return replace(block, text=f"{block.text[:limit]}\n\n(cut here: the budget is used up)")
 
 
 def _last_words(messages: Sequence[Message]) -> str:

@@ -23,6 +23,8 @@ from agentnb.core.protocols import (
     Tool,
     ToolContext,
 )
+from agentnb.core.synthesis import even_limit
+from agentnb.core.tool_call import MOST_FOR_MODEL
 from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec, one_line
 
 NAMES = ("spawn", "spawn_await", "spawn_status", "spawn_cancel")
@@ -30,8 +32,13 @@ NAMES = ("spawn", "spawn_await", "spawn_status", "spawn_cancel")
 _ALL = "*"
 _NO_JOBS = "No jobs found."
 _SHOWN_OF_TEXT = 160
-_HEAD = re.compile(r"^\[(?=[^\]\n]{1,80}: [A-Z ]{2,20}\]$)", re.MULTILINE)
-"""What looks like the head of a block of ours."""
+_LONGEST_MARK = 60
+_HEAD = re.compile(
+    r"\[(?=[0-9a-f]{6}: (?:OK|ERROR|NOT FOUND|CANCELLED|ENDED|"
+    + "|".join(str(status).upper() for status in AgentStatus)
+    + r")\])"
+)
+"""What looks like the head of a block of ours, wherever it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +195,24 @@ class _JobsTool:
         wanted = [] if jobs is None else _ids(input.get("job_ids"), jobs)
         if jobs is None or not wanted:
             return _NO_JOBS
-        told = await self._act(jobs, wanted)
-        return "\n\n".join(f"[{one_line(each)}: {word}]\n{text}" for each, (word, text) in told)
+        return _in_blocks(await self._act(jobs, wanted))
+
+
+def _in_blocks(told: Sequence[Told]) -> str:
+    """A block for each job. What is too long for a model to be told is cut, evenly and marked."""
+    heads = [f"[{one_line(each)}: {word}]" for each, (word, _) in told]
+    texts = [text for _, (_, text) in told]
+    room = MOST_FOR_MODEL - sum(len(head) + _LONGEST_MARK for head in heads)
+    limit = even_limit([len(text) for text in texts], max(room, 0))
+    return "\n\n".join(
+        f"{head}\n{_cut(text, limit)}" for head, text in zip(heads, texts, strict=True)
+    )
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n(cut here: {len(text):,} characters in all)"
 
 
 async def _await(jobs: Jobs, wanted: Sequence[str]) -> list[Told]:
@@ -293,6 +316,8 @@ def _standing(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
     if state is None:
         return _not_found(jobs)
     lines = [f"Task: {one_line(state.task, limit=_SHOWN_OF_TEXT)}"]
+    if state.doing:
+        lines.append(f"Now: {one_line(state.doing, limit=_SHOWN_OF_TEXT)}")
     if state.result is None and (said := state.said.strip()):
         newest = " ".join(said[-_SHOWN_OF_TEXT:].split())
         lines.append(f"It has said {len(said):,} characters, at last: {newest}")
@@ -304,12 +329,12 @@ def _standing(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
 def _stopped(state: JobState | None, jobs: Jobs, was_stopped: bool) -> tuple[str, str]:
     if state is None or state.result is None:
         return _not_found(jobs)
-    if was_stopped:
+    if was_stopped and state.status is AgentStatus.CANCELLED:
         left = state.result.response.strip()
         return "CANCELLED", _harmless(left) or "It had said nothing yet."
     return "ENDED", f"It had ended before: {state.status}."
 
 
 def _harmless(text: str) -> str:
-    """A sub-agent's words, none of whose lines passes for the head of another block."""
+    """A sub-agent's words, nothing of which passes for the head of another block."""
     return _HEAD.sub("&#91;", text)

@@ -14,6 +14,7 @@ from agentnb.core.protocols import Tool, ToolContext
 from agentnb.core.types import AgentStatus, ToolSpec
 from agentnb.providers.scripted import Reply
 from agentnb.tools.spawn import spawn_tools
+from tests.by_tools import order, start
 from tests.support import (
     DEADLINE_S,
     Tree,
@@ -24,7 +25,6 @@ from tests.support import (
     run_tree,
     spawn,
 )
-from tests.test_delegation_by_tools import order, start
 
 
 def by_tools(*, by_block: bool = False) -> AgentOrchestrator:

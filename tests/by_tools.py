@@ -1,0 +1,58 @@
+"""Runs whose agents delegate by tools: what a model orders, and what came of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agentnb import Reply, ScriptedProvider, Session
+from agentnb.core.events import ToolCallFinished
+from agentnb.core.types import CompletionRequest, OrchestratorResult, ToolResultBlock, ToolUse
+from agentnb.run import Run
+from tests.support import DEADLINE_S
+
+ID = re.compile(r"[0-9a-f]{6}")
+
+
+def order(*calls: tuple[str, Mapping[str, Any]], text: str = "") -> Reply:
+    """A reply that calls tools."""
+    uses = tuple(ToolUse(f"use_{at}_{name}", name, given) for at, (name, given) in enumerate(calls))
+    return Reply(text, tool_uses=uses)
+
+
+def start(task: str, **more: str) -> tuple[str, Mapping[str, Any]]:
+    return "spawn", {"task": task, **more}
+
+
+def wait(ids: str = "*") -> tuple[str, Mapping[str, Any]]:
+    return "spawn_await", {"job_ids": ids}
+
+
+def session_of(provider: ScriptedProvider, **settings: Any) -> Session:
+    return Session(provider=provider, **{"delegation": "tools", "config": False, **settings})
+
+
+def run_of(provider: ScriptedProvider, **settings: Any) -> tuple[Run, OrchestratorResult]:
+    run = session_of(provider, **settings).spawn("Do it.")
+    return run, run.result(DEADLINE_S)
+
+
+def told(run: Run, agent: str = "root") -> list[tuple[str, str, bool]]:
+    """Name, result and whether it was an error, of an agent's tool calls."""
+    return [
+        (event.name, event.result, event.is_error)
+        for event in (entry.event for entry in run.events)
+        if isinstance(event, ToolCallFinished)
+        and event.agent_id.partition(".")[2] == agent.replace("root", "")
+    ]
+
+
+def results_in(request: CompletionRequest) -> list[str]:
+    """What the tools of an agent came to, as it is told."""
+    blocks = [block for message in request.messages for block in message.content]
+    return [block.text for block in blocks if isinstance(block, ToolResultBlock)]
+
+
+def paths(result: OrchestratorResult) -> dict[str, str]:
+    return {node.path: f"{node.task}: {node.status}" for node in result.agent_tree.walk()}
