@@ -127,6 +127,9 @@ def _check_calls(entries: Sequence[Entry]) -> None:
                     assert retried[event.agent_id] == 1, "an agent was tried three times"
                 else:
                     assert event.attempt <= 2
+            case SynthesisStarted():
+                # A turn of its own, also for a root that the budget stopped before a retry.
+                last_attempt[event.agent_id] = 0
             case ToolCallStarted():
                 open_tools.add((event.agent_id, event.tool_use_id))
             case ToolCallFinished():
