@@ -106,3 +106,13 @@ def test_python_of_the_page_on_local_models_runs_on_a_server_of_ones_own(
     assert len(blocks) == 2
     assert said == "It depends.\n"
     assert [request.body["model"] for request in server.requests] == ["qwen3:8b"]
+
+
+def test_python_of_the_page_on_delegation_runs_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "delegation.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+    assert run_python(block).splitlines() == [
+        "Not the thermistor.",
+        str(["6b86b2", "[6b86b2: OK]\nCheap and quick, but its curve has to be corrected."]),
+    ]
