@@ -15,6 +15,7 @@ import pytest
 from agentnb import Session, ToolContext, tool
 from agentnb.core.jobs import job_id
 from tests.loopback import LoopbackServer, Reply
+from tests.support import spawn
 
 SOUL, IDENTITY, USER, MEMORY = "soul-7f1a", "identity-2c9d", "user-b04e", "memory-5d2f"
 MESSAGE, ROOT_SAID, FINAL = "message-c4d1", "rootplan-88f0", "final-dd77"
@@ -117,6 +118,7 @@ def run(
     config: Path | bool = False,
     tools: Sequence[Any] = (look, count),
     nested: bool = False,
+    delegation: str = "tools",
 ) -> None:
     with LoopbackServer(wire.answer) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
@@ -128,7 +130,7 @@ def run(
             user=USER,
             memories=[MEMORY],
             tools=tools,
-            delegation="tools",
+            delegation=delegation,
             nested_spawn=nested,
             config=config,
         )
@@ -304,3 +306,23 @@ def test_job_that_nobody_awaited_brings_its_parent_its_own_result_and_no_other(
         "P": SHARED | {TASKS["P"], TASKS["P1"], ANSWERS["P1"], JOBS["P1"]},
         "P1": SHARED | {TASKS["P1"]},
     }
+
+
+def test_child_by_block_of_a_job_has_nothing_of_what_the_job_was_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wire = Wire(
+        {
+            "root": root_script(
+                start("P", profile="strict", context=CONTEXT),
+                start("Q", system_prompt=ORDERED),
+            ),
+            "P": [Reply(text=spawn(TASKS["P1"])), Reply(text=ANSWERS["P"])],
+            "Q": [Reply(text=spawn(TASKS["P2"])), Reply(text=ANSWERS["Q"])],
+        }
+    )
+    run(wire, monkeypatch, config=project(tmp_path), delegation="both")
+
+    assert wire.words["P1"] == SHARED | {TASKS["P1"]}
+    assert wire.words["P2"] == SHARED | {TASKS["P2"]}
+    assert wire.tools["P1"] == {"count"}
