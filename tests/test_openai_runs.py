@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agentnb.core.events import AgentFailed, ProviderFailover
+from agentnb.core.events import ProviderFailover
 from agentnb.core.protocols import ToolContext
-from agentnb.core.types import AgentStatus, ToolSpec
+from agentnb.core.types import MALFORMED_INPUT, AgentStatus, ToolSpec
 from agentnb.providers.openai import OpenAIProvider
 from agentnb.runtime import get_runtime
 from agentnb.session import Session
@@ -181,23 +182,41 @@ async def test_call_of_a_tool_that_is_cut_is_never_run(monkeypatch: pytest.Monke
     asks = Reply(
         text="I look.", tool_uses=[ToolCall("look", {"at": "x" * 99})], stop_reason="length"
     )
-    cut = Reply(
-        events=(
-            chunk({"content": "I look."}),
-            chunk({"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": "{"}}]}),
-            chunk({}, finish_reason="tool_calls"),
-            DONE,
-        )
-    )
     tool, provider = Look(), OpenAIProvider()
-    with LoopbackServer({"cut by length": asks, "cut by nobody": cut}) as server:
+    with LoopbackServer({"cut by length": asks}) as server:
         serving(server, monkeypatch)
-        by_length = await make_tree(provider, tools=[tool]).run("cut by length")
-        by_nobody = await make_tree(provider, tools=[tool]).run("cut by nobody")
+        tree = await make_tree(provider, tools=[tool]).run("cut by length")
         await provider.aclose()
 
     assert tool.seen == []
-    assert by_length.result.final_response == "I look."
-    failures = [event.error for event in by_nobody.of(AgentFailed)]
-    assert len(failures) == 2
-    assert all("a tool call whose input is not a whole JSON object" in said for said in failures)
+    assert tree.result.final_response == "I look."
+
+
+async def test_model_whose_arguments_are_no_json_object_is_told_so_and_calls_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def look(arguments: str) -> Reply:
+        called = {"index": 0, "function": {"name": "look", "arguments": arguments}}
+        end = chunk({}, finish_reason="tool_calls")
+        return Reply(events=(chunk({"tool_calls": [called]}), end, DONE))
+
+    def script(body: dict[str, Any]) -> Reply:
+        told = str(body["messages"][-1]["content"])
+        if "Call it again with arguments as one JSON object." in told:
+            return look('{"at":1}')
+        return Reply(text="One was there.") if told == "seen 1" else look('{"at": 1')
+
+    tool, provider = Look(), OpenAIProvider()
+    with LoopbackServer(script) as server:
+        serving(server, monkeypatch)
+        tree = await make_tree(provider, tools=[tool]).run("the task")
+        await provider.aclose()
+
+    assert tool.seen == [{"at": 1}]
+    assert tree.result.final_response == "One was there."
+    assert len(server.requests) == 3
+    said, answer = server.requests[1].body["messages"][-2:]
+    sent_back = said["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(sent_back) == {MALFORMED_INPUT: '{"at": 1'}
+    assert answer["content"].startswith("Error: ")
+    assert '{"at": 1\n' in answer["content"]

@@ -25,7 +25,13 @@ from agentnb.core.events import (
     ToolCallStarted,
 )
 from agentnb.core.protocols import Jobs, RunPort, TimerHandle, Tool, ToolCallRecord
-from agentnb.core.types import ToolResultBlock, ToolUseBlock, one_line, path_of
+from agentnb.core.types import (
+    MALFORMED_INPUT,
+    ToolResultBlock,
+    ToolUseBlock,
+    one_line,
+    path_of,
+)
 from agentnb.core.workers import Job
 
 T = TypeVar("T")
@@ -81,6 +87,8 @@ async def _outcome(
         return f"There is no tool {order.name!r} (known: {known}).", True
     timeout_s: float | None = getattr(tool, "timeout_s", None)
     try:
+        if complaint := _complaint(order.input):
+            return complaint, True
         call = tool.call(order.input, context)
         text: object = await (call if timeout_s is None else context.in_time(call, timeout_s))
     except BaseException as error:  # a tool's body is not ours: what it raises is told to the model
@@ -276,6 +284,16 @@ def _shortened(given: Any) -> dict[str, Any]:
 def _beginning(value: Any) -> Any:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return value if len(text) <= _MOST_PER_ARGUMENT else text[:_MOST_PER_ARGUMENT]
+
+
+def _complaint(given: Any) -> str:
+    """What a model is told whose arguments are no JSON object; nothing where they are one."""
+    if not isinstance(given, Mapping) or list(given) != [MALFORMED_INPUT]:
+        return ""
+    return (
+        f"The arguments of the call are no JSON object: {one_line(str(given[MALFORMED_INPUT]))}\n"
+        "Call it again with arguments as one JSON object."
+    )
 
 
 def _for_model(text: str) -> str:

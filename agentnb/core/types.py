@@ -14,6 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 ROOT_PATH = "root"
+MALFORMED_INPUT = "(no JSON object)"
+"""The one key of a tool call's input whose arguments are no JSON object; under it, the raw text."""
 
 
 class AgentStatus(StrEnum):
@@ -86,6 +88,7 @@ class ToolUseBlock:
     id: str
     name: str
     input: Mapping[str, Any]
+    """By name; `{MALFORMED_INPUT: raw text}` where the arguments were none."""
 
 
 @dataclass(frozen=True, slots=True)

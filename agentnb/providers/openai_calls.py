@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentnb.core.types import CompletionRequest, ToolUseBlock, one_line
+from agentnb.core.types import MALFORMED_INPUT, CompletionRequest, ToolUseBlock
 from agentnb.providers.sse import BadReply
 from agentnb.providers.wire_values import GrowingText, as_text, tool_input
 
@@ -86,13 +86,15 @@ class ToolCalls:
         return None if call.input is not None else call
 
     def whole(self, *, is_cut: bool) -> tuple[ToolUseBlock, ...]:
-        """The calls that can be made, each with an id that no other has.
+        """The calls that were not cut, each with an id that no other has.
+
+        One whose arguments are no JSON object is among them, so that its model is told.
 
         Args:
             is_cut: The reply was cut, so that the last call may be a fragment.
 
         Raises:
-            BadReply: A call of a reply that was not cut is none.
+            BadReply: A call has no name, so that nobody can answer it.
         """
         used = {
             block.id
@@ -122,8 +124,5 @@ def _block(call: _Call) -> ToolUseBlock:
     if not call.name:
         raise BadReply("a tool call without a name")
     if (input := call.input) is None:
-        said = one_line(str(call.arguments), limit=60)
-        raise BadReply(
-            f"a tool call whose input is not a whole JSON object: {call.name!r} with {said}"
-        )
+        input = {MALFORMED_INPUT: str(call.arguments)}
     return ToolUseBlock(call.id, call.name, input)

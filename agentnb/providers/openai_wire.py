@@ -2,8 +2,8 @@
 
 `body_of` writes a request, `ReplyReader` reads the chunks of a reply. OpenAI's own form is what is
 sent. What comes is taken from servers that leave out half of it: a reply counts as complete when
-its finish reason or `[DONE]` was seen, and a tool call is reported only when its input is a whole
-JSON object.
+its finish reason or `[DONE]` was seen, and a tool call that was cut is never reported. One that is
+whole and yet no JSON object is: its model is told so, and may call again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from agentnb.core.tool_call import (
     MOST_IN_EVENT,
     REPORT_PAUSE_S,
 )
-from agentnb.core.types import ToolResultBlock
+from agentnb.core.types import MALFORMED_INPUT, ToolResultBlock
 from agentnb.providers.scripted import ScriptedProvider
 from tests.core.clock import ManualClock, everyone_waits
 from tests.core.tool_bodies import Tool, looking, on_thread, order, outcome_of, told
@@ -118,6 +118,24 @@ async def test_error_of_a_tool_is_told_to_the_model_in_its_own_words(
 
     assert told(tree) == (ToolResultBlock("t1", words, is_error=True),)
     assert tree.result.final_response == "Seen."
+
+
+async def test_tool_whose_arguments_are_no_json_object_is_not_called_and_its_model_told() -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    async def body(input: Mapping[str, Any], context: ToolContext) -> str:
+        seen.append(input)
+        return "seen"
+
+    tree = await run_tree(looking(**{MALFORMED_INPUT: '{"at":\n'}), tools=[Tool(body)])
+
+    words = (
+        'The arguments of the call are no JSON object: {"at":\n'
+        "Call it again with arguments as one JSON object."
+    )
+    assert seen == []
+    assert told(tree) == (ToolResultBlock("t1", words, is_error=True),)
+    assert tree.of(ToolCallFinished)[0].is_error
 
 
 @pytest.mark.parametrize(

@@ -315,19 +315,6 @@ OWN = [
         only="completions",
     ),
     _late(
-        "tool call that is no JSON",
-        UNREADABLE
-        + "a tool call whose input is not a whole JSON object: 'look' with {\"at. Try again.",
-        lambda wire, text: wire.within_text(
-            text,
-            chunk(
-                {"tool_calls": [{"index": 0, "function": {"name": "look", "arguments": '{"at'}}]}
-            ),
-            *wire.end,
-        ),
-        only="completions",
-    ),
-    _late(
         "tool call without a name",
         UNREADABLE + "a tool call without a name. Try again.",
         lambda wire, text: wire.within_text(
