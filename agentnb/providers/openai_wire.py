@@ -198,7 +198,7 @@ class ReplyReader:
     def __init__(self, request: CompletionRequest) -> None:
         self.is_complete = self.is_whole = False
         self._request = request
-        self._has_begun = False
+        self._has_begun = self._has_refused = False
         self._reason: str | None = None
         self._text, self._thinking = GrowingText(), GrowingText()
         self._calls = ToolCalls(request)
@@ -234,7 +234,9 @@ class ReplyReader:
                 self._has_begun = True
                 events += self._grow(choice.get("delta") or {})
                 if reason := choice.get("finish_reason"):
-                    self._reason, self.is_whole = str(reason), True
+                    self.is_whole = True
+                    if not self._has_refused:  # a refusal ends with `stop`, as an answer does
+                        self._reason = str(reason)
         return events
 
     def _grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
@@ -244,7 +246,7 @@ class ReplyReader:
         if text := delta.get("content"):
             yield TextDelta(self._text.keep(text))
         if refusal := delta.get("refusal"):
-            self._reason = "content_filter"
+            self._reason, self._has_refused = "content_filter", True
             yield TextDelta(self._text.keep(refusal))
         if calls := delta.get("tool_calls"):
             for piece in calls:

@@ -148,10 +148,12 @@ async def test_finish_reason_is_told_in_our_words(
         assert stopped(await events_of(provider)).reason == told
 
 
+@pytest.mark.parametrize("finish", ["stop", "content_filter", None])
 async def test_refusal_in_a_field_of_its_own_is_heard_and_is_a_refusal(
-    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, finish: str | None
 ) -> None:
-    steps = (chunk({"refusal": "I will"}), chunk({"refusal": " not."}), chunk({}), DONE)
+    end = chunk({}, finish_reason=finish)
+    steps = (chunk({"refusal": "I will"}), chunk({"refusal": " not."}), end, DONE)
     with serving(monkeypatch, Reply(events=steps)):
         events = await events_of(provider)
 
