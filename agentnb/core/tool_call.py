@@ -309,9 +309,11 @@ def _in_words(error: BaseException) -> str:
     """An error for the model. One that cannot even say what it is has its name."""
     try:
         text = str(error)
-    except Exception:
+    except BaseException as worse:  # its words are not ours either
+        if is_own_end(worse):
+            raise
         text = ""
-    if isinstance(error, ToolError):
+    if isinstance(error, ToolError) and text:
         return text
     name = type(error).__name__
     return f"{name}: {text}" if text else name

@@ -93,6 +93,16 @@ class Unspeakable(Exception):
         raise RuntimeError("no words")
 
 
+class Exiting(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class ExitingToolError(ToolError):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -100,6 +110,8 @@ class Unspeakable(Exception):
         (ValueError("no eyes"), "ValueError: no eyes"),
         (LookupError(), "LookupError"),
         (Unspeakable(), "Unspeakable"),
+        (Exiting(), "Exiting"),
+        (ExitingToolError(), "ExitingToolError"),
         (TimeoutError("its own"), "TimeoutError: its own"),
         (SystemExit(3), "SystemExit: 3"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
