@@ -193,9 +193,8 @@ class CallContext:
         Raises:
             ToolError: It took longer, whatever it then came to.
         """
-        too_long = ToolError(
-            f"The tool {self._order.name!r} was stopped: it did not end within {timeout_s:g} s."
-        )
+        # Made where it is raised: held here it would hold itself, by its traceback, and the run.
+        words = f"The tool {self._order.name!r} was stopped: it did not end within {timeout_s:g} s."
         try:
             async with asyncio.timeout(None) as deadline:
 
@@ -212,9 +211,9 @@ class CallContext:
             # An own end is not looked for here: `asyncio.timeout` has kept it apart from its own.
             if not deadline.expired() or is_own_end(error):
                 raise
-            raise too_long from error
+            raise ToolError(words) from error
         if deadline.expired():
-            raise too_long
+            raise ToolError(words)
         return result
 
     async def on_thread(self, function: Callable[[], T]) -> T:

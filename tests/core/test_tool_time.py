@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,6 +102,46 @@ async def test_thread_that_is_too_slow_is_left_behind_at_once_and_its_result_dro
     await let_end(tree, go_on)
     assert saw.is_set()
     assert tree.of(ToolCallReported) == []
+
+
+@pytest.mark.parametrize("kind", ["on the loop", "on a thread", "on the loop, and late"])
+async def test_tool_that_is_too_slow_is_let_go_without_the_help_of_the_cyclic_collector(
+    kind: str,
+) -> None:
+    clock, go_on = ManualClock(), threading.Event()
+    contexts: list[weakref.ref[ToolContext]] = []
+
+    def blocks(context: ToolContext) -> str:
+        go_on.wait(DEADLINE_S)
+        return "late"
+
+    async def body(given: Mapping[str, Any], context: ToolContext) -> str:
+        contexts.append(weakref.ref(context))
+        if kind == "on a thread":
+            return str(await on_thread(blocks)(given, context))
+        try:
+            await Hold()()
+        except asyncio.CancelledError:
+            if kind == "on the loop":
+                raise
+        return "late"
+
+    tree = make_tree(looking(), tools=[Tool(body, timeout_s=20)], clock=clock)
+    gc.collect()
+    gc.disable()
+    try:
+        running = tree.start()
+        await tree.saw(ToolCallStarted)
+        await everyone_waits()
+        clock.advance(20)
+        await running
+        await let_end(tree, go_on)
+        await everyone_waits()
+        (left,) = [context() for context in contexts]
+        assert left is None
+    finally:
+        gc.enable()
+    assert "did not end within 20 s" in told(tree)[0].text
 
 
 async def test_timeout_leaves_the_timer_of_a_quick_tool_behind_nowhere() -> None:
