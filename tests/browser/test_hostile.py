@@ -67,6 +67,61 @@ def test_hostile_text_is_shown_wherever_a_model_can_put_it(desk: Desk) -> None:
     expect(panel.tree).to_be_visible()
 
 
+HOSTILE_TOOLS = """
+import agentnb
+from agentnb.core.types import ToolUse
+
+def find(q: str, context: agentnb.ToolContext) -> str:
+    context.report("Report: " + q)
+    return "Result: " + q
+
+def fail(q: str) -> str:
+    raise ValueError("Error: " + q)
+"""
+
+
+def test_hostile_names_arguments_and_results_of_tools_are_shown_as_text(desk: Desk) -> None:
+    evils = list(HOSTILE.values())
+    replies = f"""{{
+        "root": [
+            Reply(tool_uses=tuple(
+                ToolUse(f"{{name}}{{number}}", name, {{"q": evil}})
+                for number, evil in enumerate({evils!r})
+                for name in ("find", "fail", evil)
+            )),
+            "Well.",
+        ],
+    }}"""
+    setup = scripted(replies, settings="tools=[find, fail]")
+    notebook = desk.notebook(
+        HOSTILE_TOOLS,
+        setup,
+        "run = agentnb.get_session().spawn('Do it.')\nrun.panel()",
+        "await run",
+    )
+    notebook.run(0, 1, 2, 3)
+    panel = Panel(notebook.output(2))
+    panel.expect_statuses(root="completed")
+
+    expect(panel.node("root")).to_contain_text(f"{3 * len(evils)} calls, {2 * len(evils)} errors")
+    calls = panel.details.get_by_role("list").get_by_role("listitem")
+    expect(calls).to_have_count(3 * len(evils))
+    for button in panel.details.get_by_role("button", name="Show all of it").all()[::-1]:
+        button.click()
+    for number, kind in enumerate(HOSTILE):
+        shown = as_shown(kind)
+        found, failed, unknown = (calls.nth(3 * number + place) for place in range(3))
+        expect(found).to_contain_text("Result: ")
+        expect(found.locator(".agentnb-tool-text").last).to_contain_text(shown)
+        expect(failed).to_contain_text("ValueError: Error: ")
+        expect(failed.locator(".agentnb-tool-text").last).to_contain_text(shown)
+        expect(unknown.locator(".agentnb-tool-name")).to_contain_text(shown)
+        expect(unknown).to_contain_text("There is no tool")
+    foreign = panel.place.locator(".agentnb-tree-view").locator("img, script, style, iframe, a")
+    expect(foreign).to_have_count(0)
+    expect(panel.tree).to_be_visible()
+
+
 def test_line_of_a_megabyte_is_shown_and_the_page_goes_on(desk: Desk) -> None:
     replies = """{
         "root": [spawn("long"), "Brought together."],
