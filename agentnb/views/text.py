@@ -40,7 +40,10 @@ def visible(text: str, limit: int) -> str:
     """
     if limit < 1:
         raise ValueError(f"`limit` is {limit}; a line has room for at least 1 character.")
-    line = _PILE.sub(r"\1", " ".join(text.split()))
+    line = " ".join(text.split())
+    if len(line) <= limit and line.isascii() and line.isprintable():
+        return line  # most lines are such, and a panel makes thousands of them
+    line = _PILE.sub(r"\1", line)
     pieces = [_seen(character) for character in line[: limit + 1]]
     if sum(map(len, pieces)) <= limit:
         return "".join(pieces)

@@ -21,12 +21,14 @@ from agentnb.views.panel.feed import TICK_S, Feed
 from agentnb.views.panel.panel import RunPanel
 from tests.views.panel.told import ToldRun
 
-def frames(agents, changing, count=50):
+def frames(agents, changing, with_tools, count=50):
     run = ToldRun().began()
     paths = [f"{i}" for i in range(1, 11)]
     paths += [f"{i}.{j}" for i in range(1, 11) for j in range(1, 1 + (agents - 11) // 10)]
     for path in paths:
         run.spawned(path, "Look into this part of the whole matter").called(path)
+        if with_tools:
+            run.replied(path).tool(path, "t")
     feed = Feed(run.bus, pot=lambda: (1000, 100_000))
     panel = RunPanel(feed)
     thread, took = feed._thread, []
@@ -35,6 +37,10 @@ def frames(agents, changing, count=50):
         for frame in range(count):
             for n in range(changing):
                 path = paths[(frame * changing + n) % len(paths)]
+                if with_tools:  # one call ends, the next one begins and reports
+                    run.tool_ended(path, "t").tool(path, "t")
+                    run.reported(path, "t", "half of it").reported(path, "t", "all of it")
+                    continue
                 for _ in range(5):
                     run.bus.publish_text(f"nb_20261101_abcdef.{path}", "about four words here ")
             run.clock.advance(TICK_S)  # what only grows is shown no sooner
@@ -45,7 +51,7 @@ def frames(agents, changing, count=50):
         feed._tick()
     panel.close()
     return statistics.median(took), max(took)
-print(json.dumps(frames({agents}, {changing})))
+print(json.dumps(frames({agents}, {changing}, {with_tools})))
 """
 
 _BESIDE = """
@@ -88,14 +94,19 @@ def main() -> None:
     """Print what each measure came to."""
     with started() as kernel:
         kernel.ok("%load_ext agentnb", "import ipywidgets, anywidget")
-        for agents, changing in ((31, 31), (300, 15), (1000, 50)):
-            rounds = [
-                _in_kernel(kernel, _FRAMES, agents=agents, changing=changing) for _ in range(ROUNDS)
-            ]
+        for agents, changing, with_tools in (
+            (31, 31, False),
+            (300, 15, False),
+            (1000, 50, False),
+            (1000, 50, True),
+        ):
+            values = {"agents": agents, "changing": changing, "with_tools": with_tools}
+            rounds = [_in_kernel(kernel, _FRAMES, **values) for _ in range(ROUNDS)]
             median = statistics.median(middle for middle, _ in rounds)
+            how = "call tools" if with_tools else "change"
             worst = max(most for _, most in rounds)
             print(
-                f"{agents:5} agents, {changing:3} of them change: {median:.2f} ms a frame, "
+                f"{agents:5} agents, {changing:3} of them {how}: {median:.2f} ms a frame, "
                 f"{worst:.1f} at most"
             )
         with server_process() as url:

@@ -51,6 +51,9 @@ def test_open_call_is_a_mark_with_its_name_and_its_time_which_goes_on(open_tree:
 
     expect(card).to_contain_text("look_up and 2 more")
     expect(card.locator("svg.agentnb-tool-mark")).to_be_visible()
+    words = card.locator(".agentnb-node-tool-words")
+    assert words.evaluate("words => words.scrollWidth <= words.clientWidth")  # nothing is cut
+    expect(card.locator(".agentnb-node-tokens")).to_be_hidden()
     expect_time_that_goes_on(card.locator(".agentnb-node-tool-time"))
     assert "tool look_up and 2 more" in str(card.get_attribute("aria-label"))
     assert " s," not in f"{card.get_attribute('aria-label')},"
@@ -80,6 +83,7 @@ def test_afterwards_the_card_counts_calls_and_errors(open_tree: Open) -> None:
     expect(card).to_contain_text("3 calls, 1 error")
     expect(card).not_to_contain_text("look_up")
     expect(card.locator(".agentnb-node-tool-time")).to_have_text("")
+    expect(card.locator(".agentnb-node-tokens")).to_be_visible()
     assert str(card.get_attribute("aria-label")).endswith("3 tool calls, 1 error")
 
 
@@ -95,7 +99,7 @@ def test_card_without_a_call_has_no_mark(open_tree: Open) -> None:
 def test_card_does_not_grow_or_move_with_its_calls(open_tree: Open) -> None:
     tree = open_tree("agents=12")
     boxes = [tree.item(path).bounding_box() for path in ("root", "1")]
-    parts = (".agentnb-node-task", ".agentnb-node-tokens")
+    parts = (".agentnb-node-task", ".agentnb-node-foot")
     rows = [tree.item("root").locator(part).bounding_box() for part in parts]
 
     for seq, fields in enumerate([AT_WORK, {**AFTERWARDS, "tool_errors": 2}, AT_WORK], start=2):
@@ -119,6 +123,7 @@ def test_closed_branch_tells_of_those_below_and_not_of_its_own_calls(open_tree: 
     expect(card).to_contain_text("11 hidden: ")
     expect(card).not_to_contain_text("look_up")
     expect(card.locator("svg.agentnb-tool-mark")).to_be_hidden()
+    expect(card.locator(".agentnb-node-tokens")).to_be_visible()
 
 
 # -- in the details ---------------------------------------------------------------------------

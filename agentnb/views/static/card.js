@@ -157,7 +157,7 @@ export class Card {
 function tokenWords(row, hidden) {
   if (!row.tokens) return "";
   const count = tokenCount(row.tokens, row.estimated);
-  if (hidden || row.tool) return count;
+  if (hidden) return count;
   // What it waits for, or why it ended, needs the room beside it more than a long word does.
   if (row.doing || row.error || row.tool_calls) return `${count} tok`;
   return `${count} ${count === "1" ? "token" : "tokens"}`;
