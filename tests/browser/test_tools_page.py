@@ -208,6 +208,9 @@ def test_long_text_is_shown_whole_when_asked_for_and_stays_so_while_others_come(
     tree.look_goes_on(tools=[line(2)])
     expect(calls_of(tree)).to_have_count(2)
     expect(call).to_contain_text("the end")
+    tree.looked_at(tools=[line(1, result=text), line(2), line(3)])  # told anew as a whole
+    expect(calls_of(tree)).to_have_count(3)
+    expect(call).to_contain_text("the end")
     call.get_by_role("button", name="Show less: Result of call 1").click()
     expect(call).not_to_contain_text("the end")
 
