@@ -259,7 +259,9 @@ def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
 def test_tool_call_tells_how_it_ended(result: str, is_error: bool, status: str) -> None:
     run = ToldRun().began().tool("root", "a").tool_ended("root", "a", result, is_error=is_error)
 
-    assert [call["status"] for call in tools_of(whole(Look("root"), run))] == [status]
+    (call,) = tools_of(whole(Look("root"), run))
+    assert call["status"] == status
+    assert call["result"] == ("" if status == "cancelled" else result)  # the state says it
 
 
 def test_tool_call_whose_process_died_is_interrupted_and_not_at_work() -> None:
