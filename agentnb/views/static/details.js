@@ -38,8 +38,8 @@ export class Details {
       this.#factList(),
       this.calls.element,
       this.#prompt.element,
-      this.#tools.element,
       section(this.#textTitle, this.#text.element),
+      this.#tools.element,
     );
     this.#cancel.addEventListener("click", () => this.#askToCancel(onCancel), { signal });
   }
