@@ -2,7 +2,7 @@
 
 What is sent and what is read is the business of `openai_wire`; here are the client and the door
 at which whatever goes wrong becomes an `LlmError`. Servers differ in what they take: one that
-refuses a field which it can do without is asked again without it, and remembered.
+refuses a field which it can do without is asked again without it, and remembered for the model.
 
 The SDK is an extra. It is imported on a thread that nobody has to wait for: by the first call, or
 before it where there is a key or a base URL.
@@ -38,6 +38,8 @@ _NO_KEY = "no-key"
 """What a server of one's own is sent, where there is no key: it takes any."""
 _SHORTEST_SECRET = 8
 """What is shorter is a word like `ollama`, that a server wants to see and nobody has to hide."""
+_Ways = dict[tuple[str, str], Way]
+"""By base URL and model, how to ask: what one model refuses, another of its server may need."""
 
 
 def _load_sdk() -> None:
@@ -90,8 +92,7 @@ class OpenAIProvider:
         self._key_variable = api_key_env or "OPENAI_API_KEY"
         self._timeout_s = timeout_s
         self._clients = ClientPool(self._new_client)
-        self._ways: dict[str, Way] = {}
-        """By base URL, how the server wants to be asked."""
+        self._ways: _Ways = {}
 
     def __repr__(self) -> str:
         shown = self._base_url and re.sub("//[^/@]*@", "//…@", self._base_url)  # no password
@@ -151,7 +152,7 @@ class _Client:
         *,
         names: Names,
         timeout_s: float,
-        ways: dict[str, Way],
+        ways: _Ways,
     ) -> None:
         import openai
 
@@ -196,7 +197,8 @@ class _Client:
         """Ask as the server is known to want it, and in another way if it says so."""
         import openai
 
-        way, tried = self._ways.get(self._base_url, self._first_way), set[Way]()
+        asked = self._base_url, request.model
+        way, tried = self._ways.get(asked, self._first_way), set[Way]()
         extra = without_surrogates(request.extra)
         while True:
             tried.add(way)
@@ -207,7 +209,7 @@ class _Client:
                 if way in tried:
                     raise
             else:
-                self._ways[self._base_url] = way
+                self._ways[asked] = way
                 return response
 
     async def _post(self, body: dict[str, Any]) -> httpx2.Response:

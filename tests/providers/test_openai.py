@@ -383,6 +383,26 @@ async def test_what_one_server_does_not_take_is_still_sent_to_another(
     assert "stream_options" in other.requests[0].body
 
 
+async def test_what_one_model_does_not_take_is_still_sent_to_another_of_the_same_server(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        has_place = body["model"] != "gemma" or body["messages"][0]["role"] == "user"
+        no_place = Reply(status=400, message="System role not supported")
+        return Reply(text="Hello.") if has_place else no_place
+
+    with serving(monkeypatch, script) as server:
+        for model in ("gemma", "llama", "gemma"):
+            await events_of(provider, CompletionRequest(model, "Be kind.", HELLO.messages))
+
+    assert [(r.body["model"], r.body["messages"][0]["role"]) for r in server.requests] == [
+        ("gemma", "system"),
+        ("gemma", "user"),
+        ("llama", "system"),
+        ("gemma", "user"),
+    ]
+
+
 async def test_model_that_wants_the_limit_under_its_new_name_gets_it(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
