@@ -59,20 +59,21 @@ class ToolCalls:
     def grow(self, piece: Mapping[str, Any]) -> None:
         """Take one piece of a call, of whatever shape."""
         function = piece.get("function") or {}
-        index, call_id = piece.get("index"), piece.get("id") or ""
+        index, said_id = piece.get("index"), piece.get("id")
+        call_id = "" if said_id is None else as_text(str(said_id))  # some count their calls
         name, arguments = function.get("name") or "", function.get("arguments")
         call = self._open(index, call_id, name)
         if call is None:
-            call = _Call(index, as_text(str(call_id)), "")
+            call = _Call(index, call_id, "")
             self._calls.append(call)
-        call.id = call.id or as_text(str(call_id))
+        call.id = call.id or call_id
         call.name = call.name or as_text(name)
         if isinstance(arguments, Mapping):  # not as a text, as it should be
             arguments = json.dumps(arguments)
         if arguments:
             call.arguments.keep(arguments)
 
-    def _open(self, index: int | None, call_id: object, name: str) -> _Call | None:
+    def _open(self, index: int | None, call_id: str, name: str) -> _Call | None:
         """The call that a piece belongs to; `None` where it begins another."""
         same = (call for call in reversed(self._calls) if call.index == index)
         call = next(same, None)
@@ -116,7 +117,7 @@ class ToolCalls:
         return tuple(whole)
 
 
-def _differ(said: object, known: str) -> bool:
+def _differ(said: str, known: str) -> bool:
     return bool(said and known) and said != known
 
 

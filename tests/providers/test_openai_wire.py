@@ -190,6 +190,17 @@ TWO = [("a", "look", A), ("b", "look", B)]
             id="the same id twice",
         ),
         pytest.param(
+            [
+                calls(piece("look", "", index=0, id=0)),
+                calls(piece(arguments='{"at":', index=0, id=0)),
+                calls(piece(arguments="1}", index=0, id=0)),
+                calls(piece("look", "", index=0, id=7)),
+                calls(piece(arguments='{"at":"é"}', index=0, id=7)),
+            ],
+            [("0", "look", A), ("7", "look", B)],
+            id="an id that is a number, with each piece",
+        ),
+        pytest.param(
             [calls({"index": 0, "id": "", "type": "function", "function": {"name": "look"}})],
             [("call_1", "look", {})],
             id="an id of no characters, and no arguments",
