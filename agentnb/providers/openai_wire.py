@@ -251,6 +251,8 @@ class ReplyReader:
         if calls := delta.get("tool_calls"):
             for piece in calls:
                 self._calls.grow(piece)
+        elif function := delta.get("function_call"):  # the old form: one call, without index and id
+            self._calls.grow({"function": function})
 
     def finish(self) -> Iterator[StreamEvent]:
         """What is left to tell when nothing more comes: tool calls have no end of their own."""

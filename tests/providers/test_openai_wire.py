@@ -201,6 +201,27 @@ TWO = [("a", "look", A), ("b", "look", B)]
             id="an id that is a number, with each piece",
         ),
         pytest.param(
+            [
+                choice({"function_call": {"name": "look", "arguments": ""}, "tool_calls": None}),
+                choice({"function_call": {"arguments": '{"at"'}}),
+                choice({"function_call": {"arguments": ":1}"}}),
+            ],
+            [("call_1", "look", A)],
+            id="the old form of a single call",
+        ),
+        pytest.param(
+            [
+                choice(
+                    {
+                        "tool_calls": [piece("look", '{"at":1}', index=0, id="a")],
+                        "function_call": {"name": "look", "arguments": '{"at":1}'},
+                    }
+                )
+            ],
+            [("a", "look", A)],
+            id="one call in both forms",
+        ),
+        pytest.param(
             [calls({"index": 0, "id": "", "type": "function", "function": {"name": "look"}})],
             [("call_1", "look", {})],
             id="an id of no characters, and no arguments",
@@ -435,6 +456,7 @@ def test_data_that_is_no_chunk_is_told_in_plain_words(data: str, words: str) -> 
         choice({"content": 5}),
         choice({"content": ["a"]}),
         choice({"tool_calls": 5}),
+        choice({"function_call": 5}),
         calls(piece(5, "{}")),  # type: ignore[arg-type]
         calls({"function": 5}),
         calls(piece("look", 5)),
