@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -126,8 +125,8 @@ def read_function(function: Callable[..., Any], label: str) -> ReadFunction:
     for name, shown in schema["properties"].items():
         if told.get(name):
             shown.setdefault("description", told[name])
-        if name in defaults and _is_plain(defaults[name]):
-            shown.setdefault("default", defaults[name])
+        if name in defaults and (default := _plain(defaults[name])) is not _EMPTY:
+            shown.setdefault("default", default)
     return ReadFunction(said, Parameters(label, schema, adapter, positional, tuple(contexts)))
 
 
@@ -222,13 +221,13 @@ def _without_titles(schema: Any) -> Any:
     return kept
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
+def _plain(value: Any) -> Any:
+    """`value` as it stands in JSON, an enum as its text; `_EMPTY` for what JSON cannot hold."""
     try:
-        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+        plain = json.loads(json.dumps(value, allow_nan=False))
+        return plain if plain == value else _EMPTY
     except (TypeError, ValueError):
-        return False
+        return _EMPTY
 
 
 def _documentation(function: Any) -> tuple[str, dict[str, str]]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from enum import Enum
+from enum import Enum, IntEnum, StrEnum
 from functools import partial, wraps
 from typing import Annotated, Any, Literal, Optional
 
@@ -18,6 +18,14 @@ import agentnb
 from agentnb.core.errors import ToolError
 from agentnb.core.protocols import ToolContext
 from tests.tools.calling import called
+
+
+class Size(StrEnum):
+    SMALL = "small"
+
+
+class Level(IntEnum):
+    HIGH = 3
 
 
 class Colour(Enum):
@@ -161,6 +169,19 @@ def test_schema_is_json_whatever_a_default_is() -> None:
 
     assert json.loads(json.dumps(schema, allow_nan=False)) == schema
     assert not any("default" in shown for shown in schema["properties"].values())
+
+
+def test_default_that_is_a_kind_of_text_or_number_stands_in_the_schema_as_that() -> None:
+    def find(
+        a: Size = Size.SMALL,
+        b: Level = Level.HIGH,
+        c: list[Size] = [Size.SMALL],  # noqa: B006
+    ) -> None: ...
+
+    properties = schema_of(find)["properties"]
+    defaults = [properties[name]["default"] for name in "abc"]
+
+    assert repr(defaults) == "['small', 3, ['small']]"
 
 
 def test_function_without_arguments_takes_an_empty_object() -> None:
