@@ -135,6 +135,8 @@ class Session:
         for name in ("soul", "identity", "user"):
             if not isinstance(self._settings[name], str):
                 raise ValueError(f"`{name}` must be a text, not {self._settings[name]!r}.")
+        if not isinstance(nested_spawn, bool):
+            raise ValueError(f"`nested_spawn` must be True or False, not {nested_spawn!r}.")
         texts(memories, "memories")
         self.tools = tools_of(tools)
         """What agents may call, where a run does not say otherwise."""

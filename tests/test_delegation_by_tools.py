@@ -672,6 +672,12 @@ def test_tool_of_a_person_may_not_have_the_name_of_a_spawn_tool() -> None:
     )
 
 
+@pytest.mark.parametrize("said", ["no", 0, None])
+def test_nested_spawn_that_is_neither_true_nor_false_is_refused(said: Any) -> None:
+    with pytest.raises(ValueError, match=r"^`nested_spawn` must be True or False, not "):
+        Session(provider=ScriptedProvider(["x"]), nested_spawn=said)
+
+
 @pytest.mark.parametrize("said", ["blocks", "", None])
 def test_delegation_that_does_not_exist_is_refused(said: Any) -> None:
     with pytest.raises(ValueError, match="'block', 'tools' or 'both'"):

@@ -211,6 +211,16 @@ def test_unknown_profile_is_refused_and_no_run_begins() -> None:
     assert session.newest_run is None
 
 
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("profile", [["reviewer"], {"reviewer": 1}, 5])
+def test_profile_that_is_no_name_is_refused_with_the_known_ones(profile: Any) -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"^`profile` must be the name of one profile \(known: 'reviewer', 'plain'\)",
+    ):
+        Session(provider=providers()).spawn("a task", profile=profile)
+
+
 # -- the session of the magics --------------------------------------------------------------------
 
 

@@ -62,7 +62,13 @@ class Config:
 
         Raises:
             UnknownProfile: There is none of that name.
+            ValueError: It is no name.
         """
+        if not isinstance(name, str):
+            raise ValueError(
+                "`profile` must be the name of one profile (known: "
+                f"{', '.join(map(repr, self.profiles)) or 'none'}), not {name!r}."
+            )
         if name not in self.profiles:
             raise UnknownProfile(name, known=tuple(self.profiles), source=self._named)
         return self.profiles[name]

@@ -123,6 +123,11 @@ def tool(
         isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0
     ):
         raise ValueError(f"`timeout_s` must be a number above 0, not {timeout_s!r}.")
+    if description is not None and not isinstance(description, str):
+        raise ValueError(
+            f"`description` must be a text, not {description!r}: say what the tool does, or leave "
+            "it out for the docstring."
+        )
     from agentnb.tools.parameters import read_function  # pydantic: only for who has tools
 
     read = read_function(function, label)

@@ -62,6 +62,12 @@ def test_time_that_is_none_is_refused(timeout_s: Any) -> None:
         agentnb.tool(lambda: None, name="now", timeout_s=timeout_s)
 
 
+@pytest.mark.parametrize("description", [5, b"Looks.", ["Looks."]])
+def test_description_that_is_no_text_is_refused(description: Any) -> None:
+    with pytest.raises(ValueError, match="`description` must be a text, not "):
+        agentnb.tool(lambda: None, name="now", description=description)
+
+
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "läuft", "a.b", "a\n"])
 def test_name_that_no_provider_takes_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a tool's name: give one of 1 to 64"):
