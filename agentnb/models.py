@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from weakref import WeakKeyDictionary
 
 from agentnb.config import Config
 from agentnb.core.context import texts
+from agentnb.core.errors import MissingExtra
 from agentnb.core.protocols import Gate, Link, Provider, links_of
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.gate import ConcurrencyGate, RoutedGate
@@ -65,6 +67,7 @@ class Models:
 
     Raises:
         ConfigError: A pool of the file holds a model that nobody answers to.
+        MissingExtra: See `resolve`.
         UnknownModel, UnknownPool: `said` names one.
         ValueError: `said` is empty, or no names.
     """
@@ -99,6 +102,7 @@ class Models:
             model: `None` for the session's.
 
         Raises:
+            MissingExtra: Its SDK is not installed; of a chain, that of no model.
             UnknownModel, UnknownPool, ValueError: As for the class.
         """
         if model is None:
@@ -108,8 +112,16 @@ class Models:
         names = self._named(model)
         if isinstance(names, str):
             return self._link(names)
-        chain = FallbackProvider([Link(*self._link(name)) for name in names])
+        chain = FallbackProvider(self._links(names))
         return chain, chain.links[0].model
+
+    def _links(self, names: Sequence[str]) -> list[Link]:
+        """The models of a chain, but for those whose SDK is not installed."""
+        links: list[Link] = []
+        for name in names:
+            with suppress(MissingExtra):
+                links.append(Link(*self._link(name)))
+        return links or [Link(*self._link(names[0]))]  # which says what to install
 
     def _named(self, model: str | Sequence[str]) -> str | tuple[str, ...]:
         """One model, or a chain of several; a chain of one is that one."""

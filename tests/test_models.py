@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import agentnb.session
 from agentnb.core.errors import (
     ConfigError,
+    MissingExtra,
     ServerFailed,
     UnknownModel,
     UnknownPool,
@@ -17,9 +19,11 @@ from agentnb.core.errors import (
 )
 from agentnb.core.events import ProviderFailover
 from agentnb.core.prompt import DEFAULT_INSTRUCTIONS
-from agentnb.core.protocols import Link
+from agentnb.core.protocols import Link, Provider
 from agentnb.models import DEFAULT_MODEL, Origin
+from agentnb.providers.demo import DemoProvider
 from agentnb.providers.fallback import FallbackProvider
+from agentnb.providers.registry import Registry
 from agentnb.providers.scripted import ScriptedProvider
 from agentnb.session import Session, configure, get_session
 from tests.support import DEADLINE_S, events_of, spawn
@@ -219,6 +223,38 @@ def test_profile_that_is_no_name_is_refused_with_the_known_ones(profile: Any) ->
         match=r"^`profile` must be the name of one profile \(known: 'reviewer', 'plain'\)",
     ):
         Session(provider=providers()).spawn("a task", profile=profile)
+
+
+# -- providers that are not installed -------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No SDK can be loaded; the demo needs none."""
+
+    def missing(name: str) -> Callable[..., Provider]:
+        def make(**settings: str) -> Provider:
+            raise MissingExtra(f"The SDK of {name}", extra=name)
+
+        return make
+
+    factories = {"anthropic": missing("anthropic"), "openai": missing("openai")}
+    monkeypatch.setattr(f"{Registry.__module__}._FACTORIES", {**factories, "demo": DemoProvider})
+    monkeypatch.setattr("agentnb.models.registry", Registry())
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_model_of_a_chain_whose_sdk_is_not_installed_is_passed_over() -> None:
+    run = Session(["openai/a", "demo"], config=False).spawn("a task")
+
+    assert run.result(DEADLINE_S).agent_tree.model == "demo"
+    assert events_of(run.events, ProviderFailover) == []
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_chain_of_which_no_sdk_is_installed_is_refused_with_what_the_first_needs() -> None:
+    with pytest.raises(MissingExtra, match=r"pip install 'agentnb\[openai\]'"):
+        Session(["openai/a", "anthropic/b"], config=False)
 
 
 # -- the session of the magics --------------------------------------------------------------------
