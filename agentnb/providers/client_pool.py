@@ -65,6 +65,8 @@ class ClientPool(Generic[C]):
     def __init__(self, make: Callable[[Settings], C]) -> None:
         self._make = make
         self._clients: dict[_Key, C] = {}
+        self._left: list[tuple[asyncio.AbstractEventLoop, C]] = []
+        """Those whose closing was cancelled: they may be half closed, and are not lent again."""
         self._lock = threading.Lock()  # two loops are two threads
 
     async def aclose(self) -> None:
@@ -74,14 +76,30 @@ class ClientPool(Generic[C]):
 
     async def _close_where(self, is_unwanted: Callable[[_Key, C], bool]) -> None:
         """Close clients one by one: those that a cancel leaves are still there to be closed."""
-        while True:
-            with self._lock:
-                unwanted = (key for key, each in self._clients.items() if is_unwanted(key, each))
-                if (key := next(unwanted, None)) is None:
-                    return
-                client = self._clients.pop(key)
+        while (client := self._taken(is_unwanted)) is not None:
+            await self._close(client)
+
+    def _taken(self, is_unwanted: Callable[[_Key, C], bool]) -> C | None:
+        """A client that is to be closed, out of the pool's hands; `None` when there is no more."""
+        running = asyncio.get_running_loop()
+        with self._lock:
+            for key, each in self._clients.items():
+                if is_unwanted(key, each):
+                    return self._clients.pop(key)
+            for number, (loop, _) in enumerate(self._left):
+                if loop is running:
+                    return self._left.pop(number)[1]
+        return None
+
+    async def _close(self, client: C) -> None:
+        """Close a client that was taken. If a cancel comes between, it is left to the next one."""
+        try:
             with contextlib.suppress(Exception):
                 await client.close()
+        except BaseException:
+            with self._lock:
+                self._left.append((asyncio.get_running_loop(), client))
+            raise
 
     @contextlib.asynccontextmanager
     async def borrowed(self, settings: Settings) -> AsyncIterator[C]:
@@ -90,6 +108,7 @@ class ClientPool(Generic[C]):
         with self._lock:
             for gone in [other for other in self._clients if other[0].is_closed()]:
                 del self._clients[gone]
+            self._left = [each for each in self._left if not each[0].is_closed()]
             if key not in self._clients:
                 self._clients[key] = self._make(settings)
             client = self._clients[key]
@@ -110,4 +129,4 @@ class ClientPool(Generic[C]):
         finally:
             client.calls -= 1
             if client.is_rejected and not client.calls:
-                await client.close()
+                await self._close(client)

@@ -1036,9 +1036,11 @@ async def test_client_whose_credentials_were_refused_is_closed_when_its_last_cal
 async def test_call_that_is_cancelled_while_it_closes_old_clients_loses_none(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never() -> None:
-        is_closing.set()
-        await asyncio.Event().wait()
+    async def close_at_the_second_call() -> None:
+        if not is_closing.is_set():
+            is_closing.set()
+            await asyncio.Event().wait()
+        await close()
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     await provider.ready()
@@ -1048,7 +1050,8 @@ async def test_call_that_is_cancelled_while_it_closes_old_clients_loses_none(
         for number in range(2):
             monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{number}")
             old.append(await calls.enter_async_context(provider._borrowed_client()))
-    monkeypatch.setattr(old[0].sdk, "close", never)
+    close = old[0].sdk.close
+    monkeypatch.setattr(old[0].sdk, "close", close_at_the_second_call)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:2")
     call = asyncio.ensure_future(anext(provider.stream(HELLO)))
     await is_closing.wait()
@@ -1057,7 +1060,7 @@ async def test_call_that_is_cancelled_while_it_closes_old_clients_loses_none(
         await call
 
     await provider.aclose()
-    assert old[1].sdk.is_closed()
+    assert [client.sdk.is_closed() for client in old] == [True, True]
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}\nmore", "schl\udcfcssel"])
