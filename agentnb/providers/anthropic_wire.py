@@ -13,6 +13,7 @@ from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
 from agentnb.core.types import (
+    MALFORMED_INPUT,
     Block,
     CompletionRequest,
     Message,
@@ -160,7 +161,7 @@ class ReplyReader:
         self._reason: str | None = None
         self._parts: dict[int, _Part] = {}
         self._undecided: _Part | None = None
-        """A tool call without input, which looks the same whether it is whole or cut."""
+        """A tool call whose input is none, which looks the same whether it is whole or cut."""
 
     def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
         """What one event of the API means; events and deltas of unknown types mean nothing.
@@ -229,7 +230,7 @@ class ReplyReader:
         blocks = [block for part in self._parts.values() if (block := part.block()) is not None]
         calls = [part for part in self._parts.values() if part.kind == "tool_use"]
         if self._reason not in _CUT and any(part.call is None for part in calls):
-            raise BadReply("a tool call whose input is not a whole JSON object")
+            raise BadReply("a tool call without an end")
         reason = self._reason or ("tool_use" if calls else "end_turn")
         return Stopped(reason, Message(Role.ASSISTANT, tuple(blocks)))
 
@@ -261,7 +262,7 @@ class ReplyReader:
         yield from part.end()
         if part.kind != "tool_use":
             return
-        if part.has_no_input:
+        if part.input is None or part.has_no_input:
             self._undecided = part
         else:
             yield from part.finish_call()
@@ -326,16 +327,21 @@ class _Part:
             elif self.kind == "thinking":
                 yield ThinkingDelta(left)
 
+    @property
+    def input(self) -> Mapping[str, Any] | None:
+        """What is to be handed to the tool; `None` where it is not a whole JSON object."""
+        if (text := str(self.content)).strip():
+            return tool_input(text)
+        given = without_surrogates(self.start.get("input", {}))
+        return given if isinstance(given, dict) else None
+
     def finish_call(self) -> Iterator[ToolUse]:
-        """The tool call, if its input is a whole JSON object."""
-        text = str(self.content)
-        input = (
-            tool_input(text) if text.strip() else without_surrogates(self.start.get("input", {}))
-        )
-        if isinstance(input, dict):
-            call = ToolUseBlock(as_text(self.start["id"]), as_text(self.start["name"]), input)
-            self.call = call
-            yield ToolUse(call.id, call.name, call.input)
+        """The tool call. Of one that is no JSON object, its model is to be told."""
+        if (input := self.input) is None:
+            input = {MALFORMED_INPUT: str(self.content) or as_text(str(self.start["input"]))}
+        call = ToolUseBlock(as_text(self.start["id"]), as_text(self.start["name"]), input)
+        self.call = call
+        yield ToolUse(call.id, call.name, call.input)
 
     def block(self) -> Block | None:
         """The block as it has to be sent back; `None` for one that cannot be."""

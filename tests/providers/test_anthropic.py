@@ -27,6 +27,7 @@ from agentnb.core.errors import (
 )
 from agentnb.core.protocols import Provider
 from agentnb.core.types import (
+    MALFORMED_INPUT,
     Block,
     CompletionRequest,
     Message,
@@ -361,14 +362,47 @@ async def test_tool_call_without_arguments_counts_when_no_stop_reason_came(
 
 
 @pytest.mark.parametrize("partial", ['{"at', "[1]", '"at"', "null", '{"at": NaN}'])
-async def test_tool_call_whose_input_is_no_object_breaks_the_reply(
-    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, partial: str
+@pytest.mark.parametrize("stop", [end("tool_use"), [*tool(1, '{"at": 1}'), *end("tool_use")]])
+async def test_tool_call_that_was_not_cut_and_is_no_object_is_told_with_what_was_written(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, partial: str, stop: list[Any]
 ) -> None:
-    with serving(monkeypatch, raw(start(), *tool(0, partial), *end("tool_use"))):
+    with serving(monkeypatch, raw(start(), *tool(0, partial), *stop)):
+        events = await events_of(provider)
+
+    written = {MALFORMED_INPUT: partial}
+    assert events[0] == ToolUse("t0", "look", written)
+    assert stopped(events).reason == "tool_use"
+    assert stopped(events).message.content[0] == ToolUseBlock("t0", "look", written)
+
+
+async def test_tool_call_whose_input_stands_in_its_beginning_and_is_no_object_is_told(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = block(0, {"type": "tool_use", "id": "t0", "name": "look", "input": [1]})
+    with serving(monkeypatch, raw(start(), *call, *end("tool_use"))):
+        events = await events_of(provider)
+
+    assert events[0] == ToolUse("t0", "look", {MALFORMED_INPUT: "[1]"})
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
+async def test_tool_call_that_was_cut_within_its_input_is_not_told(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    with serving(monkeypatch, raw(start(), *tool(0, '{"at'), *end(reason))):
+        events = await events_of(provider)
+
+    assert events == [Stopped(reason, Message(Role.ASSISTANT, ()))]
+
+
+async def test_tool_call_that_does_not_end_breaks_a_reply_that_does(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(monkeypatch, raw(start(), *tool(0, '{"at": 1}')[:-1], *end("tool_use"))):
         error, events = await failure_of(provider)
 
     assert type(error) is StreamBroken
-    assert "a tool call whose input is not a whole JSON object. Try again." in str(error)
+    assert "a tool call without an end. Try again." in str(error)
     assert events == []
 
 
