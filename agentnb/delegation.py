@@ -6,15 +6,20 @@ together here, and what does not fit is said before a run begins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from agentnb.config import Config
 from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.jobs import Delegation
-from agentnb.core.profiles import available_profiles_block
+from agentnb.core.profiles import Profile, available_profiles_block
 from agentnb.core.protocols import ModelChoice, Tool
 from agentnb.models import Models, Unsaid, gate_of
+from agentnb.tools.registry import named
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
+from agentnb.tools.workspace import NAME as WORKSPACE
 
 KINDS = ("block", "tools", "both")
 DEFAULT_DELEGATION = Unsaid("block")
@@ -56,7 +61,7 @@ def delegation_of(
 
     Raises:
         ValueError: A tool of the run has the name of a spawn tool.
-        ConfigError: A profile names a tool that the run does not have, or a file that every
+        ConfigError: A profile names a tool that starts sub-agents, or a file that every
             sub-agent would be given cannot be read.
     """
     if kind == "block":
@@ -69,6 +74,9 @@ def delegation_of(
                 "by `agentnb.tool(function, name=...)`."
             )
     config.bootstrap_of(None)
+    _refuse_spawn_tools(config)
+    # By its name alone: a model is told of it, and not where it lies on a person's machine.
+    as_told = replace(config, source=Path(config.source).name)
     choices = {}
     for profile in config.profiles.values():
         if profile.models:
@@ -77,7 +85,7 @@ def delegation_of(
     settings = SpawnSettings(
         profiles=config.profiles,
         models=choices,
-        profile_tools=_tools_of_profiles(config, known),
+        tools_of=cache(lambda profile: tools_of_profile(profile, known.values(), as_told)),
         bootstrap_of=config.bootstrap_of,
     )
     return Delegation(
@@ -88,28 +96,58 @@ def delegation_of(
     )
 
 
-def _tools_of_profiles(config: Config, known: Mapping[str, Tool]) -> dict[str, tuple[Tool, ...]]:
-    """By profile, the tools that it names."""
-    mistakes = []
-    for profile in config.profiles.values():
-        for at, name in enumerate(profile.tools or ()):
-            if name not in known:
-                key = f"tools.spawn.profiles.{profile.name}.tools[{at}]"
-                mistakes.append(ConfigMistake(key, config.lines.get(key), _no_tool(name, known)))
+def tools_of_profile(
+    profile: Profile, known: Iterable[Tool], config: Config
+) -> tuple[Tool, ...] | None:
+    """The tools that a profile names, each once; `None` when it leaves that to its parent.
+
+    Args:
+        profile: One of the settings file's.
+        known: What may be named, besides `workspace`.
+        config: Says where the profile stands.
+
+    Raises:
+        ConfigError: It names a tool that is not known.
+    """
+    if profile.tools is None:
+        return None
+    by_name = {tool.spec.name: tool for tool in known}
+    found, mistakes = dict[str, Tool](), list[ConfigMistake]()
+    for at, name in enumerate(profile.tools):
+        meant = named(name, by_name)
+        found.update((tool.spec.name, tool) for tool in meant)
+        if not meant:
+            mistakes.append(_mistake(config, profile, at, _no_tool(name, by_name)))
     if mistakes:
         raise ConfigError(config.source, mistakes)
-    return {
-        profile.name: tuple(known[name] for name in profile.tools)
+    return tuple(found.values())
+
+
+def _refuse_spawn_tools(config: Config) -> None:
+    """A profile never gives the tools that start sub-agents: that holds for every run."""
+    mistakes = [
+        _mistake(config, profile, at, _NOT_NAMED.format(name))
         for profile in config.profiles.values()
-        if profile.tools is not None
-    }
+        for at, name in enumerate(profile.tools or ())
+        if name in NAMES
+    ]
+    if mistakes:
+        raise ConfigError(config.source, mistakes)
 
 
-def _no_tool(name: str, known: Mapping[str, Tool]) -> str:
+def _mistake(config: Config, profile: Profile, at: int, what: str) -> ConfigMistake:
+    key = f"tools.spawn.profiles.{profile.name}.tools[{at}]"
+    return ConfigMistake(key, config.lines.get(key), what)
+
+
+_NOT_NAMED = "{!r} is not named here: `Session(nested_spawn=True)` gives it to sub-agents."
+
+
+def _no_tool(name: str, known: Iterable[str]) -> str:
     if name in NAMES:
-        return f"{name!r} is not named here: `Session(nested_spawn=True)` gives it to sub-agents."
-    listed = ", ".join(repr(each) for each in known) or "none"
+        return _NOT_NAMED.format(name)
+    listed = ", ".join(repr(each) for each in dict.fromkeys([*known, WORKSPACE]))
     return (
         f"This run has no tool {name!r} (known: {listed}). Give it to the session, "
-        "`Session(tools=[...])`, or take it out here."
+        "`Session(tools=[...])`, or to the cell, `%%spawn --tools`, or take it out here."
     )

@@ -24,7 +24,7 @@ from agentnb.core.profiles import Profile, root_instructions
 from agentnb.core.protocols import BudgetGate, Gate, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult, SpawnInstruction, SpawnMode
-from agentnb.delegation import DEFAULT_DELEGATION, delegation_of, kind_of
+from agentnb.delegation import DEFAULT_DELEGATION, delegation_of, kind_of, tools_of_profile
 from agentnb.models import DEFAULT_MODEL, Models, Origin, Unsaid, gate_of, registry
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
@@ -199,6 +199,7 @@ class Session:
             ValueError: The task is blank, a limit out of its range, or something is no tool.
             UnknownModel: No provider answers to the model.
             UnknownProfile: The settings file has no such profile.
+            ConfigError: The profile names a tool that the session does not have.
         """
         task = _checked_task(task)
         root = None if profile is None else self.config.profile(profile)
@@ -334,10 +335,12 @@ class Session:
 
     def _tools_for(self, order: _Order) -> Sequence[Tool]:
         """What the run's agents may call: as it was said for it, by its profile, else for all."""
-        said = order.tools
-        if said is None and order.profile is not None:
-            said = order.profile.tools
-        return self.tools if said is None else tools_of(said, self.tools)
+        if order.tools is not None:
+            return tools_of(order.tools, self.tools)
+        if order.profile is None:
+            return self.tools
+        of_profile = tools_of_profile(order.profile, self.tools, self.config)
+        return self.tools if of_profile is None else of_profile
 
     def _request(
         self,

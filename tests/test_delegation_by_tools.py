@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -626,13 +627,62 @@ def test_settings_file_turns_the_tools_on_and_code_decides_otherwise(project: Pa
     assert "spawn" in names(delegation="tools")
 
 
-def test_profile_whose_tool_the_run_does_not_have_is_refused_before_it_begins(
+NO_LOOK = (
+    "agentnb.yaml, line 10, `tools.spawn.profiles.reviewer.tools[0]`: This run has no tool 'look' "
+    "(known: 'count', 'workspace'). Give it to the session, `Session(tools=[...])`, or to the "
+    "cell, `%%spawn --tools`, or take it out here."
+)
+
+
+def test_profile_whose_tool_the_run_does_not_have_is_an_error_for_who_spawns_by_it_alone(
     project: Path,
 ) -> None:
-    session = session_of(ScriptedProvider(["Alone."]), config=project, tools=[count])
+    provider = by_agent(
+        {
+            "root": [
+                order(start("a", profile="reviewer"), start("b", profile="plain")),
+                order(wait()),
+                "Without a reviewer.",
+            ]
+        }
+    )
+    run, result = run_of(provider, config=project, tools=[count])
 
-    with pytest.raises(ConfigError, match=r"profiles\.reviewer\.tools\[0\].*no tool 'look'"):
+    assert result.output == "Without a reviewer."
+    assert paths(result)["1"] == "b: completed"
+    first, second, _ = told(run)
+    assert first == ("spawn", f"The profile 'reviewer' cannot be used: {NO_LOOK}", True)
+    assert not second[2]
+
+
+@pytest.mark.parametrize("name", ["spawn", "spawn_await"])
+def test_profile_that_lists_a_tool_that_starts_sub_agents_is_refused_before_a_run_begins(
+    project: Path, name: str
+) -> None:
+    (project / "agentnb.yaml").write_text(SETTINGS.replace("[look]", f"[look, {name}]"))
+    session = session_of(ScriptedProvider(["Alone."]), config=project, tools=[look])
+
+    with pytest.raises(
+        ConfigError, match=rf"line 10, `[\w.]+reviewer\.tools\[1\]`: '{name}' is not named here"
+    ):
         session.spawn("Do it.")
+    assert session.newest_run is None
+
+
+@pytest.mark.parametrize("kind", ["block", "tools"])
+def test_root_whose_profile_names_a_tool_that_is_not_there_is_refused_with_key_and_line(
+    project: Path, kind: str
+) -> None:
+    session = session_of(
+        ScriptedProvider(["Alone."]), config=project, tools=[count], delegation=kind
+    )
+
+    with pytest.raises(ConfigError) as raised:
+        session.spawn("Do it.", profile="reviewer", model="scripted/x")
+
+    assert str(raised.value) == f"{project}{os.sep}{NO_LOOK}"
+    assert session.newest_run is None
+    session.run_sync("Do it.", profile="reviewer", tools=["count"])
 
 
 def test_root_that_is_made_by_a_profile_has_its_tools(project: Path) -> None:

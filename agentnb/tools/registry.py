@@ -41,10 +41,8 @@ def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ..
 
 def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
     if isinstance(given, str):
-        if given in known:
-            return (known[given],)
-        if given == WORKSPACE:
-            return workspace_tools()
+        if meant := named(given, known):
+            return meant
         listed = ", ".join(repr(name) for name in [*known, WORKSPACE])
         raise ValueError(f"There is no tool {given!r} (known: {listed}). Give the function itself.")
     if is_tool(given):
@@ -55,6 +53,13 @@ def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
         f"{given!r} is no tool: give a function, or what has a `spec` (a `ToolSpec`) and "
         "`async call(input, context)`."
     )
+
+
+def named(name: str, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
+    """What a name means: a tool that is known, or the two of `workspace`; else nothing."""
+    if name in known:
+        return (known[name],)
+    return workspace_tools() if name == WORKSPACE else ()
 
 
 def is_tool(value: Any) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentnb.core.errors import ToolError
+from agentnb.core.errors import AgentnbError, ToolError
 from agentnb.core.profiles import NamedText, Profile
 from agentnb.core.protocols import (
     JobOrder,
@@ -48,13 +48,14 @@ class SpawnSettings:
     Args:
         profiles: By name, in the order in which they are told.
         models: Who answers a profile's sub-agents, where it has a pool of its own.
-        profile_tools: By profile, the tools that it names; of one that names none, nothing.
+        tools_of: The tools that a profile names; `None` of one that leaves that to its parent.
+            An `AgentnbError` says why the profile cannot be used.
         bootstrap_of: The bootstrap files of a profile, or of none.
     """
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     models: Mapping[str, ModelChoice] = field(default_factory=dict)
-    profile_tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
+    tools_of: Callable[[Profile], Sequence[Tool] | None] = lambda _: None
     bootstrap_of: Callable[[Profile | None], Sequence[NamedText]] = lambda _: ()
 
 
@@ -126,12 +127,11 @@ class _Spawn:
         self, profile: Profile | None, names: str, parents: Sequence[Tool]
     ) -> tuple[Tool, ...]:
         """The tools that are named, else the profile's, else all of the parent's."""
-        named = profile is not None and profile.tools is not None
-        of_profile = self._settings.profile_tools.get(profile.name, ()) if profile else ()
+        of_profile = self._of_profile(profile)
         wanted = _listed(names)
         if not wanted:
-            return tuple(of_profile if named else parents)
-        known = {tool.spec.name: tool for tool in (*of_profile, *parents)}
+            return tuple(parents if of_profile is None else of_profile)
+        known = {tool.spec.name: tool for tool in (*(of_profile or ()), *parents)}
         unknown = [name for name in wanted if name not in known]
         if unknown:
             listed = ", ".join(repr(name) for name in known) or "none"
@@ -141,6 +141,14 @@ class _Spawn:
                 "sub-agents cannot be handed on."
             )
         return tuple(known[name] for name in dict.fromkeys(wanted))
+
+    def _of_profile(self, profile: Profile | None) -> Sequence[Tool] | None:
+        if profile is None:
+            return None
+        try:
+            return self._settings.tools_of(profile)
+        except AgentnbError as error:
+            raise ToolError(f"The profile {profile.name!r} cannot be used: {error}") from None
 
 
 _SPAWN = """\
