@@ -17,6 +17,7 @@ from agentnb.core.types import (
     CompletionRequest,
     Role,
 )
+from agentnb.tools.workspace import workspace_tools
 from tests.by_tools import (
     ID,
     order,
@@ -29,6 +30,11 @@ from tests.by_tools import (
     wait,
 )
 from tests.support import DEADLINE_S, Hold, by_agent, requests_of, spawn, task_of, text_of
+
+
+def tools_for(provider: ScriptedProvider, task: str) -> list[str]:
+    """What the agent of a task may call."""
+    return [spec.name for spec in requests_of(provider, task)[0].tools]
 
 
 def test_agent_starts_two_jobs_awaits_them_and_answers() -> None:
@@ -260,11 +266,36 @@ def test_child_has_its_parents_tools_or_those_that_are_named_and_never_the_spawn
     )
     run_of(provider, tools=[look, count])
 
-    def names(task: str) -> list[str]:
-        return [spec.name for spec in requests_of(provider, task)[0].tools]
+    assert tools_for(provider, "all") == ["look", "count"]
+    assert tools_for(provider, "one") == ["count"]
 
-    assert names("all") == ["look", "count"]
-    assert names("one") == ["count"]
+
+def test_workspace_is_both_of_its_tools_for_a_child_whose_parent_has_them() -> None:
+    provider = by_agent(
+        {
+            "root": [
+                order(
+                    start("notes", tools="workspace"),
+                    start("both", tools="workspace_write, workspace, look"),
+                ),
+                order(wait()),
+                "Done.",
+            ]
+        }
+    )
+    run_of(provider, tools=["workspace", look, count])
+
+    assert tools_for(provider, "notes") == ["workspace_read", "workspace_write"]
+    assert tools_for(provider, "both") == ["workspace_write", "workspace_read", "look"]
+
+
+def test_workspace_is_unknown_to_a_child_whose_parent_does_not_have_both() -> None:
+    provider = by_agent({"root": [order(start("notes", tools="workspace")), "Alone."]})
+    run, _ = run_of(provider, tools=workspace_tools()[:1])
+
+    ((_, text, is_error),) = told(run)
+    assert is_error
+    assert text.startswith("There is no tool 'workspace' to hand on (known: 'workspace_read').")
 
 
 def test_nested_jobs_go_as_deep_as_the_run_allows() -> None:
@@ -683,6 +714,29 @@ def test_root_whose_profile_names_a_tool_that_is_not_there_is_refused_with_key_a
     assert str(raised.value) == f"{project}{os.sep}{NO_LOOK}"
     assert session.newest_run is None
     session.run_sync("Do it.", profile="reviewer", tools=["count"])
+
+
+def test_workspace_in_a_profile_is_both_of_its_tools_and_each_tool_stands_there_once(
+    project: Path,
+) -> None:
+    settings = SETTINGS.replace("[look]", "[workspace, look, workspace_read, look]")
+    (project / "agentnb.yaml").write_text(settings)
+    provider = by_agent({"root": [order(start("a", profile="reviewer")), order(wait()), "Done."]})
+    run_of(provider, config=project, tools=["workspace", look])
+    of_root = ScriptedProvider(["Alone."])
+    session = session_of(of_root, config=project, tools=["workspace", look], delegation="block")
+    session.run_sync("Do it.", profile="reviewer")
+
+    assert tools_for(provider, "a") == ["workspace_read", "workspace_write", "look"]
+    assert tools_for(of_root, "root") == ["workspace_read", "workspace_write", "look"]
+
+
+def test_profile_gives_the_workspace_to_a_run_that_does_not_have_it(project: Path) -> None:
+    (project / "agentnb.yaml").write_text(SETTINGS.replace("[look]", "[workspace]"))
+    provider = by_agent({"root": [order(start("a", profile="reviewer")), order(wait()), "Done."]})
+    run_of(provider, config=project)
+
+    assert tools_for(provider, "a") == ["workspace_read", "workspace_write"]
 
 
 def test_root_that_is_made_by_a_profile_has_its_tools(project: Path) -> None:

@@ -26,6 +26,8 @@ from agentnb.core.protocols import (
 from agentnb.core.synthesis import even_limit
 from agentnb.core.tool_call import MOST_FOR_MODEL
 from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec, one_line
+from agentnb.tools.workspace import NAME as WORKSPACE
+from agentnb.tools.workspace import both_of
 
 NAMES = ("spawn", "spawn_await", "spawn_status", "spawn_cancel")
 
@@ -132,7 +134,9 @@ class _Spawn:
         if not wanted:
             return tuple(parents if of_profile is None else of_profile)
         known = {tool.spec.name: tool for tool in (*(of_profile or ()), *parents)}
-        unknown = [name for name in wanted if name not in known]
+        alone = {name: (tool,) for name, tool in known.items()}
+        meant: dict[str, tuple[Tool, ...]] = {WORKSPACE: both_of(known), **alone}
+        unknown = [name for name in wanted if not meant.get(name)]
         if unknown:
             listed = ", ".join(repr(name) for name in known) or "none"
             which = ", ".join(repr(one_line(name)) for name in unknown)
@@ -140,7 +144,7 @@ class _Spawn:
                 f"There is no tool {which} to hand on (known: {listed}). The tools that start "
                 "sub-agents cannot be handed on."
             )
-        return tuple(known[name] for name in dict.fromkeys(wanted))
+        return tuple({tool.spec.name: tool for name in wanted for tool in meant[name]}.values())
 
     def _of_profile(self, profile: Profile | None) -> Sequence[Tool] | None:
         if profile is None:

@@ -6,6 +6,7 @@ Agents know nothing of each other but what they are handed. Who asks for these t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from agentnb.core.errors import ToolError
@@ -14,6 +15,7 @@ from agentnb.tools.function import tool
 from agentnb.tools.result import as_text
 
 NAME = "workspace"
+"""Stands for both tools wherever tools are named."""
 MOST_NOTES = 200
 MOST_IN_KEY = 100
 MOST_IN_NOTE = 20_000
@@ -24,6 +26,12 @@ MOST_IN_NOTE = 20_000
 def workspace_tools() -> tuple[Tool, ...]:
     """`workspace_read` and `workspace_write`."""
     return tool(workspace_read), tool(workspace_write)
+
+
+def both_of(known: Mapping[str, Tool]) -> tuple[Tool, ...]:
+    """The two tools among those that are known; nothing where one of them is not."""
+    names = ("workspace_read", "workspace_write")
+    return tuple(known[name] for name in names) if all(name in known for name in names) else ()
 
 
 # Both on the runtime's loop: no two of them are ever in the middle of something.
