@@ -17,7 +17,7 @@ from agentnb.core.jobs import Delegation
 from agentnb.core.profiles import Profile, available_profiles_block
 from agentnb.core.protocols import ModelChoice, Tool
 from agentnb.models import Models, Unsaid, gate_of
-from agentnb.tools.registry import named
+from agentnb.tools.registry import meant_by
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
 from agentnb.tools.workspace import NAME as WORKSPACE
 
@@ -75,24 +75,38 @@ def delegation_of(
             )
     config.bootstrap_of(None)
     _refuse_spawn_tools(config)
-    # By its name alone: a model is told of it, and not where it lies on a person's machine.
-    as_told = replace(config, source=Path(config.source).name)
-    choices = {}
-    for profile in config.profiles.values():
-        if profile.models:
-            provider, label = models.resolve(profile.models)
-            choices[profile.name] = ModelChoice(provider, label, gate_of(provider, max_concurrency))
-    settings = SpawnSettings(
-        profiles=config.profiles,
-        models=choices,
-        tools_of=cache(lambda profile: tools_of_profile(profile, known.values(), as_told)),
-        bootstrap_of=config.bootstrap_of,
-    )
+    settings = _settings(config, known.values(), models, max_concurrency)
     return Delegation(
         by_block=kind == "both",
         spawn_tools=spawn_tools(settings),
         nested=nested,
         profiles=available_profiles_block(config.profiles.values()),
+    )
+
+
+def _settings(
+    config: Config, known: Iterable[Tool], models: Models, max_concurrency: int
+) -> SpawnSettings:
+    """What the spawn tools of one run know of the project.
+
+    Models and tools of a profile are looked up when it is first used: one that cannot be used is no
+    concern of a run that does without it.
+    """
+    # By its name alone: a model is told of it, and not where it lies on a person's machine.
+    as_told = replace(config, source=Path(config.source).name)
+
+    @cache
+    def model_of(profile: Profile) -> ModelChoice | None:
+        if not profile.models:
+            return None
+        provider, label = models.resolve(profile.models)
+        return ModelChoice(provider, label, gate_of(provider, max_concurrency))
+
+    return SpawnSettings(
+        profiles=config.profiles,
+        model_of=model_of,
+        tools_of=cache(lambda profile: tools_of_profile(profile, known, as_told)),
+        bootstrap_of=config.bootstrap_of,
     )
 
 
@@ -114,7 +128,7 @@ def tools_of_profile(
     by_name = {tool.spec.name: tool for tool in known}
     found, mistakes = dict[str, Tool](), list[ConfigMistake]()
     for at, name in enumerate(profile.tools):
-        meant = named(name, by_name)
+        meant = meant_by(name, by_name)
         found.update((tool.spec.name, tool) for tool in meant)
         if not meant:
             mistakes.append(_mistake(config, profile, at, _no_tool(name, by_name)))

@@ -17,16 +17,17 @@ from agentnb.core.errors import (
     UnknownPool,
     UnknownProfile,
 )
-from agentnb.core.events import ProviderFailover
+from agentnb.core.events import ProviderFailover, ToolCallFinished
 from agentnb.core.prompt import DEFAULT_INSTRUCTIONS
 from agentnb.core.protocols import Link, Provider
+from agentnb.core.types import ToolUse
 from agentnb.models import DEFAULT_MODEL, Origin
 from agentnb.providers.demo import DemoProvider
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.registry import Registry
-from agentnb.providers.scripted import ScriptedProvider
+from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.session import Session, configure, get_session
-from tests.support import DEADLINE_S, events_of, spawn
+from tests.support import DEADLINE_S, by_agent, events_of, spawn
 
 SETTINGS = """\
 tools:
@@ -255,6 +256,32 @@ def test_model_of_a_chain_whose_sdk_is_not_installed_is_passed_over() -> None:
 def test_chain_of_which_no_sdk_is_installed_is_refused_with_what_the_first_needs() -> None:
     with pytest.raises(MissingExtra, match=r"pip install 'agentnb\[openai\]'"):
         Session(["openai/a", "anthropic/b"], config=False)
+
+
+OPENAI_ALONE = """\
+tools: {spawn: {profiles: {local: {pool: own}, plain: {}}}}
+llm: {pools: {own: [openai/a, openai/b]}}
+"""
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_pool_of_a_profile_is_looked_at_when_the_profile_is_used(project: Path) -> None:
+    (project / "agentnb.yaml").write_text(OPENAI_ALONE)
+    local, plain = (
+        ToolUse(name, "spawn", {"task": name, "profile": name}) for name in ("local", "plain")
+    )
+    wait = ToolUse("w", "spawn_await", {"job_ids": "*"})
+    both, then = Reply(tool_uses=(local, plain)), Reply(tool_uses=(wait,))
+    provider = by_agent({"root": [both, then, "Without it."]})
+    run = Session(provider=provider, delegation="tools").spawn("a task")
+
+    assert run.result(DEADLINE_S).output == "Without it."
+    refused, started, _ = events_of(run.events, ToolCallFinished)
+    assert (refused.is_error, started.is_error) == (True, False)
+    assert refused.result == (
+        "The profile 'local' cannot be used: The SDK of openai is not installed. Install it with "
+        "`pip install 'agentnb[openai]'`."
+    )
 
 
 # -- the session of the magics --------------------------------------------------------------------

@@ -41,7 +41,7 @@ def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ..
 
 def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
     if isinstance(given, str):
-        if meant := named(given, known):
+        if meant := meant_by(given, known):
             return meant
         listed = ", ".join(repr(name) for name in [*known, WORKSPACE])
         raise ValueError(f"There is no tool {given!r} (known: {listed}). Give the function itself.")
@@ -55,7 +55,7 @@ def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
     )
 
 
-def named(name: str, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
+def meant_by(name: str, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
     """What a name means: a tool that is known, or the two of `workspace`; else nothing."""
     if name in known:
         return (known[name],)

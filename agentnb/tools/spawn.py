@@ -49,14 +49,14 @@ class SpawnSettings:
 
     Args:
         profiles: By name, in the order in which they are told.
-        models: Who answers a profile's sub-agents, where it has a pool of its own.
-        tools_of: The tools that a profile names; `None` of one that leaves that to its parent.
-            An `AgentnbError` says why the profile cannot be used.
+        model_of: Who answers a profile's sub-agents; `None` for whoever answers their parent. An
+            `AgentnbError` says why the profile cannot be used.
+        tools_of: The tools that a profile names; `None` for all of the parent's. As above.
         bootstrap_of: The bootstrap files of a profile, or of none.
     """
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
-    models: Mapping[str, ModelChoice] = field(default_factory=dict)
+    model_of: Callable[[Profile], ModelChoice | None] = lambda _: None
     tools_of: Callable[[Profile], Sequence[Tool] | None] = lambda _: None
     bootstrap_of: Callable[[Profile | None], Sequence[NamedText]] = lambda _: ()
 
@@ -92,12 +92,13 @@ class _Spawn:
                 f"The parameters are {known}."
             )
         profile = self._profile(given["profile"].strip())
+        of_profile, model = self._parts(profile)
         order = JobOrder(
             task=given["task"].strip(),
             context=given["context"],
             briefings=self._briefings(profile, given["system_prompt"]),
-            tools=self._tools(profile, given["tools"], jobs.tools),
-            model=self._settings.models.get(profile.name) if profile is not None else None,
+            tools=self._tools(of_profile, given["tools"], jobs.tools),
+            model=model,
             profile=profile.name if profile is not None else "",
         )
         try:
@@ -126,10 +127,9 @@ class _Spawn:
         return tuple(each for each in told if each.text.strip())
 
     def _tools(
-        self, profile: Profile | None, names: str, parents: Sequence[Tool]
+        self, of_profile: Sequence[Tool] | None, names: str, parents: Sequence[Tool]
     ) -> tuple[Tool, ...]:
         """The tools that are named, else the profile's, else all of the parent's."""
-        of_profile = self._of_profile(profile)
         wanted = _listed(names)
         if not wanted:
             return tuple(parents if of_profile is None else of_profile)
@@ -146,11 +146,12 @@ class _Spawn:
             )
         return tuple({tool.spec.name: tool for name in wanted for tool in meant[name]}.values())
 
-    def _of_profile(self, profile: Profile | None) -> Sequence[Tool] | None:
+    def _parts(self, profile: Profile | None) -> tuple[Sequence[Tool] | None, ModelChoice | None]:
+        """A profile's tools and model, as far as it says them."""
         if profile is None:
-            return None
+            return None, None
         try:
-            return self._settings.tools_of(profile)
+            return self._settings.tools_of(profile), self._settings.model_of(profile)
         except AgentnbError as error:
             raise ToolError(f"The profile {profile.name!r} cannot be used: {error}") from None
 
