@@ -6,7 +6,7 @@ together here, and what does not fit is said before a run begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from agentnb.config import Config
 from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.jobs import Delegation
-from agentnb.core.profiles import Profile, available_profiles_block
+from agentnb.core.profiles import NamedText, Profile, available_profiles_block
 from agentnb.core.protocols import ModelChoice, Tool
 from agentnb.models import Models, Unsaid, gate_of
 from agentnb.tools.registry import meant_by
@@ -22,6 +22,7 @@ from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
 from agentnb.tools.workspace import NAME as WORKSPACE
 
 KINDS = ("block", "tools", "both")
+BootstrapOf = Callable[[Profile | None], Sequence[NamedText]]
 DEFAULT_DELEGATION = Unsaid("block")
 
 
@@ -45,6 +46,7 @@ def delegation_of(
     tools: Sequence[Tool],
     named: Sequence[Tool],
     config: Config,
+    bootstrap_of: BootstrapOf,
     models: Models,
     max_concurrency: int,
 ) -> Delegation:
@@ -56,6 +58,7 @@ def delegation_of(
         tools: What the agents of the run may call besides.
         named: What a profile may name, too: the tools of the session.
         config: Has the profiles.
+        bootstrap_of: The bootstrap files of a profile, or of none, in this run.
         models: Who answers for the pools.
         max_concurrency: Of each model.
 
@@ -73,9 +76,9 @@ def delegation_of(
                 f"The tool {name!r} has the name of one that starts sub-agents: give it another, "
                 "by `agentnb.tool(function, name=...)`."
             )
-    config.bootstrap_of(None)
+    bootstrap_of(None)  # read now, and not when a model asks for a sub-agent
     _refuse_spawn_tools(config)
-    settings = _settings(config, known.values(), models, max_concurrency)
+    settings = _settings(config, known.values(), bootstrap_of, models, max_concurrency)
     return Delegation(
         by_block=kind == "both",
         spawn_tools=spawn_tools(settings),
@@ -85,7 +88,11 @@ def delegation_of(
 
 
 def _settings(
-    config: Config, known: Iterable[Tool], models: Models, max_concurrency: int
+    config: Config,
+    known: Iterable[Tool],
+    bootstrap_of: BootstrapOf,
+    models: Models,
+    max_concurrency: int,
 ) -> SpawnSettings:
     """What the spawn tools of one run know of the project.
 
@@ -106,7 +113,7 @@ def _settings(
         profiles=config.profiles,
         model_of=model_of,
         tools_of=cache(lambda profile: tools_of_profile(profile, known, as_told)),
-        bootstrap_of=config.bootstrap_of,
+        bootstrap_of=bootstrap_of,
     )
 
 

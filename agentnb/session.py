@@ -282,7 +282,10 @@ class Session:
 
     def _start(self, order: _Order) -> Run:
         provider, label = self._models.resolve(order.model)
-        context = self._context(label, order.profile)
+        bootstrap_of = self.config.bootstrap_of_run()
+        profile = order.profile
+        told = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
+        context = self._context(label, told)
         gate = gate_of(provider, self._settings["max_concurrency"])
         request = self._request(
             gate,
@@ -297,6 +300,7 @@ class Session:
             tools=tools,
             named=self.tools,
             config=self.config,
+            bootstrap_of=bootstrap_of,
             models=self._models,
             max_concurrency=self._settings["max_concurrency"],
         )
@@ -362,11 +366,8 @@ class Session:
             pause_timeout_s=settings["pause_timeout_s"],
         )
 
-    def _context(self, label: str, profile: Profile | None) -> AgentContext:
+    def _context(self, label: str, instructions: str) -> AgentContext:
         settings = self._settings
-        instructions = ""
-        if profile is not None:
-            instructions = root_instructions(profile, self.config.bootstrap_of(profile))
         return AgentContext(
             agent_config=AgentConfig(model=label, max_output_tokens=settings["max_output_tokens"]),
             soul_content=settings["soul"],

@@ -611,6 +611,30 @@ def test_parameters_of_spawn_go_before_those_of_the_profile(project: Path) -> No
     assert [spec.name for spec in a.tools] == ["count", "look"]
 
 
+def test_agents_of_one_run_have_the_same_files_and_the_next_run_what_is_written_by_then(
+    project: Path,
+) -> None:
+    def answer(request: CompletionRequest) -> Any:
+        if task_of(request) != "root":
+            return "Done."
+        turn = len(request.messages) // 2
+        if turn == 1:
+            (project / "AGENTS.md").write_text("Edited.")
+        then = order(start("b"), start("c", profile="plain"))
+        return [order(start("a")), then, order(wait()), "Done."][turn]
+
+    provider = ScriptedProvider(answer)
+    session = session_of(provider, config=project, tools=[look])
+    was_edited = []
+    for _ in range(2):
+        provider.requests.clear()
+        session.run_sync("Do it.")
+        texts = [text_of(requests_of(provider, task)[0]) for task in "abc"]
+        was_edited.append(["Edited." in text for text in texts])
+
+    assert was_edited == [[False] * 3, [True] * 3]
+
+
 def test_root_is_told_of_the_profiles_at_the_end_and_its_tool_names_them(project: Path) -> None:
     provider = ScriptedProvider(["Alone."])
     run_of(provider, tools=[look], config=project, delegation="both")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 from agentnb.config.project_file import NoText, read_project_file, read_text
@@ -90,11 +90,11 @@ class Config:
             raise UnknownPool(pool, known=tuple(self.pools), source=self._named)
         return self.pools[pool]
 
-    @cached_property
+    @property
     def default_bootstrap(self) -> tuple[NamedText, ...]:
-        """`AGENTS.md` and `ENVIRONMENT.md` of the project folder, where they are there.
+        """`AGENTS.md` and `ENVIRONMENT.md` of the project folder, where they are there, as of now.
 
-        Read when they are first asked for: a project may hold an `AGENTS.md` for other tools, and
+        Read when they are asked for: a project may hold an `AGENTS.md` for other tools, and
         nothing is wrong with it as long as no agent is given it.
 
         Raises:
@@ -113,22 +113,39 @@ class Config:
                         name, [ConfigMistake("", None, f"{error} {advice}")]
                     ) from error
 
-    def bootstrap_of(self, profile: Profile | None) -> tuple[NamedText, ...]:
-        """The bootstrap files of a profile, or of an agent without one: names and texts.
+    def bootstrap_of_run(self) -> Callable[[Profile | None], tuple[NamedText, ...]]:
+        """Who tells the bootstrap files of a profile, or of an agent without one, in one run.
 
-        Raises:
-            ConfigError: See `default_bootstrap`.
+        The default ones are read when it is first asked for them, and only then: all agents of the
+        run are given the same texts, and those of the next run what is written by then. It raises
+        `ConfigError` as `default_bootstrap` does.
         """
-        own = None if profile is None else profile.bootstrap
-        return self.default_bootstrap if own is None else own
+        default = cache(lambda: self.default_bootstrap)
+
+        def bootstrap_of(profile: Profile | None) -> tuple[NamedText, ...]:
+            own = None if profile is None else profile.bootstrap
+            return default() if own is None else own
+
+        return bootstrap_of
 
     def has_changed(self) -> bool:
-        """Whether the file says something else now than when it was read."""
-        file = self.folder / Path(self.source).name
+        """Whether the file, or one that its profiles name, says something else than it said."""
+        if not self.source:
+            return False
         try:
-            return bool(self.source) and read_text(file) != self.text
-        except (OSError, NoText):
+            if read_text(self.folder / Path(self.source).name) != self.text:
+                return True
+            return any(read_project_file(self.folder, name)[1] != text for name, text in self._read)
+        except (OSError, NoText, ValueError):
             return True
+
+    @property
+    def _read(self) -> Iterator[NamedText]:
+        """The files that profiles name, as they were read."""
+        for profile in self.profiles.values():
+            yield from profile.bootstrap or ()
+            if profile.prompt_file is not None:
+                yield profile.prompt_file
 
     def check_models(self, check: Callable[[str], object]) -> None:
         """Have whoever knows the providers look at the models of all pools.

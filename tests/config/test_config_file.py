@@ -205,26 +205,31 @@ def test_bootstrap_files_are_the_profiles_else_those_of_the_project_that_exist(
     written(project, "tools: {spawn: {profiles: {a: {bootstrap_files: [own.md]}, b: , c: {}}}}")
     config = load_config(project)
 
-    assert config.bootstrap_of(config.profile("a")) == (("own.md", "its own"),)
-    assert config.bootstrap_of(config.profile("b")) == (("AGENTS.md", "for agents"),)
-    assert config.bootstrap_of(None) == (("AGENTS.md", "for agents"),)
+    assert config.bootstrap_of_run()(config.profile("a")) == (("own.md", "its own"),)
+    assert config.bootstrap_of_run()(config.profile("b")) == (("AGENTS.md", "for agents"),)
+    assert config.bootstrap_of_run()(None) == (("AGENTS.md", "for agents"),)
 
     (project / "ENVIRONMENT.md").write_text("where it runs")
-    assert load_config(project).bootstrap_of(None) == (
+    assert load_config(project).bootstrap_of_run()(None) == (
         ("AGENTS.md", "for agents"),
         ("ENVIRONMENT.md", "where it runs"),
     )
-    assert Config(project).bootstrap_of(None) == load_config(project).bootstrap_of(None)
+    assert Config(project).bootstrap_of_run()(None) == load_config(project).bootstrap_of_run()(None)
 
 
-def test_bootstrap_file_of_the_project_is_read_once(project: Path) -> None:
+def test_bootstrap_file_of_the_project_is_read_once_in_a_run_and_anew_for_the_next(
+    project: Path,
+) -> None:
     (project / "AGENTS.md").write_text("first")
-    config = Config(project)
-    assert config.bootstrap_of(None) == (("AGENTS.md", "first"),)
+    config = load_config(written(project, "tools: {spawn: {profiles: {a: }}}"))
+    of_run = config.bootstrap_of_run()
+    assert of_run(None) == (("AGENTS.md", "first"),)
 
     (project / "AGENTS.md").write_text("second")
 
-    assert config.bootstrap_of(None) == (("AGENTS.md", "first"),)
+    assert of_run(config.profile("a")) == of_run(None) == (("AGENTS.md", "first"),)
+    assert config.bootstrap_of_run()(None) == (("AGENTS.md", "second"),)
+    assert config.default_bootstrap == (("AGENTS.md", "second"),)
 
 
 def test_agents_file_that_cannot_be_given_is_told_only_when_an_agent_is_given_it(
@@ -234,7 +239,7 @@ def test_agents_file_that_cannot_be_given_is_told_only_when_an_agent_is_given_it
     config = load_config(written(project, ""))
 
     with pytest.raises(ConfigError) as raised:
-        config.bootstrap_of(None)
+        config.bootstrap_of_run()(None)
 
     assert str(raised.value) == (
         "AGENTS.md: The file 'AGENTS.md' is larger than 100 kB. Shorten it. "
@@ -304,4 +309,24 @@ def test_change_of_the_file_since_it_was_read_is_seen(
     file.write_text("tools: {}")
     assert config.has_changed()
     file.unlink()
+    assert config.has_changed()
+
+
+@pytest.mark.parametrize("name", ["rules.md", "prompt.md"])
+@pytest.mark.parametrize("text", ["other", None], ids=["edited", "gone"])
+def test_change_of_a_file_that_a_profile_names_is_seen(
+    project: Path, name: str, text: str | None
+) -> None:
+    for file in ("rules.md", "prompt.md", "AGENTS.md"):
+        (project / file).write_text("first")
+    profile = "{bootstrap_files: [rules.md], system_prompt_file: prompt.md}"
+    config = load_config(written(project, f"tools: {{spawn: {{profiles: {{a: {profile}}}}}}}"))
+    (project / "AGENTS.md").write_text("read for each run anyway")
+    assert not config.has_changed()
+
+    if text is None:
+        (project / name).unlink()
+    else:
+        (project / name).write_text(text)
+
     assert config.has_changed()

@@ -48,8 +48,8 @@ def test_example_of_the_page_is_in_force_as_it_says() -> None:
     reviewer = session.config.profile("reviewer")
     assert reviewer.prompt_file == ("prompts/reviewer.md", "the text of prompts/reviewer.md")
     assert reviewer.models == ("anthropic/claude-opus-5", "anthropic/claude-sonnet-5-5")
-    assert session.config.bootstrap_of(reviewer) == (("STYLE.md", "the text of STYLE.md"),)
-    assert session.config.bootstrap_of(session.config.profile("writer")) == (
+    assert session.config.bootstrap_of_run()(reviewer) == (("STYLE.md", "the text of STYLE.md"),)
+    assert session.config.bootstrap_of_run()(session.config.profile("writer")) == (
         ("AGENTS.md", "the text of AGENTS.md"),
     )
 
