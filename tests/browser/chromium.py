@@ -26,7 +26,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-DEADLINE_MS = 240_000.0
+DEADLINE_MS = 120_000.0
 """Against hangs only: a cold JupyterLab on a loaded machine takes more than a minute to be there.
 Playwright waits for what a test names, and goes on when it is."""
 

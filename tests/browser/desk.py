@@ -112,6 +112,10 @@ class Desk:
                 self.set_theme(LIGHT)
             self._page.evaluate(
                 """() => {
+                    // A question that a test left open would lie over the next one.
+                    for (const no of document.querySelectorAll(".jp-Dialog .jp-mod-reject")) {
+                        no.click();
+                    }
                     for (const widget of [...jupyterapp.shell.widgets("main")]) {
                         if (widget.context) { widget.context.model.dirty = false; }
                         widget.close();

@@ -57,8 +57,12 @@ class Notebook:
         self._find_frame()
 
     def reload(self) -> None:
-        """Reload the page: the kernel goes on, and what the page knew is gone."""
-        self.page.goto(f"{self._server.url}/lab/tree/{self.name}")
+        """Reload the page: the kernel goes on, and what the page knew is gone.
+
+        Also what JupyterLab keeps of its tabs: it would open those of tests before this one, each
+        with a kernel or with a question which one to take.
+        """
+        self.page.goto(f"{self._server.url}/lab/tree/{self.name}?reset")
         self.page.wait_for_function("window.jupyterapp?.restored")
         self.page.wait_for_function(_IS_SHOWN, arg=self.name)
         self.page.wait_for_function(_KERNEL_IS_THERE, arg=self.name)
