@@ -56,7 +56,8 @@ class EventBus:
         self._waiting: dict[_Waiter | _ThreadWaiter, None] = {}
         self._waiting_for_change: set[_ThreadWaiter] = set()
         self.changes = 0
-        """How many entries so far say more than that something grew: text, or what is used."""
+        """How many entries so far say more than that something grew: text, or what is used. Whoever
+        stirs counts as one."""
         self.closed = False
         """Whether `RunFinished` was published: nothing comes after it."""
 
@@ -168,6 +169,13 @@ class EventBus:
         waiter.wait(timeout_s)
         with self._lock:
             self._waiting_for_change.discard(waiter)
+
+    def stir(self) -> None:
+        """Count as a change what is none of an entry: who waits for one has to look again."""
+        with self._lock:
+            self.changes += 1
+            for waiter in self._waiting_for_change:
+                waiter.wake()
 
     async def _wait_past(self, position: int) -> None:
         """Return when there may be more than `position` entries, or there is no more to come."""

@@ -179,6 +179,7 @@ class TreeView(Live, anywidget.AnyWidget):
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self.send({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
         self._looks[view] = look
+        self._feed.bus.stir()  # the next words of whoever is looked at are to come at once
         self.send({**look.whole(fold, cost_of), "view": view})
 
 

@@ -152,8 +152,7 @@ def test_feed_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.MonkeyPa
     screen.wait_until(lambda s: "2" in s.rows)
     assert screen.read == before
     screen.is_read = True
-    run.spawned("3")
-    screen.wait_until(lambda s: "3" in s.rows)
+    run.bus.stir()
     run.said("root", "read")
     screen.wait_until(lambda s: s.read > before)
     run.ended()
