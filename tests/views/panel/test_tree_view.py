@@ -199,6 +199,21 @@ def test_view_that_looks_at_an_agent_gets_its_text_and_no_other_view_does(
     }
 
 
+def test_words_of_an_agent_come_at_once_when_it_is_looked_at_while_it_speaks(
+    run: ToldRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What only grows would wait for ever: the text has to come by itself.
+    monkeypatch.setattr("agentnb.views.panel.feed.TICK_S", 10 * DEADLINE_S)
+    view = Wire(Feed(run.bus))
+    view.heard(type="look", view="v1", agent="root", call=None, at=None)
+
+    run.said("root", " and more")
+
+    view.wait_until(lambda sent: any(" and more" in str(m.get("add")) for m in sent))
+    run.ended()
+    view.close()
+
+
 def test_view_that_said_farewell_is_sent_no_details(run: ToldRun, wire: Wire) -> None:
     wire.heard(type="look", view="v1", agent="root", call=None, at=None)
     wire.heard(type="bye", view="v1")
