@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 _ROOT = Path(__file__).parent
 
@@ -84,12 +85,28 @@ _isolation = pytest.StashKey[_Isolation]()
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ci" if os.environ.get("CI") else "local")
+    if config.option.dist != "no" and not hasattr(config, "workerinput"):
+        return  # it runs no test, and its workers inherit what a test marked `live` needs
     home = tempfile.TemporaryDirectory(prefix="agentnb-tests-")
     isolation = _Isolation(Path(home.name))
     isolation.begin()
     config.stash[_isolation] = isolation
     config.add_cleanup(home.cleanup)
     config.add_cleanup(isolation.end)
+
+
+class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each worker whole files, so that tests that share a kernel go on sharing it.
+
+    All browser tests go to one worker: one JupyterLab and one Chromium serve them.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
+    return _ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -24,12 +24,20 @@ async def on_worker(function: Callable[[], T]) -> T:
     return job.result()
 
 
-async def test_work_that_comes_one_after_the_other_shares_a_daemon_thread() -> None:
+async def test_work_that_comes_one_after_the_other_shares_a_daemon_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    idle: list[workers._Worker] = []  # none that an earlier test left
+    monkeypatch.setattr(workers, "_idle", idle)
+    monkeypatch.setattr(workers, "_IDLE_S", DEADLINE_S)
     first = await on_worker(threading.current_thread)
-    await until(lambda: workers._idle)  # it says so after it has handed over
+    await until(lambda: idle)  # it says so after it has handed over
 
     assert await on_worker(threading.current_thread) is first
     assert first.daemon
+    await until(lambda: idle)
+    monkeypatch.undo()
+    idle[0].orders.put(lambda: None)  # so that it looks at its time anew, and ends
 
 
 async def test_work_at_the_same_time_has_a_thread_each() -> None:

@@ -58,7 +58,7 @@ def test_functions_tools_and_names_are_tools_in_their_order() -> None:
         ([Own], "is no tool"),
         ([Own("a b")], "'a b' cannot be a tool's name"),
     ],
-    ids=str,
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )
 def test_what_is_no_tool_is_refused_with_the_session(given: Any, words: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]*$") as refused:

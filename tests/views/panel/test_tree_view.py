@@ -314,8 +314,11 @@ def test_closed_view_is_sent_nothing_and_nobody_is_there(run: ToldRun) -> None:
 
 
 def test_two_displays_of_a_view_are_told_apart_and_its_text_is_constant(wire: Wire) -> None:
-    assert repr(wire) == repr(Wire(wire._feed))
+    other = Wire(wire._feed)
+
+    assert repr(wire) == repr(other)
     assert "0x" not in repr(wire)
+    other.close()
 
 
 def _at_once(call: Callable[[], object]) -> None:
