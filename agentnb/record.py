@@ -89,6 +89,11 @@ class RunRecord:
     # -- what it comes to ---------------------------------------------------------------------
 
     @property
+    def thread_id(self) -> str:
+        """The root agent's id, and so its thread's; empty before the run has begun."""
+        return self._read(lambda fold: fold.root_id)
+
+    @property
     def tree(self) -> AgentNode | None:
         """The tree as it is now; prints as an outline. `None` before the root was spawned."""
         return self._read(TreeFold.root)
@@ -166,15 +171,15 @@ class RunRecord:
 
     def _calls(self) -> tuple[list[Call], list[Call]]:
         """As far as their price goes: those that have ended, and those that are open."""
-        began = _began(self.id)
+        began, root_id = _began(self.id), self.thread_id
         calls: list[Call] = []
         open_: dict[str, Call] = {}
         for at_s, event in self._bus.milestones:
             if isinstance(event, ModelCallStarted):
-                open_[event.agent_id] = _call(began, at_s, event)
+                open_[event.agent_id] = _call(began, at_s, event, root_id)
             elif isinstance(event, ModelCallFinished):
                 open_.pop(event.agent_id, None)
-                calls.append(_call(began, at_s, event))
+                calls.append(_call(began, at_s, event, root_id))
         return calls, list(open_.values())
 
     @property
@@ -375,8 +380,13 @@ def _began(run_id: str) -> datetime | None:
     return datetime.fromtimestamp(int(run_id[:12], 16) / 1000, UTC)
 
 
-def _call(began: datetime | None, at_s: float, event: ModelCallStarted | ModelCallFinished) -> Call:
+def _call(
+    began: datetime | None,
+    at_s: float,
+    event: ModelCallStarted | ModelCallFinished,
+    root_id: str,
+) -> Call:
     # To the minute: calls alike are then priced once.
     at = began and (began + timedelta(seconds=at_s)).replace(second=0, microsecond=0)
     usage = event.usage if isinstance(event, ModelCallFinished) else None
-    return Call(path_of(event.agent_id), event.model, usage, at)
+    return Call(path_of(event.agent_id, root_id), event.model, usage, at)

@@ -21,7 +21,14 @@ from agentnb.core.bus import EventBus
 from agentnb.core.errors import NoOpenQuestion, UnknownAgent
 from agentnb.core.events import Entry
 from agentnb.core.request import RequestContext
-from agentnb.core.types import CancelReceipt, OrchestratorResult, path_key, path_of
+from agentnb.core.types import (
+    ROOT_PATH,
+    CancelReceipt,
+    OrchestratorResult,
+    is_at_or_below,
+    path_key,
+    path_of,
+)
 from agentnb.record import RunRecord
 from agentnb.runtime import GONE, Runtime
 from agentnb.views.panel.viewers import Viewers
@@ -176,6 +183,11 @@ class Run(RunRecord):
                 yield entry
 
     @property
+    def thread_id(self) -> str:
+        """The root agent's id, and so its thread's; known before the run has begun."""
+        return self._request.thread_id
+
+    @property
     def budget(self) -> RequestBudget:
         """The pot that all agents of the run draw on."""
         return self._request.budget
@@ -211,9 +223,10 @@ class Run(RunRecord):
         still = [s.agent_id for s in cancellation.cancelled(agent_id) if not s.ended.is_set()]
         still += {*self._left_behind(agent_id)} - {*still}
         if not cancellation.agent_ids and cancellation.root_order is order:
-            agents = still = [self._request.thread_id]  # the root comes to be, and is stopped, soon
+            agents = still = [self.thread_id]  # the root comes to be, and is stopped, soon
         duration_ms = round((time.monotonic() - started) * 1000)
-        return CancelReceipt(_in_path_order(agents), duration_ms, _in_path_order(still))
+        in_order = self._in_path_order
+        return CancelReceipt(in_order(agents), duration_ms, in_order(still))
 
     def _wait_until_stopped(self, agent_id: str | None) -> None:
         """Wait for what was ordered, by this order or by one before it."""
@@ -236,19 +249,22 @@ class Run(RunRecord):
         """Of an agent and all below it, or of all, those whose tools go on without them."""
         left = self._request.left_behind.agent_ids
         if agent_id is not None:
-            left = {name for name in left if f"{name}.".startswith(f"{agent_id}.")}
-        return _in_path_order(left)
+            left = {name for name in left if is_at_or_below(name, agent_id)}
+        return self._in_path_order(left)
 
     def _is_root(self, agent: str) -> bool:
-        return agent in ("root", self._request.thread_id)
+        return agent in (ROOT_PATH, self.thread_id)
 
     def _id_of(self, agent: str) -> str:
         known = self._request.cancellation.agent_ids
         for agent_id in known:
-            if agent in (agent_id, path_of(agent_id)):
+            if agent in (agent_id, path_of(agent_id, self.thread_id)):
                 return agent_id
-        paths = sorted((path_of(agent_id) for agent_id in known), key=path_key)
+        paths = sorted((path_of(agent_id, self.thread_id) for agent_id in known), key=path_key)
         raise UnknownAgent(agent, known=paths)
+
+    def _in_path_order(self, agent_ids: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted(agent_ids, key=lambda each: path_key(path_of(each, self.thread_id))))
 
     def set_budget(self, total: int) -> None:
         """Set the total of the running request, up or down; in force when this returns.
@@ -312,10 +328,6 @@ class Run(RunRecord):
         )
         feed.orders = Orders(self, self._runtime.call_soon, feed.tell)
         return feed
-
-
-def _in_path_order(agent_ids: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(agent_ids, key=lambda agent_id: path_key(path_of(agent_id))))
 
 
 @contextmanager

@@ -21,16 +21,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from agentnb.core import types
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import (
     AgentSpawned,
+    CycleDetected,
+    DepthLimitReached,
     Entry,
     ModelCallFinished,
     RunFinished,
     RunStarted,
+    SpawnIgnored,
     is_terminal,
 )
 from agentnb.core.life import has_block
@@ -47,7 +51,6 @@ from agentnb.core.types import (
     Role,
     SpawnInstruction,
     Usage,
-    path_of,
 )
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from agentnb.runtime import get_runtime
@@ -282,6 +285,11 @@ async def run_tree(provider: Provider, task: str = "the task", **limits: Any) ->
     return await make_tree(provider, **limits).run(task)
 
 
+def path_of(agent_id: str) -> str:
+    """The path of an agent whose run has a top-level thread, as nearly all runs here have."""
+    return types.path_of(agent_id, agent_id.partition(".")[0])
+
+
 def events_of(entries: Sequence[Entry], kind: type[E], path: str | None = None) -> list[E]:
     return [
         entry.event
@@ -343,6 +351,25 @@ def check_record(entries: Sequence[Entry]) -> None:
         if event.parent_id is not None:
             assert ended[event.parent_id] > ended[agent_id], f"{agent_id} outlived its parent"
             assert event.depth == spawned[event.parent_id].depth + 1
+    check_numbers(entries)
+
+
+def check_numbers(entries: Sequence[Entry]) -> None:
+    """The tasks of each agent, started or not, have the numbers 1, 2, 3, …, each one once."""
+    numbers: dict[str, list[int]] = {}
+    for event in (entry.event for entry in entries):
+        match event:
+            case AgentSpawned(parent_id=str(parent_id)):
+                number = types.path_of(event.agent_id, parent_id)
+                numbers.setdefault(parent_id, []).append(int(number))
+            case CycleDetected():
+                assert event.number is not None
+                numbers.setdefault(event.agent_id, []).append(event.number)
+            case SpawnIgnored() | DepthLimitReached():
+                assert len(event.numbers) == len(event.tasks)
+                numbers.setdefault(event.agent_id, []).extend(event.numbers)
+    for given in numbers.values():
+        assert sorted(given) == list(range(1, len(given) + 1))
 
 
 def check_result(result: OrchestratorResult, entries: Sequence[Entry]) -> None:

@@ -23,7 +23,7 @@ def test_job_that_begins_in_a_corrective_turn_is_handed_over() -> None:
 
     assert result.output == "With it."
     assert "done: late" in requests_of(provider, "root")[-1].messages[-1].text
-    assert paths(result)["1"] == "late: completed"
+    assert paths(result)["2"] == "late: completed"
 
 
 def test_root_of_a_plan_is_offered_no_tool_that_starts_sub_agents() -> None:

@@ -122,7 +122,8 @@ def _block_in(text: str) -> SpawnReading | None:
 def _tell_ignored(agent_id: str, reading: SpawnReading, port: RunPort) -> None:
     reason = "a reply that calls tools cannot start sub-agents by a block"
     tasks = reading.instruction.tasks if reading.instruction is not None else ()
-    port.publish(SpawnIgnored(agent_id=agent_id, reason=reason, tasks=tasks))
+    numbers = port.take_numbers(len(tasks))
+    port.publish(SpawnIgnored(agent_id=agent_id, reason=reason, tasks=tasks, numbers=numbers))
 
 
 async def _run_tools(

@@ -20,13 +20,15 @@ from agentnb.core.meter import Meter
 from agentnb.core.port import AgentPort, Siblings
 from agentnb.core.protocols import Gate, JobOrder, Provider, Tool
 from agentnb.core.request import RequestContext
-from agentnb.core.types import Message, SpawnMode, user_message
+from agentnb.core.types import Message, SpawnMode, child_id, user_message
 
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
     """How an agent was started, as its event tells it."""
 
+    number: int = 0
+    """Of its task among all of its parent's; the root has none."""
     index: int = 0
     total: int = 1
     mode: SpawnMode | None = None
@@ -91,7 +93,7 @@ class AgentFactory:
         )
         spawn_tools = self._delegation.tools_at(request.depth, self._max_depth)
         child = self._make(
-            parent.next_child_id(),
+            child_id(parent.agent_id, spawned.number),
             parent,
             task,
             context,
@@ -107,7 +109,7 @@ class AgentFactory:
         parent.children.append(child)
         return child
 
-    def worker(self, parent: Agent, order: JobOrder, job_id: str) -> Agent:
+    def worker(self, parent: Agent, order: JobOrder, number: int, job_id: str) -> Agent:
         """Make the sub-agent that an agent ordered by a tool, with what the order hands it."""
         request, model = parent.request.child(), order.model
         context = parent.context.child_for_task(
@@ -120,7 +122,7 @@ class AgentFactory:
         index = len(parent.results) - 1
         spawn_tools = self._delegation.tools_at(request.depth, self._max_depth)
         child = self._make(
-            parent.next_child_id(),
+            child_id(parent.agent_id, number),
             parent,
             order.task,
             context,
@@ -131,7 +133,13 @@ class AgentFactory:
             own_tools=order.tools,
             spawn_tools=spawn_tools,
             gate=parent.port.gate if model is None else model.gate,
-            spawned=Spawned(index=index, total=index + 1, job_id=job_id, profile=order.profile),
+            spawned=Spawned(
+                number=number,
+                index=index,
+                total=index + 1,
+                job_id=job_id,
+                profile=order.profile,
+            ),
         )
         parent.children.append(child)
         return child

@@ -14,7 +14,7 @@ from agentnb.core import prompt
 from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core.events import AgentFailed, SpawnIgnored, SynthesisStarted
 from agentnb.core.lease import OUTPUT_SLICE
-from agentnb.core.life import Agent, Ending, has_block
+from agentnb.core.life import Agent, Ending, NumberedTask, has_block
 from agentnb.core.meter import Meter
 from agentnb.core.port import input_tokens_of
 from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, links_of
@@ -31,7 +31,6 @@ from agentnb.core.synthesis import (
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
-    SpawnInstruction,
     SubAgentResult,
     bare_model,
     user_message,
@@ -153,7 +152,7 @@ class Conversation:
         ending = self.completed(outcome.text, outcome)
         if has_block(reading):
             why = "a synthesis cannot start further sub-agents"
-            self.ignore(why, reading.instruction)
+            self.ignore(why, self.tasks_of(reading))
             ending = await self.answer_without(reading, outcome, why)
         agent.synthesis = ending.text
         return ending
@@ -172,7 +171,7 @@ class Conversation:
         reading = self.read(outcome)
         if not has_block(reading):
             return self.completed(outcome.text, outcome)
-        self.ignore("it was asked for a direct answer", reading.instruction)
+        self.ignore("it was asked for a direct answer", self.tasks_of(reading))
         fallback = f"(No answer: it only asked for sub-agents, and {why_not}.)"
         if agent.children:
             fallback = results_as_text(agent.results)
@@ -206,12 +205,21 @@ class Conversation:
         )
         return Ending(AgentStatus.EXHAUSTED, text, reason=why)
 
-    def ignore(self, reason: str, tasks: SpawnInstruction | Sequence[str] | None = None) -> None:
+    def ignore(self, reason: str, tasks: Sequence[NumberedTask] = ()) -> None:
         """Tell that a spawn, or some of its tasks, is not followed."""
-        named = tasks.tasks if isinstance(tasks, SpawnInstruction) else tuple(tasks or ())
         self._agent.port.publish(
-            SpawnIgnored(agent_id=self._agent.agent_id, reason=reason, tasks=named)
+            SpawnIgnored(
+                agent_id=self._agent.agent_id,
+                reason=reason,
+                tasks=tuple(task for _, task in tasks),
+                numbers=tuple(number for number, _ in tasks),
+            )
         )
+
+    def tasks_of(self, reading: SpawnReading) -> list[NumberedTask]:
+        """The tasks that a reply asks for, where they could be read."""
+        instruction = reading.instruction
+        return [] if instruction is None else self._agent.number(instruction.tasks)
 
     def _request(self) -> CompletionRequest:
         agent = self._agent

@@ -4,7 +4,9 @@ An event is written once and never changed. Everything a person sees (the tree, 
 the record on disk) is computed from the list of events, so a finished run can be looked at
 again without a provider. An event is news, not an order: its name is in the past tense.
 
-Ids in events are agent ids; `agentnb.core.types.path_of` gives the path that a person reads.
+Ids in events are agent ids; `agentnb.core.types.path_of` gives the path that a person reads, by
+the root's id, which `root_id_in` finds. A number is the place of a task among all tasks that its
+agent asked for, from 1, skipped ones included: the last part of its agent's id and path.
 All `tokens_used` are totals so far, all `duration_ms` run from the agent's spawn.
 """
 
@@ -25,6 +27,8 @@ class RunStarted:
     model: str
     budget_total: int
     max_depth: int
+    thread_id: str = ""
+    """The root agent's id; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +296,10 @@ class DepthLimitReached:
     agent_id: str
     attempted_depth: int
     max_depth: int
+    tasks: tuple[str, ...] = ()
+    """The tasks that are not done, where they could be read."""
+    numbers: tuple[int, ...] = ()
+    """The number of each of them; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +311,8 @@ class CycleDetected:
     """The agent that asked for it."""
     task_description: str
     cycle_description: str
+    number: int | None = None
+    """The task's number; `None` in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +325,8 @@ class SpawnIgnored:
     reason: str
     tasks: tuple[str, ...] = ()
     """The tasks that are not done, where they could be read."""
+    numbers: tuple[int, ...] = ()
+    """The number of each of them; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,3 +438,17 @@ def is_terminal(event: Event) -> bool:
     if isinstance(event, AgentFailed):
         return not event.will_retry
     return isinstance(event, AgentCompleted | AgentCancelled | AgentExhausted | AgentInterrupted)
+
+
+def root_id_in(event: Event) -> str:
+    """The id of the run's root, where an event tells it; else empty.
+
+    Of a record, the first that is told counts: `RunStarted` has it, and in an older record the
+    spawn of the agent without a parent.
+    """
+    match event:
+        case RunStarted():
+            return event.thread_id
+        case AgentSpawned(parent_id=None):
+            return event.agent_id
+    return ""

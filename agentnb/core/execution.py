@@ -31,6 +31,7 @@ from agentnb.core.journal import CarefulJournal
 from agentnb.core.life import (
     Agent,
     Ending,
+    NumberedTask,
     has_block,
     terminal_event,
     without_block,
@@ -98,6 +99,7 @@ class Execution:
                 model=context.agent_config.model,
                 budget_total=self._request.budget.total,
                 max_depth=self._max_depth,
+                thread_id=self._request.thread_id,
             )
         )
         ending = Ending(AgentStatus.FAILED, "")
@@ -181,6 +183,7 @@ class Execution:
             error=error if ending.status is not AgentStatus.COMPLETED else None,
             tokens_used=agent.port.usage.total_tokens,
             duration_ms=agent.elapsed_ms(),
+            path=agent.path,
         )
         self._endings[agent.agent_id] = result
         try:
@@ -229,8 +232,9 @@ class Execution:
     async def _work_to_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> Ending:
         """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
         talk = self._conversation(root)
+        tasks = root.number(plan.tasks)
         # A person may well ask the same thing five times: no cycle check here.
-        await self._run_children(root, talk, plan, self._places(talk, plan.tasks))
+        await self._run_children(root, talk, plan.mode, tasks, self._places(talk, tasks))
         if not root.children:
             reasons = "; ".join(f"{r.task}: {r.error}" for r in root.results)
             return Ending(AgentStatus.COMPLETED, f"No task could be started ({reasons}).")
@@ -245,15 +249,20 @@ class Execution:
         self, agent: Agent, talk: Conversation, reading: SpawnReading, outcome: AgentOutcome
     ) -> str | None:
         """Follow a spawn block. Returns why it could not be followed, or `None` when it was."""
+        tasks = talk.tasks_of(reading)
         if not self._by_block:
             why = "sub-agents are not started by a spawn block here"
-            talk.ignore(why, reading.instruction)
+            talk.ignore(why, tasks)
             return why
         depth = agent.request.depth + 1
         if depth > self._max_depth:
             self._bus.publish(
                 DepthLimitReached(
-                    agent_id=agent.agent_id, attempted_depth=depth, max_depth=self._max_depth
+                    agent_id=agent.agent_id,
+                    attempted_depth=depth,
+                    max_depth=self._max_depth,
+                    tasks=tuple(task for _, task in tasks),
+                    numbers=tuple(number for number, _ in tasks),
                 )
             )
             return f"sub-agents at depth {depth} are not allowed (the deepest is {self._max_depth})"
@@ -266,29 +275,32 @@ class Execution:
             return why
         if reading.extra_blocks:
             talk.ignore("only the first spawn block of a reply counts")
-        admitted, why_none = self._admit(agent, talk, reading.instruction)
-        await self._run_children(agent, talk, reading.instruction, admitted)
+        admitted, why_none = self._admit(agent, talk, tasks)
+        await self._run_children(agent, talk, reading.instruction.mode, tasks, admitted)
         return None if any(why is None for why in admitted) else why_none
 
     def _admit(
-        self, agent: Agent, talk: Conversation, instruction: SpawnInstruction
+        self, agent: Agent, talk: Conversation, tasks: Sequence[NumberedTask]
     ) -> tuple[list[str | None], str]:
         """Per task: `None`, or why it is not started. And the reasons in one sentence."""
-        cycles = [self._cycle(agent, task) for task in instruction.tasks]
-        fresh = [t for t, cycle in zip(instruction.tasks, cycles, strict=True) if cycle is None]
+        cycles = [self._cycle(agent, each, each.task) for each in tasks]
+        fresh = [each for each, cycle in zip(tasks, cycles, strict=True) if cycle is None]
         places = iter(self._places(talk, fresh))
         admitted = [cycle if cycle is not None else next(places) for cycle in cycles]
         return admitted, "; ".join(dict.fromkeys(why for why in admitted if why))
 
-    def _cycle(self, agent: Agent, task: str) -> str | None:
+    def _cycle(self, agent: Agent, task: NumberedTask, known_as: str) -> str | None:
         """Count a task, and why it is not started if it came up too often."""
         cycle = self._request.cycle_detector.check_and_register(
-            task, agent.request.depth + 1, agent.lineage
+            known_as, agent.request.depth + 1, agent.lineage
         )
         if cycle is not None:
             self._bus.publish(
                 CycleDetected(
-                    agent_id=agent.agent_id, task_description=task, cycle_description=cycle
+                    agent_id=agent.agent_id,
+                    task_description=task.task,
+                    cycle_description=cycle,
+                    number=task.number,
                 )
             )
         return cycle
@@ -297,11 +309,11 @@ class Execution:
     def _no_place(self) -> str:
         return f"the run has all of its {self._request.max_agents} sub-agents"
 
-    def _places(self, talk: Conversation, tasks: Sequence[str]) -> list[str | None]:
+    def _places(self, talk: Conversation, tasks: Sequence[NumberedTask]) -> list[str | None]:
         """Per task: `None`, or that the run has as many sub-agents as it may have."""
         why = self._no_place
         places = [None if self._request.take_place() else why for _ in tasks]
-        over = tuple(t for t, place in zip(tasks, places, strict=True) if place is not None)
+        over = [each for each, place in zip(tasks, places, strict=True) if place is not None]
         if over:
             talk.ignore(why, over)
         return places
@@ -310,18 +322,21 @@ class Execution:
         self,
         agent: Agent,
         talk: Conversation,
-        instruction: SpawnInstruction,
+        mode: SpawnMode,
+        tasks: Sequence[NumberedTask],
         admitted: Sequence[str | None],
     ) -> None:
         """Run the admitted tasks. `agent.results` then holds all tasks, in their order."""
-        before, mode = len(agent.results), instruction.mode
+        before = len(agent.results)
         agent.results += [
-            SubAgentResult(None, task, AgentStatus.SKIPPED, error=why or _NOT_STARTED)
-            for task, why in zip(instruction.tasks, admitted, strict=True)
+            agent.skipped(task, why or _NOT_STARTED)
+            for task, why in zip(tasks, admitted, strict=True)
         ]
 
         def child(index: int, previous: str | None = None) -> Agent:
-            spawned = Spawned(index=index, total=len(admitted), mode=mode)
+            spawned = Spawned(
+                number=tasks[index].number, index=index, total=len(admitted), mode=mode
+            )
             return self._agents.child(agent, before + index, spawned, previous)
 
         wanted = [index for index, why in enumerate(admitted) if why is None]
@@ -331,18 +346,20 @@ class Execution:
         previous: str | None = None
         for position, index in enumerate(wanted):
             if self._meter.ran_dry:
-                self._skip_rest(agent, talk, [before + index for index in wanted[position:]])
+                rest = wanted[position:]
+                self._skip_rest(agent, talk, before, {index: tasks[index] for index in rest})
                 return
             await self._wait_for(agent, [(before + index, child(index, previous))])
             previous = result_body(agent.results[before + index])
 
-    def _skip_rest(self, agent: Agent, talk: Conversation, rest: Sequence[int]) -> None:
+    def _skip_rest(
+        self, agent: Agent, talk: Conversation, before: int, rest: Mapping[int, NumberedTask]
+    ) -> None:
         why = "the budget ended before its turn"
-        for index in rest:
-            task = agent.results[index].task
-            agent.results[index] = SubAgentResult(None, task, AgentStatus.SKIPPED, error=why)
+        for index, task in rest.items():
+            agent.results[before + index] = agent.skipped(task, why)
         self._meter.tell_exhausted()
-        talk.ignore(why, [agent.results[index].task for index in rest])
+        talk.ignore(why, [*rest.values()])
 
     async def _wait_for(self, agent: Agent, children: Sequence[tuple[int, Agent]]) -> None:
         """Run children to their ends, whatever happens to their parent meanwhile."""
@@ -382,22 +399,26 @@ class Execution:
 
     # -- delegation by tools: what `agentnb.core.jobs` needs of a run ------------------------------
 
-    def refusal(self, agent: Agent, order: JobOrder) -> str | None:
+    def refusal(self, agent: Agent, order: JobOrder, number: int) -> str | None:
         """Why an agent may not start a job, as the record tells it then; `None` when it may."""
-        why = self._cycle(agent, signature(order, agent.lineage))
+        task = NumberedTask(number, order.task)
+        why = self._cycle(agent, task, signature(order, agent.lineage))
         if why is None and not self._request.take_place():
             why = self._no_place
-            ignored = SpawnIgnored(agent_id=agent.agent_id, reason=why, tasks=(order.task,))
-            agent.port.publish(ignored)
+            agent.port.publish(
+                SpawnIgnored(
+                    agent_id=agent.agent_id, reason=why, tasks=(order.task,), numbers=(number,)
+                )
+            )
         return why
 
-    def begin(self, agent: Agent, order: JobOrder, job_id: str) -> tuple[Agent, asyncio.Task[None]]:
+    def begin(
+        self, agent: Agent, order: JobOrder, number: int, job_id: str
+    ) -> tuple[Agent, asyncio.Task[None]]:
         """Have a sub-agent begin; the task ends when the sub-agent has."""
         index = len(agent.results)
-        agent.results.append(
-            SubAgentResult(None, order.task, AgentStatus.SKIPPED, error=_NOT_STARTED)
-        )
-        child = self._agents.worker(agent, order, job_id)
+        agent.results.append(agent.skipped(NumberedTask(number, order.task), _NOT_STARTED))
+        child = self._agents.worker(agent, order, number, job_id)
         return child, self._begin(agent, index, child)
 
     def stop(self, agent: Agent, reason: str) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agentnb.core.life import Agent
 from agentnb.core.protocols import JobOrder, JobState, NotStarted, Tool
-from agentnb.core.types import AgentStatus, SubAgentResult, path_of
+from agentnb.core.types import AgentStatus, SubAgentResult
 
 _ID_LENGTH = 6
 _TAKEN_BACK = "stopped by its parent"
@@ -49,11 +49,13 @@ class Crew(Protocol):
     job_ids: set[str]
     """All that were given in the run."""
 
-    def refusal(self, agent: Agent, order: JobOrder) -> str | None:
+    def refusal(self, agent: Agent, order: JobOrder, number: int) -> str | None:
         """Why an agent may not start a job, as the run's record tells it; else `None`."""
         ...
 
-    def begin(self, agent: Agent, order: JobOrder, job_id: str) -> tuple[Agent, asyncio.Task[None]]:
+    def begin(
+        self, agent: Agent, order: JobOrder, number: int, job_id: str
+    ) -> tuple[Agent, asyncio.Task[None]]:
         """Have a sub-agent begin; the task ends when the sub-agent has."""
         ...
 
@@ -89,13 +91,17 @@ class AgentJobs:
     def start(self, order: JobOrder) -> str:
         asyncio.get_running_loop()  # before anything is done: a thread of a tool has none
         agent, crew = self._agent, self._crew
-        why_not = self._closed or crew.refusal(agent, order)
+        if self._closed is not None:
+            raise NotStarted(self._closed)
+        # A job that is refused from here on is a task of its agent all the same, and told as one.
+        ((number, _),) = agent.number([order.task])
+        why_not = crew.refusal(agent, order, number)
         if why_not is not None:
             raise NotStarted(why_not)
-        made = job_id(path_of(agent.next_child_id()), crew.job_ids)
+        made = job_id(agent.path_of_child(number), crew.job_ids)
         crew.job_ids.add(made)
         index = len(agent.results)
-        child, task = crew.begin(agent, order, made)
+        child, task = crew.begin(agent, order, number, made)
         self._jobs[made] = _Job(child, index, task)
         return made
 
@@ -111,7 +117,7 @@ class AgentJobs:
         status = AgentStatus.WAITING if agent.port.waits_for else AgentStatus.RUNNING
         return JobState(
             job_id=job_id,
-            path=path_of(agent.agent_id),
+            path=agent.path,
             task=agent.task,
             status=result.status if has_ended else status,
             doing="" if has_ended else agent.port.doing,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agentnb.core import prompt
 from agentnb.core.cancel import CancelScope
@@ -20,7 +21,23 @@ from agentnb.core.protocols import Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.synthesis import results_as_text
-from agentnb.core.types import AgentStatus, Message, SpawnMode, SubAgentResult, one_line
+from agentnb.core.types import (
+    AgentStatus,
+    Message,
+    SpawnMode,
+    SubAgentResult,
+    child_id,
+    one_line,
+    path_of,
+)
+
+
+class NumberedTask(NamedTuple):
+    """A task that an agent asked for."""
+
+    number: int
+    """Its place among all tasks that this agent asked for, from 1, skipped ones included."""
+    task: str
 
 
 @dataclass(slots=True)
@@ -105,8 +122,24 @@ class Agent:
             agent.children.clear()
             agent.port.jobs = None
 
-    def next_child_id(self) -> str:
-        return f"{self.agent_id}.{len(self.children) + 1}"
+    @property
+    def path(self) -> str:
+        """What a person reads: `root`, `1`, `1.2`."""
+        return self.port.path
+
+    def number(self, tasks: Sequence[str]) -> list[NumberedTask]:
+        """Give each task its number. Once for each order, before it is known what is followed."""
+        numbers = self.port.take_numbers(len(tasks))
+        return [NumberedTask(*pair) for pair in zip(numbers, tasks, strict=True)]
+
+    def path_of_child(self, number: int) -> str:
+        """The path of the sub-agent with that number, also where there is none."""
+        return path_of(child_id(self.agent_id, number), self.request.thread_id)
+
+    def skipped(self, task: NumberedTask, why: str) -> SubAgentResult:
+        """The result of a task that no agent was made for, or not yet."""
+        path = self.path_of_child(task.number)
+        return SubAgentResult(None, task.task, AgentStatus.SKIPPED, error=why, path=path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from agentnb.core.protocols import (
     links_of,
 )
 from agentnb.core.request import RequestContext
-from agentnb.core.types import CompletionRequest, Usage, text_so_far
+from agentnb.core.types import CompletionRequest, Usage, path_of, text_so_far
 
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
@@ -78,6 +78,7 @@ class AgentPort:
         self.clock = request.clock
         self.call_timeout_s = request.deadlines.timeout_s
         self.limit_time = request.deadlines.start
+        self.path = path_of(agent_id, request.thread_id)
         self.workspace = request.workspace
         self.jobs: Jobs | None = None
         """The agent's own, where it may start sub-agents by tools."""
@@ -89,6 +90,7 @@ class AgentPort:
         self._tools: dict[str, str] = {}
         """Open tool calls, each with what it said of itself last."""
         self._heard: list[str] = []
+        self._numbers_given = 0
         self._input_estimate = InputEstimate()
         self._agent_id = agent_id
         self._provider = provider
@@ -113,6 +115,11 @@ class AgentPort:
         if self._tools:
             return f"in {', '.join(self._tools.values())}"
         return "asking its model" if self._is_asking and not self.text else ""
+
+    def take_numbers(self, count: int) -> tuple[int, ...]:
+        first = self._numbers_given + 1
+        self._numbers_given += count
+        return tuple(range(first, first + count))
 
     def publish(self, event: Event) -> None:
         self._note(event)

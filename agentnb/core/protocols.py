@@ -384,6 +384,8 @@ class RunPort(Protocol):
 
     clock: Clock
     call_timeout_s: float
+    path: str
+    """What a person reads for the agent."""
     workspace: dict[str, Any]
     """What a `ToolContext` offers as such."""
     jobs: Jobs | None
@@ -393,6 +395,10 @@ class RunPort(Protocol):
         ...
 
     def publish(self, event: Event) -> None: ...
+
+    def take_numbers(self, count: int) -> tuple[int, ...]:
+        """The numbers of the next tasks that the agent asks for, whatever becomes of them."""
+        ...
 
     def say(self, agent_id: str, text: str) -> None:
         """Publish an `AgentTextDelta`, without making one."""

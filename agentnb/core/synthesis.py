@@ -18,7 +18,6 @@ from agentnb.core.types import (
     SubAgentResult,
     TextBlock,
     ToolResultBlock,
-    path_of,
 )
 
 _MOST_OF_A_TOOL_RESULT = 2000
@@ -30,6 +29,9 @@ _REQUEST = (
     "Where a task did not complete, name what is missing. Do not start further sub-agents."
 )
 
+
+_NO_PATH = "\N{EN DASH}"
+"""Of a result that no run has made."""
 
 _WHITE_SPACE = {ord("\n"): "&#10;", ord("\r"): "&#13;", ord("\t"): "&#9;"}
 """An attribute's, which a reader of XML would fold."""
@@ -81,14 +83,10 @@ def even_limit(lengths: Sequence[int], room: int) -> int:
 def results_as_text(results: Sequence[SubAgentResult]) -> str:
     """The results as Markdown, in task order: what a person gets when no model sums them up."""
     return "\n\n".join(
-        f"**{_path(result)} {' '.join(result.task.split())}** ({result.status})\n\n"
+        f"**{result.path or _NO_PATH} {' '.join(result.task.split())}** ({result.status})\n\n"
         f"{_for_person(result)}"
         for result in results
     )
-
-
-def _path(result: SubAgentResult) -> str:
-    return path_of(result.agent_id) if result.agent_id is not None else "\N{EN DASH}"
 
 
 def _for_person(result: SubAgentResult) -> str:

@@ -30,7 +30,6 @@ from agentnb.core.types import (
     ToolResultBlock,
     ToolUseBlock,
     one_line,
-    path_of,
 )
 from agentnb.core.workers import Job
 
@@ -125,7 +124,7 @@ class CallContext:
 
     @property
     def path(self) -> str:
-        return path_of(self._agent_id)
+        return self._port.path
 
     @property
     def workspace(self) -> dict[str, Any]:

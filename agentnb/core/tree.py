@@ -7,7 +7,7 @@ consequence; a run that is still going on is folded just as one from a file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from agentnb.core.events import (
     SpawnIgnored,
     ToolCallFinished,
     ToolCallStarted,
+    root_id_in,
 )
 from agentnb.core.types import (
     AgentNode,
@@ -60,6 +61,16 @@ class ToolCount(NamedTuple):
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedTask:
+    """A task that an agent asked for, and that no agent was made for."""
+
+    task: str
+    reason: str
+    number: int | None
+    """Its place among all tasks that its agent asked for; `None` in older records."""
 
 
 @dataclass(slots=True)
@@ -91,6 +102,8 @@ class AgentState:
     """The profile that it was made by; empty for none."""
     tool_calls: int = 0
     tool_errors: int = 0
+    skipped: list[SkippedTask] = field(default_factory=list)
+    """Tasks that it asked for and that were not started, in the order in which that was told."""
 
     @property
     def duration_ms(self) -> int:
@@ -98,6 +111,13 @@ class AgentState:
         if self.ended_ms is not None:
             return self.ended_ms
         return round((self.seen_at_s - self.spawned_at_s) * 1000)
+
+    def skip(self, tasks: Sequence[str], reason: str, numbers: Sequence[int | None]) -> None:
+        """Note tasks that are not done. `numbers` may be short: older records have none."""
+        padded = [*numbers[: len(tasks)], *[None] * (len(tasks) - len(numbers))]
+        self.skipped += [
+            SkippedTask(task, reason, number) for task, number in zip(tasks, padded, strict=True)
+        ]
 
     def goes_on(self) -> None:
         """It works, whatever it did before."""
@@ -109,6 +129,8 @@ class TreeFold:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.agents: dict[str, AgentState] = {}
+        self.root_id = ""
+        """The id of the run's root; empty before it is known."""
         self._usage: dict[str, Usage] = {}
         for entry in entries:
             self.apply(entry)
@@ -128,12 +150,24 @@ class TreeFold:
             else:
                 self._learn(*row)
 
+    def path_of(self, agent_id: str) -> str:
+        """The path of an agent of this run."""
+        return path_of(agent_id, self.root_id)
+
     def _new_agent(self, agent_id: str) -> AgentState:
-        path = path_of(agent_id)
+        path = self.path_of(agent_id)
         agent = self.agents[agent_id] = AgentState(agent_id, path, path_key(path))
         return agent
 
+    def _set_root(self, root_id: str) -> None:
+        self.root_id = root_id
+        for agent in self.agents.values():  # those that were heard of before their root
+            agent.path = self.path_of(agent.agent_id)
+            agent.key = path_key(agent.path)
+
     def _learn(self, at_s: float, event: Event) -> None:
+        if not self.root_id and (root_id := root_id_in(event)):
+            self._set_root(root_id)
         agent_id = getattr(event, "agent_id", None)
         if agent_id is None:
             return
@@ -166,15 +200,19 @@ class TreeFold:
                 self._usage[event.model] = self._usage.get(event.model, Usage()) + event.usage
             case CycleDetected():
                 agent.notes.append(f"not started: {event.cycle_description}")
+                agent.skip([event.task_description], event.cycle_description, [event.number])
             case DepthLimitReached():
-                agent.notes.append(
+                why = (
                     f"asked for sub-agents at depth {event.attempted_depth}; "
                     f"the deepest allowed is {event.max_depth}"
                 )
+                agent.notes.append(why)
+                agent.skip(event.tasks, why, event.numbers)
             case SpawnIgnored():
                 agent.notes += [f"skipped: {task} ({event.reason})" for task in event.tasks] or [
                     f"spawn not followed: {event.reason}"
                 ]
+                agent.skip(event.tasks, event.reason, event.numbers)
             case _:
                 self._end(agent, event)
 

@@ -296,6 +296,8 @@ class SubAgentResult:
     tokens_used: int = 0
     """The agent's own tokens, those of its sub-agents not included."""
     duration_ms: int = 0
+    path: str = ""
+    """What a person reads: `1`, `1.2`; for a skipped task, the path its agent would have had."""
 
 
 _DRAWN_LEVELS = 30
@@ -484,10 +486,30 @@ def bare_model(model: str) -> str:
     return re.split("[/:]", model, maxsplit=1)[-1]
 
 
-def path_of(agent_id: str) -> str:
-    """The path that a person reads for an agent's id: `nb_20261101_k3x9aa.1.2` is `1.2`."""
-    _, dot, path = agent_id.partition(".")
-    return path if dot else ROOT_PATH
+def path_of(agent_id: str, root_id: str) -> str:
+    """The path that a person reads for an agent's id: what follows the id of the run's root.
+
+    The root may itself be another thread's child: below `nb_20261101_k3x9aa.1` the agent
+    `nb_20261101_k3x9aa.1.2` has the path `2`.
+
+    Args:
+        agent_id: The agent's id.
+        root_id: The id of the run's root.
+
+    Returns:
+        `root` for the root itself; the id as it is for one that does not stand below the root.
+    """
+    return ROOT_PATH if agent_id == root_id else agent_id.removeprefix(f"{root_id}.")
+
+
+def child_id(parent_id: str, number: int) -> str:
+    """The id of the agent that has its parent's task `number`, from 1."""
+    return f"{parent_id}.{number}"
+
+
+def is_at_or_below(agent_id: str, top_id: str) -> bool:
+    """Whether an agent is `top_id` or stands below it, at any depth."""
+    return agent_id == top_id or agent_id.startswith(f"{top_id}.")
 
 
 def one_line(text: str, *, limit: int = 200) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError
-from agentnb.core.types import AgentStatus, SubAgentResult, path_of
+from agentnb.core.types import AgentStatus, SubAgentResult
 from agentnb.notebook.display import has_something_to_show, show_result
 
 TOLD_ERRORS = (AgentnbError,)
@@ -48,7 +48,7 @@ def show_error(
     if not told_already and not isinstance(error, InternalError):
         reached = error.partial_result if isinstance(error, OrchestratorError) else None
         if reached is not None and has_something_to_show(reached):
-            notes = {path_of(r.agent_id): [_why(r)] for r in reached.incomplete if r.agent_id}
+            notes = {r.path: [_why(r)] for r in reached.incomplete if r.agent_id}
             show_result(reached, notes=notes)
         _show_as(f"{type(error).__name__}: {error}", error)
     show: Any = shell.showtraceback

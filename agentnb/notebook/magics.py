@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -345,12 +345,15 @@ def _status(run: Run, arguments: list[str]) -> str:
 def _cancel(run: Run, arguments: list[str]) -> str:
     _take_at_most(1, arguments, "cancel")
     receipt = run.cancel(arguments[0] if arguments else None)
+
+    def paths(agent_ids: Iterable[str]) -> str:
+        return ", ".join(path_of(agent_id, run.thread_id) for agent_id in agent_ids)
+
     words = "Nothing was left to cancel."
     if receipt.agents:
-        words = f"Cancelled: {', '.join(path_of(agent_id) for agent_id in receipt.agents)}."
+        words = f"Cancelled: {paths(receipt.agents)}."
     if receipt.still_running:
-        still = ", ".join(path_of(agent_id) for agent_id in receipt.still_running)
-        words += f" Still running: {still}."
+        words += f" Still running: {paths(receipt.still_running)}."
     return words
 
 

@@ -29,13 +29,12 @@ from agentnb.core.types import (
     ToolSpec,
     ToolUse,
     Usage,
-    path_of,
 )
 from agentnb.providers.scripted import AnyReply, Reply
 from agentnb.run import Run
 from agentnb.runtime import Runtime, get_runtime
 from tests.core.clock import ManualClock
-from tests.support import Hold, Tree, by_agent, make_tree, spawn, task_of
+from tests.support import Hold, Tree, by_agent, make_tree, path_of, spawn, task_of
 
 TELLS_THAT_IT_WAITS = ("gate", "budget", "question", "retry")
 PHASES = (*TELLS_THAT_IT_WAITS, "no reply", "no text", "text", "tool")

@@ -17,7 +17,6 @@ from agentnb.core.types import (
     CancelReceipt,
     CompletionRequest,
     OrchestratorResult,
-    path_of,
 )
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
@@ -31,6 +30,7 @@ from tests.support import (
     check_result,
     events_of,
     nothing_left_on_the_runtime,
+    path_of,
     spawn,
     task_of,
 )

@@ -29,7 +29,6 @@ from agentnb.core.types import (
     ToolSpec,
     ToolUse,
     Usage,
-    path_of,
 )
 from agentnb.providers.scripted import Reply
 from agentnb.runtime import GONE, Runtime, get_runtime
@@ -43,6 +42,7 @@ from tests.support import (
     by_agent,
     check_record,
     make_tree,
+    path_of,
     spawn,
 )
 

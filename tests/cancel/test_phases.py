@@ -17,11 +17,11 @@ from agentnb.core.cancel import CancelScope
 from agentnb.core.errors import RateLimited, RunCancelled
 from agentnb.core.events import AgentCancelled, ModelCallStarted
 from agentnb.core.protocols import ToolContext
-from agentnb.core.types import CompletionRequest, StreamEvent, ToolSpec, ToolUse, path_of
+from agentnb.core.types import CompletionRequest, StreamEvent, ToolSpec, ToolUse
 from agentnb.providers.scripted import Reply
 from tests.cancel.phases import SAID, SITUATIONS, Situation, is_below, open_below
 from tests.core.clock import ManualClock
-from tests.support import Tree, by_agent, make_tree, requests_of, spawn
+from tests.support import Tree, by_agent, make_tree, path_of, requests_of, spawn
 
 
 def cancel(tree: Tree, path: str, reason: str = "enough") -> list[CancelScope]:

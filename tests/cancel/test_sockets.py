@@ -13,14 +13,13 @@ import pytest
 
 from agentnb.core.errors import RunCancelled
 from agentnb.core.events import AgentCompleted, AgentTextDelta, AgentWaiting, ModelCallStarted
-from agentnb.core.types import path_of
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
 from agentnb.session import Session
 from tests.cancel.phases import is_below
 from tests.faults.wire import WIRES, ApiProvider, Wire
 from tests.loopback import LoopbackServer, Received, Reply, system_of
-from tests.support import DEADLINE_S, check_record, events_of, spawn
+from tests.support import DEADLINE_S, check_record, events_of, path_of, spawn
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ BY_TYPE: dict[str, Any] = {
     "Usage": Usage(1, 2),
     "CompletionRequest": CompletionRequest("m", "s", (user_message("u"),)),
     "tuple[str, ...]": ("a", "b"),
+    "tuple[int, ...]": (1, 2),
 }
 
 
@@ -88,6 +89,7 @@ def test_field_of_an_event_has_a_name_from_the_contract(cls: type) -> None:
         "kind", "model", "mode", "cut", "status", "request", "usage", "stop_reason", "name",
         "input", "is_error", "is_synthesis", "tool_use_id", "estimate_error", "previous_total",
         "tasks", "input_length", "result", "result_length", "job_id", "profile",
+        "thread_id", "number", "numbers",
     }  # fmt: skip
     shared = {
         "agent_id", "parent_id", "task_description", "depth", "index", "total", "text",

@@ -22,7 +22,7 @@ from agentnb.core.events import (
     SynthesisStarted,
 )
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.types import AgentStatus, Role, SpawnInstruction, SpawnMode, Usage, path_of
+from agentnb.core.types import AgentStatus, Role, SpawnInstruction, SpawnMode, Usage
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from tests.support import (
     NAMES,
@@ -31,6 +31,7 @@ from tests.support import (
     by_agent,
     chain,
     make_tree,
+    path_of,
     requests_of,
     run_tree,
     said_by,
@@ -523,7 +524,8 @@ async def test_task_that_comes_up_too_often_is_skipped_and_the_others_run() -> N
     assert (path_of(cycle.agent_id), cycle.task_description) == ("root", "A")
     assert '"a"' in cycle.cycle_description
     assert tree.result.sub_agent_results[3].error == cycle.cycle_description
-    assert [child.path for child in tree.result.agent_tree.children] == ["1", "2", "3", "4"]
+    assert [child.path for child in tree.result.agent_tree.children] == ["1", "2", "3", "5"]
+    assert cycle.number == 4
 
 
 @pytest.mark.parametrize("depth", [1, 2])

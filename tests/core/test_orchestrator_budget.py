@@ -34,11 +34,10 @@ from agentnb.core.types import (
     StreamEvent,
     TextDelta,
     Usage,
-    path_of,
 )
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from tests.core.clock import ManualClock
-from tests.support import Hold, Tree, by_agent, make_tree, requests_of, run_tree, spawn
+from tests.support import Hold, Tree, by_agent, make_tree, path_of, requests_of, run_tree, spawn
 
 LONG = " ".join(["x" * 60] * 600)
 """About 9,000 tokens, in 200 pieces."""

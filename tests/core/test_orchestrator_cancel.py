@@ -30,12 +30,21 @@ from agentnb.core.types import (
     TextDelta,
     ToolSpec,
     ToolUse,
-    path_of,
 )
 from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from tests.core.clock import ManualClock
-from tests.support import NAMES, PATHS, Hold, by_agent, chain, make_tree, requests_of, spawn
+from tests.support import (
+    NAMES,
+    PATHS,
+    Hold,
+    by_agent,
+    chain,
+    make_tree,
+    path_of,
+    requests_of,
+    spawn,
+)
 
 
 async def test_child_cancelled_in_its_stream_keeps_its_text_and_its_siblings_go_on() -> None:

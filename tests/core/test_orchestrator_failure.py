@@ -50,7 +50,6 @@ from agentnb.core.types import (
     ToolSpec,
     ToolUse,
     assistant_message,
-    path_of,
 )
 from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.scripted import Reply, ScriptedProvider
@@ -62,6 +61,7 @@ from tests.support import (
     by_agent,
     chain,
     make_tree,
+    path_of,
     requests_of,
     run_tree,
     spawn,

@@ -193,12 +193,12 @@ def test_even_limit_is_the_largest_that_fits(lengths: list[int], room: int) -> N
 
 
 def test_results_for_a_person_stand_in_task_order_with_path_and_status() -> None:
-    done = replace(result("Count\nwhales", response="Many."), agent_id="nb_1.2.1")
+    done = replace(result("Count\nwhales", response="Many."), path="2.1")
     skipped = replace(result("Count krill", SKIPPED, error="no time"), agent_id=None)
+    skipped = replace(skipped, path="2.2")
 
     assert results_as_text([done, skipped]) == (
-        "**2.1 Count whales** (completed)\n\nMany.\n\n"
-        "**\N{EN DASH} Count krill** (skipped)\n\n*no time*"
+        "**2.1 Count whales** (completed)\n\nMany.\n\n**2.2 Count krill** (skipped)\n\n*no time*"
     )
     assert results_as_text([]) == ""
 

@@ -40,6 +40,8 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
     assistant_message,
+    child_id,
+    is_at_or_below,
     one_line,
     path_key,
     path_of,
@@ -249,11 +251,27 @@ def test_task_that_acts_on_a_terminal_is_printed_as_an_escape() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent_id", "path"),
-    [("nb_20261101_k3x9aa", "root"), ("nb_20261101_k3x9aa.1", "1"), ("t.1.2.10", "1.2.10")],
+    ("agent_id", "root_id", "path"),
+    [
+        ("nb_20261101_k3x9aa", "nb_20261101_k3x9aa", "root"),
+        ("nb_20261101_k3x9aa.1", "nb_20261101_k3x9aa", "1"),
+        ("t.1.2.10", "t", "1.2.10"),
+        ("t.1", "t.1", "root"),
+        ("t.1.1", "t.1", "1"),
+        ("t.1.2.10", "t.1", "2.10"),
+        ("t.10", "t.1", "t.10"),
+        ("t", "t.1", "t"),
+    ],
 )
-def test_path_is_what_follows_the_thread_in_an_agent_s_id(agent_id: str, path: str) -> None:
-    assert path_of(agent_id) == path
+def test_path_is_what_follows_the_id_of_the_runs_root(
+    agent_id: str, root_id: str, path: str
+) -> None:
+    assert path_of(agent_id, root_id) == path
+    assert is_at_or_below(agent_id, root_id) == (path != agent_id)
+
+
+def test_id_of_a_child_ends_in_the_number_of_its_task() -> None:
+    assert path_of(child_id("t.1", 3), "t.1") == "3"
 
 
 def test_paths_sort_as_a_tree_is_read() -> None:

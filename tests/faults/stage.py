@@ -22,12 +22,11 @@ from typing import Any
 import pytest
 
 from agentnb.core.events import AgentCompleted, AgentTextDelta
-from agentnb.core.types import path_of
 from tests.core.clock import ManualClock
 from tests.faults.fault import CALL_TIMEOUT_S, Fault
 from tests.faults.wire import ApiProvider, Wire, half_of
 from tests.loopback import LoopbackServer, Received, Reply, system_of
-from tests.support import Tree, make_tree, spawn
+from tests.support import Tree, make_tree, path_of, spawn
 
 ROOT, CHILD, GRANDCHILD, SIBLING = "root", "child", "grandchild", "sibling"
 SYNTHESIS, INNER_SYNTHESIS = "synthesis", "inner synthesis"

@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from agentnb.core.errors import Refused
 from agentnb.core.events import AgentFailed, AgentWaiting, ModelCallFinished
-from agentnb.core.types import AgentStatus, one_line, path_of
+from agentnb.core.types import AgentStatus, one_line
 from tests.faults.catalogue import faults_of
 from tests.faults.fault import NOBODY, TRANSPORT, Fault
 from tests.faults.stage import (
@@ -36,6 +36,7 @@ from tests.faults.stage import (
 )
 from tests.faults.wire import COMPLETIONS, MESSAGES, WIRES, Wire, half_of
 from tests.loopback import Received
+from tests.support import path_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

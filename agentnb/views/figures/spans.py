@@ -34,6 +34,7 @@ from agentnb.core.events import (
     SynthesisStarted,
     ToolCallFinished,
     ToolCallStarted,
+    root_id_in,
 )
 from agentnb.core.types import AgentStatus, path_key, path_of
 
@@ -66,6 +67,8 @@ class AgentTime:
     """One agent's time."""
 
     agent_id: str
+    path: str
+    """What a person reads."""
     task: str
     begin_s: float
     end_s: float
@@ -75,11 +78,6 @@ class AgentTime:
     """In order, each beginning where the one before ends; those of no length are left out."""
     retries_s: list[float] = field(default_factory=list)
     """When a call or an attempt was made again."""
-
-    @property
-    def path(self) -> str:
-        """What a person reads."""
-        return path_of(self.agent_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +138,7 @@ class _Open:
 class _Fold:
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
+        self._root_id = ""
         self._times = Times()
         self._used = self._total = 0
         self._paused_at_s: float | None = None
@@ -178,13 +177,16 @@ class _Fold:
         if found.levels:
             found.levels.append(Level(end_s, self._used, self._total))
         agents = [opened.agent for opened in self._open.values()]
+        for agent in agents:
+            agent.path = path_of(agent.agent_id, self._root_id)
         found.agents = sorted(agents, key=lambda agent: path_key(agent.path))
         return found
 
     # -- agents -------------------------------------------------------------------------------
 
     def _spawned(self, at_s: float, event: AgentSpawned) -> None:
-        agent = AgentTime(event.agent_id, event.task_description, at_s, at_s)
+        self._root_id = self._root_id or root_id_in(event)
+        agent = AgentTime(event.agent_id, "", event.task_description, at_s, at_s)
         self._open[event.agent_id] = _Open(agent)
         parent = self._open.get(event.parent_id or "")
         # A parent that spawns through a tool is in that tool until its sub-agents are back.
@@ -255,6 +257,7 @@ class _Fold:
         self._times.levels.append(Level(at_s, used, total))
 
     def _run_started(self, at_s: float, event: RunStarted) -> None:
+        self._root_id = root_id_in(event)
         self._level(at_s, 0, event.budget_total)
 
     def _budget(self, at_s: float, event: BudgetUpdate | BudgetExhausted) -> None:

@@ -31,7 +31,7 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.tree import AgentState, TreeFold
-from agentnb.core.types import AgentStatus, path_of
+from agentnb.core.types import AgentStatus
 from agentnb.views.panel.doing import LINE_LENGTH, STALLED_AFTER_S, Doing, OpenTool, in_words
 from agentnb.views.panel.news import Question, Summary
 from agentnb.views.panel.told import Told
@@ -212,7 +212,7 @@ class PanelFold:
         agent, doing = self.tree.agents[agent_id], self._doing.get(agent_id) or Doing()
         return {
             "path": agent.path,
-            "parent": path_of(agent.parent_id) if agent.parent_id else None,
+            "parent": self.tree.path_of(agent.parent_id) if agent.parent_id else None,
             "depth": agent.depth,
             "task": visible(agent.task, _TASK_LENGTH),
             "model": visible(agent.model, LINE_LENGTH),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agentnb.core.events import BudgetExhausted, BudgetResumed, Event, RunFinished
 from agentnb.core.tree import AgentState, TreeFold
-from agentnb.core.types import AgentStatus, path_key, path_of
+from agentnb.core.types import ROOT_PATH, AgentStatus, path_key
 from agentnb.views.text import visible
 
 _MOST_PATHS = 12
@@ -53,7 +53,7 @@ class Told:
     def _made(self, tree: TreeFold) -> list[str]:
         lines = [*self._answers]
         if self._exhausted is not None:
-            lines.append(_of_exhausted(self._exhausted))
+            lines.append(_of_exhausted(self._exhausted, tree))
         lines += _of_cancelled(tree)
         if self._end is not None:
             lines += self._of_end(self._end, tree)
@@ -71,10 +71,10 @@ class Told:
         return [visible(f"Not brought together: {why}. Done: {_listed(done) or 'nothing'}.", 300)]
 
 
-def _of_exhausted(event: BudgetExhausted) -> str:
-    subs = [path_of(agent_id) for agent_id in event.incomplete_agents]
-    done = _listed([path_of(agent_id) for agent_id in event.completed_agents])
-    left = _listed([path for path in subs if path != "root"])
+def _of_exhausted(event: BudgetExhausted, tree: TreeFold) -> str:
+    done = _listed([tree.path_of(agent_id) for agent_id in event.completed_agents])
+    undone = [tree.path_of(agent_id) for agent_id in event.incomplete_agents]
+    left = _listed([path for path in undone if path != ROOT_PATH])
     what_was_done = f"Done by then: {done or 'nothing'}."
     if event.tokens_used >= event.budget_total:
         head = f"The budget is used up at {event.tokens_used:,} of {event.budget_total:,} tokens."
