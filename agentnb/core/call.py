@@ -159,8 +159,8 @@ async def _stream(
                 f"The model's turn did not end within {port.call_timeout_s:g} s. "
                 "A larger `call_timeout_s` gives it more time."
             ) from None
-    except Exception as error:
-        if reply.stopped is None:
+    except BaseException as error:
+        if reply.stopped is None or is_own_end(error):
             raise
         reply.not_closed = f"the reply is whole, but its stream could not be closed: {error}"
     if reply.stopped is None and lease.halted is not None:

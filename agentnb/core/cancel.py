@@ -34,7 +34,10 @@ def is_own_end(error: BaseException) -> bool:
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
-    return isinstance(error, GeneratorExit)
+    # To close a coroutine raises a new `GeneratorExit` in each of its frames. One that foreign code
+    # raised has come through that code's frame as well.
+    trace = error.__traceback__
+    return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
 
 
 class CancelScope:

@@ -28,6 +28,7 @@ class Odd(BaseException):
 EXITS = [
     SystemExit("out"),
     KeyboardInterrupt(),
+    GeneratorExit("closed, I thought"),
     asyncio.CancelledError("mine, not yours"),
     Odd("neither"),
 ]

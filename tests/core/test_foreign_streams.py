@@ -141,12 +141,40 @@ async def test_bug_of_a_provider_is_chained_to_the_error_that_tells_of_it() -> N
     assert tree.error.__cause__ is bug
 
 
-async def test_record_has_its_end_also_when_a_provider_closes_the_run_from_within() -> None:
-    tree = make_tree(Streaming(GeneratorExit()))
+async def test_provider_that_raises_generator_exit_fails_its_agent_as_any_bug_does() -> None:
+    tree = await run_tree(Streaming(GeneratorExit("closed, I thought")))
 
-    with pytest.raises(GeneratorExit):
-        await execution_of(tree)
+    assert isinstance(tree.error, InternalError)
+    assert "GeneratorExit" in str(tree.error)
+    assert tree.statuses() == {"root": "failed"}
 
+
+class Silent:
+    """Waits for ever, as a plain iterator."""
+
+    name = "silent"
+
+    def stream(self, request: CompletionRequest) -> Silent:
+        return self
+
+    def __aiter__(self) -> Silent:
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_record_has_its_end_also_when_the_run_is_closed_in_the_middle_of_a_call() -> None:
+    tree = make_tree(Silent())
+    running = execution_of(tree)
+    running.send(None)  # up to its first wait
+    assert tree.of(ModelCallFinished) == []
+
+    running.close()  # as it is done to what a closed loop left behind
+
+    assert [call.error for call in tree.of(ModelCallFinished)] == ["cancelled"]
+    assert tree.of(AgentFailed) == []
     assert isinstance(tree.events[-1], RunFinished)
 
 

@@ -65,7 +65,9 @@ async def test_calls_of_one_turn_run_at_the_same_time_and_answer_in_their_order(
     assert [block.text for block in told(tree)] == ["of the first", "of the second"]
 
 
-@pytest.mark.parametrize("wrong", [SystemExit(3), KeyboardInterrupt(), ValueError("no")], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("no")], ids=repr
+)
 async def test_tool_that_raises_does_not_stop_the_one_beside_it(wrong: BaseException) -> None:
     has_raised = asyncio.Event()
 
@@ -115,6 +117,7 @@ class ExitingToolError(ToolError):
         (TimeoutError("its own"), "TimeoutError: its own"),
         (SystemExit(3), "SystemExit: 3"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit("its own"), "GeneratorExit: its own"),
         (asyncio.CancelledError("its own"), "CancelledError: its own"),
     ],
     ids=repr,
@@ -152,7 +155,14 @@ async def test_tool_whose_arguments_are_no_json_object_is_not_called_and_its_mod
 
 @pytest.mark.parametrize(
     "error",
-    [SystemExit(3), KeyboardInterrupt(), StopIteration(4), asyncio.CancelledError(), OSError("x")],
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        StopIteration(4),
+        asyncio.CancelledError(),
+        OSError("x"),
+    ],
     ids=repr,
 )
 async def test_whatever_is_raised_on_a_thread_is_told_to_the_model(error: BaseException) -> None:

@@ -201,3 +201,28 @@ def test_pydantic_is_not_loaded_before_the_first_tool_is_made() -> None:
     )
 
     assert said == "set()\n['docstring_parser', 'pydantic']\n"
+
+
+@agentnb.tool
+def leave() -> str:
+    """Closes itself, on a thread."""
+    raise GeneratorExit("out")
+
+
+@agentnb.tool
+async def leave_soon() -> str:
+    """Closes itself, on the loop."""
+    raise GeneratorExit("out")
+
+
+@pytest.mark.parametrize("function", [leave, leave_soon])
+def test_function_that_raises_generator_exit_is_an_error_for_the_model(function: Any) -> None:
+    order = Reply(tool_uses=(ToolUse("t1", function.spec.name, {}),))
+    provider = ScriptedProvider([order, "So it is out."])
+
+    result = Session(provider=provider, tools=[function]).run_sync("t")
+
+    assert result.final_response == "So it is out."
+    (block,) = provider.requests[1].messages[-1].content
+    assert block.is_error  # type: ignore[union-attr]
+    assert "GeneratorExit" in block.text  # type: ignore[union-attr]
