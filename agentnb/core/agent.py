@@ -111,7 +111,7 @@ def _sendable(reply: Reply) -> Message:
 
 
 def _block_in(text: str) -> SpawnReading | None:
-    """What a reply says of sub-agents, if it does so outside every code fence."""
+    """What a reply says of sub-agents, if it does so outside all code."""
     if "<spawn_agents" not in text:
         return None
     reading = read_reply(text)

@@ -2,7 +2,7 @@
 
 Every way through ends in an `Ending` with a text: a spawn that is not followed leaves the text
 before it or one more turn to answer, an empty pot leaves what there is. No spawn block that
-stands outside a code fence is ever part of a last word.
+stands outside code is ever part of a last word.
 """
 
 from __future__ import annotations
@@ -107,8 +107,10 @@ class Conversation:
     def read(self, outcome: AgentOutcome) -> SpawnReading:
         """What the agent's words say of sub-agents; an example of it is told as ignored."""
         reading = read_reply(outcome.text)
-        if reading.fenced_only:
-            self.ignore("the block stands inside a code fence, so it is an example")
+        if reading.in_code_only:
+            self.ignore(
+                "the block stands in code, inside a code fence or in backticks, so it is an example"
+            )
         return reading
 
     async def synthesise(self, results: Sequence[SubAgentResult]) -> Ending:

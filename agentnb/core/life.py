@@ -155,12 +155,12 @@ class Ending:
 
 
 def has_block(reading: SpawnReading) -> bool:
-    """Whether a spawn block stands outside every code fence, complete or not."""
+    """Whether a spawn block stands outside all code, complete or not."""
     return reading.instruction is not None or reading.problem is not None
 
 
 def without_block(text: str) -> str:
-    """`text` as a last word: a start tag that stands outside every code fence is made words.
+    """`text` as a last word: a start tag that stands outside all code is made words.
 
     An answer that is put together may have one though no part of it was an order: in a task's
     own name, in an error, or between two fences that were cut off.

@@ -28,8 +28,8 @@ sensible assumption and name it."""
 CAPABILITIES = """\
 You can delegate to sub-agents. Delegate only when the task gains from it, as with independent \
 parts or steps that build on each other; otherwise answer yourself. To delegate, end your reply \
-with one block in exactly one of these forms, outside any code fence (a fenced block is taken \
-for an example and not run):
+with one block in exactly one of these forms, outside any code fence or backticks (there it is \
+an example and is not run):
 
 <spawn_agents mode="parallel">
   <agent task="List the main arguments for a carbon tax, with one source each." />

@@ -7,6 +7,10 @@ and never fails; what cannot be understood is no order.
 - Lines are read as CommonMark does: what stands in a fenced code block is text, wherever the
   fence opens; only inside a quoted value are three backticks just three backticks. Fences
   that stand deeper than three spaces or behind a quote mark (`>`) are not known here.
+- So is inline code: what stands between a run of backticks and the next run of the same length
+  in its paragraph, which a blank line or a fence ends. Of code and a tag the one counts that
+  begins first: a start tag that stands in code is an example, and backticks in the quoted values
+  of a tag that does not are text.
 - A tag is its exact lower-case name, followed by white space, `>` or `/`. It ends at `>`, or,
   where the model forgot that, at the next `<` or fence. Only an end tag completes a block: a
   start tag closed by `/>` is a start tag like any other.
@@ -20,6 +24,7 @@ and never fails; what cannot be understood is no order.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -38,7 +43,7 @@ __all__ = [
 
 
 class SpawnProblem(StrEnum):
-    """Why a start tag outside any fence led to no order."""
+    """Why a start tag outside any code led to no order."""
 
     UNCLOSED = "unclosed"
     """No block is complete: the end tag is missing."""
@@ -53,17 +58,17 @@ class SpawnReading:
     instruction: SpawnInstruction | None
     """The order; `None` when there is nothing to follow."""
     text_before: str
-    """What stands before the first start tag outside a fence; the whole reply without one."""
+    """What stands before the first start tag outside code; the whole reply without one."""
     problem: SpawnProblem | None = None
     """Set when there is such a start tag and yet no order."""
     extra_blocks: int = 0
-    """Complete blocks outside fences after the one that counts."""
-    fenced_only: bool = False
-    """There are start tags, and all of them stand in fenced code."""
+    """Complete blocks outside code after the one that counts."""
+    in_code_only: bool = False
+    """There are start tags, and all of them stand in code, fenced or inline."""
 
 
 def parse_spawn_instructions(response: str) -> SpawnInstruction | None:
-    """Read the order of the first complete spawn block outside fenced code.
+    """Read the order of the first complete spawn block outside code, fenced or inline.
 
     Returns:
         The mode and the stripped, non-blank tasks in order; `None` when no block is complete
@@ -73,7 +78,7 @@ def parse_spawn_instructions(response: str) -> SpawnInstruction | None:
 
 
 def extract_text_before_spawn(response: str) -> str:
-    """Return the trimmed text before the first start tag outside a fence, or the whole text."""
+    """Return the trimmed text before the first start tag outside code, or the whole text."""
     return read_reply(response).text_before
 
 
@@ -84,7 +89,7 @@ def read_reply(response: str) -> SpawnReading:
     "The first complete block" is the one whose end tag comes first. It counts even when it
     has no task: a later block then is an extra one and is not followed.
     """
-    # Most replies; the search for fences costs more.
+    # Most replies; the search for code costs more.
     if "<spawn_agents" not in response or _START_TAG.search(response) is None:
         return SpawnReading(None, response.strip())
     first_start, blocks = _scan(response)
@@ -93,7 +98,7 @@ def read_reply(response: str) -> SpawnReading:
         text_before=response[:first_start].strip(),
         problem=None if first_start is None else _problem(blocks),
         extra_blocks=max(0, len(blocks) - 1),
-        fenced_only=first_start is None,
+        in_code_only=first_start is None,
     )
 
 
@@ -126,12 +131,17 @@ _NAME_ENDS = r"(?=[\s/>])"
 _START_TAG = re.compile(rf"<spawn_agents{_NAME_ENDS}")
 _MARK = re.compile(
     rf"{_FENCE}"
+    r"|\\[\\`]"  # a backtick that opens nothing
+    r"|(?P<ticks>`++)"
     rf"|(?P<start><spawn_agents{_NAME_ENDS})"
     rf"|(?P<agent><agent{_NAME_ENDS})"
     r"|(?P<end></spawn_agents\s*+>)",
     re.MULTILINE,
 )
 _FENCE_END = re.compile(rf"{_LINE}(?P<fence>`{{3,}}+|~{{3,}}+)[ \t]*+(?=[\r\n]|\Z)", re.MULTILINE)
+
+_PARAGRAPH_END = re.compile(rf"(?>\r\n|\r|\n)[ \t]*+(?=[\r\n]|\Z)|{_FENCE}", re.MULTILINE)
+_TICKS = re.compile(r"`++")
 
 # Without the look behind, a long name that leads nowhere would be tried from each letter.
 _IN_TAG = re.compile(
@@ -151,7 +161,8 @@ _VALUE_END = {
 
 
 def _scan(text: str) -> tuple[int | None, list[_Block]]:
-    """Find the first start tag outside fences, and the complete blocks."""
+    """Find the first start tag outside code, and the complete blocks."""
+    code = _InlineCode(text)
     first_start: int | None = None
     complete: list[_Block] = []
     block: _Block | None = None
@@ -161,6 +172,8 @@ def _scan(text: str) -> tuple[int | None, list[_Block]]:
         match mark.lastgroup:
             case "fence":
                 pos = _after_fence(text, mark)
+            case "ticks":
+                pos = code.after(mark)
             case "start":
                 first_start = mark.start() if first_start is None else first_start
                 attributes, pos = _read_tag(text, pos)
@@ -181,12 +194,47 @@ def _after_fence(text: str, opening: re.Match[str]) -> int:
     return len(text)
 
 
+class _InlineCode:
+    """Where inline code ends, asked from left to right.
+
+    The runs of backticks of a paragraph are looked for once, when the first of them is met.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._known_to = 0
+        """The end of the paragraph whose runs are known."""
+        self._runs: dict[int, deque[int]] = {}
+        """By length: where each run that long begins, those from the current one on."""
+
+    def after(self, opening: re.Match[str]) -> int:
+        """The place behind the code that a run of backticks opens; behind itself if none."""
+        if opening.end() > self._known_to:
+            self._look_at_paragraph(opening.start())
+        length = len(opening[0])
+        same = self._runs.get(length, _NO_RUNS)
+        while same and same[0] < opening.end():
+            same.popleft()
+        return same[0] + length if same else opening.end()
+
+    def _look_at_paragraph(self, start: int) -> None:
+        end = _PARAGRAPH_END.search(self._text, start)
+        self._known_to = end.start() if end else len(self._text)
+        self._runs = {}
+        for run in _TICKS.finditer(self._text, start, self._known_to):
+            self._runs.setdefault(len(run[0]), deque()).append(run.start())
+
+
+_NO_RUNS: deque[int] = deque()
+
+
 def _read_tag(text: str, pos: int) -> tuple[dict[str, str], int]:
     """Read the quoted attributes from behind a tag's name; of two of a name, the first."""
     attributes: dict[str, str] = {}
     while found := _IN_TAG.search(text, pos):
         if found["name"] is None:
-            return attributes, found.end() if found[0] == ">" else found.start()
+            # Behind what was read: backticks that open code may stand before what ends the tag.
+            return attributes, found.end() if found[0] == ">" else pos
         end = _value_end(text, found.end(), found["quote"])
         if end is None:
             break

@@ -67,6 +67,18 @@ REPLIES: dict[str, Callable[[int], str]] = {
     "fences of both kinds": repeated("```\n~~~~\n", before=OPEN + "\n"),
     "one long fence": repeated("`", before=OPEN + "\n"),
     "fence marks with a backtick": repeated("``` a`\n", before=OPEN + "\n"),
+    "one long run of backticks": repeated("`", before=OPEN),
+    "many single backticks": repeated("` ", before=OPEN),
+    "runs that grow": lambda size: (
+        OPEN + " ".join("`" * length for length in range(1, int((2 * size) ** 0.5)))
+    ),
+    "runs that shrink": lambda size: (
+        OPEN + " ".join("`" * length for length in range(int((2 * size) ** 0.5), 0, -1))
+    ),
+    "code in short paragraphs": repeated("`a` `` b\n\n", before=OPEN),
+    "code with a tag in it": repeated("`<agent `", before=OPEN),
+    "tags that backticks follow": repeated("<agent ` task", before=OPEN),
+    "escaped backticks": repeated(r"\`", before=OPEN),
     "line ends": repeated("\r\n", before=OPEN),
 }
 
@@ -76,7 +88,7 @@ def seconds_per_mib(reply: str) -> float:
     durations = []
     for _ in range(3):
         begun = time.perf_counter()
-        read_reply(reply)
+        read_reply.__wrapped__(reply)  # what was read before is kept
         durations.append(time.perf_counter() - begun)
     return min(durations) / (len(reply) / MIB)
 

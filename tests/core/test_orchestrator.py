@@ -458,14 +458,25 @@ async def test_synthesis_that_only_orders_falls_back_to_the_results() -> None:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-async def test_fenced_block_is_an_example_that_stays_in_the_text(depth: int) -> None:
-    reply = f"Write it so:\n```xml\n{spawn('A')}\n```"
+@pytest.mark.parametrize("opening", ["```xml\n", "``"])
+async def test_block_in_code_is_an_example_that_stays_in_the_text(opening: str, depth: int) -> None:
+    reply = f"Write it so:\n{opening}{spawn('A')}{opening.replace('xml', '')[::-1]}"
 
     tree = await run_tree(chain(depth, reply))
 
     assert "code fence" in tree.of(SpawnIgnored, PATHS[depth])[0].reason
     assert tree.of(AgentCompleted, PATHS[depth])[0].text == reply
     assert tree.of(DepthLimitReached) == []
+
+
+async def test_block_after_one_in_inline_code_is_followed() -> None:
+    before = f"Not `{spawn('A')}`, but"
+
+    tree = await run_tree(by_agent({"root": [f"{before}\n{spawn('run `ls`')}", "ok"]}))
+
+    assert [result.task for result in tree.result.sub_agent_results] == ["run `ls`"]
+    assert tree.result.pre_spawn_text == before
+    assert tree.of(SpawnIgnored) == []
 
 
 async def test_fenced_block_in_a_synthesis_is_told_as_well() -> None:

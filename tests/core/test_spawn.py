@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -237,7 +238,6 @@ def test_complete_block_without_a_task_keeps_a_later_one_from_counting() -> None
     "unclosed",
     [
         "I write <spawn_agents> for this:",
-        "I write `<spawn_agents …` for this:",
         "<spawn_agents/>",
         '<spawn_agents mode="sequential"><agent task="x" />',
     ],
@@ -276,7 +276,7 @@ def test_reply_without_a_start_tag_is_all_text(reply: str) -> None:
     reading = read_reply(reply)
 
     assert reading.text_before == reply.strip()
-    assert (reading.instruction, reading.problem, reading.fenced_only) == (None, None, False)
+    assert (reading.instruction, reading.problem, reading.in_code_only) == (None, None, False)
 
 
 # -- fences ------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_fenced_block_is_an_example_and_stays_in_the_text(opening: str, closing:
 
     assert reading.instruction is None
     assert reading.problem is None
-    assert reading.fenced_only
+    assert reading.in_code_only
     assert reading.text_before == example.strip()
     assert tasks_of(example + block(agent("a"))) == ("a",)
 
@@ -306,7 +306,7 @@ def test_fenced_block_is_an_example_and_stays_in_the_text(opening: str, closing:
 def test_fence_goes_on_until_a_line_that_ends_it(no_end: str) -> None:
     reply = f"So:\n````\n{no_end}\n{block(agent('x'))}"
 
-    assert read_reply(reply).fenced_only
+    assert read_reply(reply).in_code_only
     assert read_reply(f"{reply}\n````\n{block(agent('a'))}").instruction == SpawnInstruction(
         SpawnMode.PARALLEL, ("a",)
     )
@@ -323,7 +323,7 @@ def test_block_after_a_fenced_one_counts() -> None:
     reading = read_reply(f"So:\n{FENCED}\n{block(agent('a'))}")
 
     assert reading.instruction == SpawnInstruction(SpawnMode.PARALLEL, ("a",))
-    assert not reading.fenced_only
+    assert not reading.in_code_only
     assert reading.text_before == f"So:\n{FENCED}"
 
 
@@ -334,19 +334,99 @@ def test_fence_in_a_task_hides_nothing_behind_it() -> None:
     assert reading.extra_blocks == 1
 
 
-@pytest.mark.parametrize("mention", ["<spawn_agents>", "<spawn_agents", "`<spawn_agents mode=`"])
+@pytest.mark.parametrize(
+    "mention", ["<spawn_agents>", "<spawn_agents", "<spawn_agents mode=`", "`<spawn_agents mode="]
+)
 def test_fenced_example_after_an_unclosed_mention_is_not_followed(mention: str) -> None:
     reading = read_reply(f"I could use {mention}\n{FENCED}\nbut I do not.")
 
     assert reading.instruction is None
     assert reading.problem is SpawnProblem.UNCLOSED
-    assert not reading.fenced_only
+    assert not reading.in_code_only
 
 
 def test_fence_inside_a_block_but_outside_quotes_hides_what_it_holds() -> None:
     reading = read_reply(block(f"```\n{agent('x')}\n</spawn_agents>\n```", agent("a")))
 
     assert reading.instruction == SpawnInstruction(SpawnMode.PARALLEL, ("a",))
+
+
+# -- inline code -------------------------------------------------------------------------
+
+EXAMPLE = block(agent("x"))
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("`", "`"),
+        ("``", "``"),
+        ("`` a ` b ", " c ``` ``"),
+        ("`````", "`````"),
+        ("\\\\`", "`"),
+        ("\\``", "\\`"),
+        ("`\n", "\n`"),
+        ("a ` b `` ", " ``"),
+        ("`<spawn_agents` and `", "`"),
+    ],
+)
+def test_block_in_inline_code_is_an_example_and_stays_in_the_text(
+    opening: str, closing: str
+) -> None:
+    example = f"Like {opening}{EXAMPLE}{closing} this."
+    reading = read_reply(example)
+
+    assert (reading.instruction, reading.problem, reading.in_code_only) == (None, None, True)
+    assert reading.text_before == example
+    assert tasks_of(f"{example}\n{block(agent('a'))}") == ("a",)
+    assert extract_text_before_spawn(f"{example}\n{block(agent('a'))}") == example
+
+
+@pytest.mark.parametrize(
+    "no_code",
+    [
+        "`",
+        "``",
+        "a ` b",
+        "\\`{}`",
+        "`{}``",
+        "``{}`",
+        "`{}\n\n`",
+        "`{}\r\n \t\r\n`",
+        "`{}\n~~~\n`\n~~~",
+    ],
+)
+def test_backticks_that_enclose_nothing_hide_nothing(no_code: str) -> None:
+    before, _, after = no_code.partition("{}")
+    reading = read_reply(f"So: {before}{block(agent('a'))}{after}")
+
+    assert reading.instruction == SpawnInstruction(SpawnMode.PARALLEL, ("a",))
+    assert not reading.in_code_only
+    assert reading.text_before == f"So: {before}".strip()
+
+
+def test_start_tag_decides_and_backticks_in_tasks_are_text() -> None:
+    tasks = ("run `ls`", "an odd `", "```py\nx\n```", "two ``")
+
+    reading = read_reply(block(*map(agent, tasks)) + " and `" + block() + "`")
+
+    assert reading.instruction == SpawnInstruction(SpawnMode.PARALLEL, tasks)
+    assert reading.extra_blocks == 0
+    assert read_reply(f"`{block(agent('run `ls`'))}`").in_code_only
+
+
+def test_backticks_before_a_block_on_the_next_line_do_not_hide_it() -> None:
+    reading = read_reply(f"I use `a`, ``b ` c`` and `d`:\n{block(agent('`a`'), agent('b'))}")
+
+    assert reading.instruction == SpawnInstruction(SpawnMode.PARALLEL, ("`a`", "b"))
+
+
+@pytest.mark.parametrize("mention", ["<spawn_agents>", "<spawn_agents", "<spawn_agents mode="])
+def test_inline_example_after_an_unclosed_mention_is_not_followed(mention: str) -> None:
+    reading = read_reply(f"I could use {mention} like `{EXAMPLE}`, but I do not.")
+
+    assert reading.instruction is None
+    assert reading.problem is SpawnProblem.UNCLOSED
 
 
 # -- for every text ----------------------------------------------------------------------
@@ -371,7 +451,7 @@ def test_reading_never_raises_and_never_contradicts_itself(reply: str) -> None:
     assert reading.text_before in reply
     assert reading.text_before == reading.text_before.strip()
     assert (reading.instruction is None) or (reading.problem is None)
-    assert (not reading.fenced_only) or (reading.instruction, reading.problem) == (None, None)
+    assert (not reading.in_code_only) or (reading.instruction, reading.problem) == (None, None)
     if reading.instruction is not None:
         assert reading.instruction.tasks
         assert all(task and task == task.strip() for task in reading.instruction.tasks)
@@ -406,12 +486,18 @@ def test_rendered_tasks_are_read_back(tasks: Sequence[str], mode: SpawnMode, quo
     assert reading.text_before == "Before."
 
 
-fence_lines = st.builds(
-    lambda indent, mark, length, rest: indent + mark * length + rest,
-    st.sampled_from(["", "", " ", "   ", "    ", "\t"]),
-    st.sampled_from("`~"),
-    st.integers(2, 5),
-    st.sampled_from(["", "", " ", "\t", "xml", "x ~~~", "x `y`"]),
+def fence_lines_of(mark: str, *indents: str) -> st.SearchStrategy[str]:
+    return st.builds(
+        lambda indent, length, rest: indent + mark * length + rest,
+        st.sampled_from(indents),
+        st.integers(2, 5),
+        st.sampled_from(["", "", " ", "\t", "xml", "x ~~~", "x `y`"]),
+    )
+
+
+# Inline code in lines that CommonMark takes for an indented block is not told apart from other.
+fence_lines = fence_lines_of("`", "", "", " ", "   ") | fence_lines_of(
+    "~", "", "", " ", "   ", "    ", "\t"
 )
 
 
@@ -419,22 +505,48 @@ fence_lines = st.builds(
     st.lists(fence_lines | st.sampled_from(["<spawn_agents>", "text", ""]), max_size=12),
     st.sampled_from(["\n", "\r\n", "\r"]),
 )
-def test_fences_are_those_of_commonmark(lines: Sequence[str], line_end: str) -> None:
-    lines = ["Text", *lines]
-    tokens = MarkdownIt("zero").enable(["fence", "code"]).parse("\n".join(lines))
-    fenced = {
-        line
-        for token in tokens
-        if token.type == "fence" and token.map
-        for line in range(*token.map)
-    }
-    starts = [i for i, line in enumerate(lines) if line == "<spawn_agents>"]
-    first_start = next((i for i in starts if i not in fenced), None)
+def test_code_is_that_of_commonmark(lines: Sequence[str], line_end: str) -> None:
+    lines = [line.replace(">", f" n='{number}'>") for number, line in enumerate(["Text", *lines])]
+    words = words_outside_code("\n".join(lines), "fence", "code")
+    first_start = next(
+        (i for i, line in enumerate(lines) if line[:1] == "<" and line in words), None
+    )
 
     reading = read_reply(line_end.join(lines))
 
     assert reading.text_before == line_end.join(lines[:first_start]).strip()
-    assert reading.fenced_only == (bool(starts) and first_start is None)
+    has_start = any(line[:1] == "<" for line in lines)
+    assert reading.in_code_only == (has_start and first_start is None)
+
+
+def words_outside_code(reply: str, *rules: str) -> str:
+    markdown = MarkdownIt("zero").enable([*rules, "backticks", "escape"])
+    return "".join(
+        child.content
+        for token in markdown.parse(reply)
+        for child in token.children or ()
+        if child.type != "code_inline"
+    )
+
+
+pieces = st.sampled_from(
+    ["`", "``", "```", "\\`", "\\\\", "\n", "\n\n", "\n \t\n", "\n~~~\n", " ", "a", "\0"]
+)
+
+
+@given(st.lists(pieces, max_size=20), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_inline_code_is_that_of_commonmark(pieces: Sequence[str], line_end: str) -> None:
+    numbers = iter(range(len(pieces)))
+    reply = "Text" + "".join(
+        f"<spawn_agents n='{next(numbers)}'>" if piece == "\0" else piece for piece in pieces
+    )
+    tags = re.findall(r"<.*?>", words_outside_code(reply, "fence"))
+    before = reply[: reply.index(tags[0])] if tags else reply
+
+    reading = read_reply(reply.replace("\n", line_end))
+
+    assert reading.text_before == before.replace("\n", line_end).strip()
+    assert reading.in_code_only == ("<spawn_agents" in reply and not tags)
 
 
 @pytest.mark.parametrize("opening", ["", "<spawn_agents><agent ", "<spawn_agents><agent task='"])
@@ -447,6 +559,11 @@ def test_fences_are_those_of_commonmark(lines: Sequence[str], line_end: str) -> 
         " ",
         "<agent task='",
         "```\n",
+        "`",
+        "` ",
+        "` `` ",
+        "`\n\n",
+        "\\`",
         "\\",
         "<spawn_agents>",
         "' a=",
