@@ -124,8 +124,8 @@ class ErrorTeller:
             kind, code, said = error.get("type"), error.get("code"), error.get("message")
         told = [_STATUS_OF_KIND[str(each)] for each in (code, kind) if str(each) in _STATUS_OF_KIND]
         status = next(iter(told), 500)
-        if isinstance(code, int) and 400 <= code < 600:
-            status = code
+        if re.fullmatch("[45][0-9][0-9]", str(code)):  # some send the status as a text
+            status = int(str(code))
         named = f" ({self.words(kind)})" if kind else ""
         what = f"{self.host} broke off its reply{named}{self._why(said)}"
         return self._status_error(status, what, kind=code if code in _NO_CREDIT else kind)

@@ -274,8 +274,12 @@ def _complaint(error: openai.APIStatusError) -> str:
 
 
 def _kind(error: openai.APIStatusError) -> str | None:
-    """The code where it is a word, as it says more than the type; some send the status as one."""
-    return error.code if error.code and not error.code.isdigit() else error.type
+    """The code where it is a word, as it says more than the type; some send the status as one.
+
+    Its declared type holds for newer SDKs only: older ones leave it as it came from the server.
+    """
+    code = "" if error.code is None else str(error.code)
+    return code if code and not code.isdigit() else error.type
 
 
 def _message(error: openai.APIStatusError) -> object:

@@ -537,6 +537,50 @@ async def test_body_of_an_error_is_told_in_its_own_words_whoever_wrote_it(
     assert "mostly `/v1`" in str(error)
 
 
+def leave_codes_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do with an error's code what the SDK did before it made a text of it, as 3.0.0 does."""
+    import openai
+
+    make = openai.APIError.__init__
+
+    def make_as_before(self: openai.APIError, *args: Any, body: object, **fields: Any) -> None:
+        make(self, *args, body=body, **fields)
+        self.code = body.get("code") if isinstance(body, dict) else None
+
+    monkeypatch.setattr(openai.APIError, "__init__", make_as_before)
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["this SDK", "an older SDK"])
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"error": {"code": 400, "message": "no luck", "type": "invalid"}}, " (invalid)"),
+        ({"error": {"code": "400", "message": "no luck", "type": "invalid"}}, " (invalid)"),
+        ({"error": {"code": "too_long", "message": "no luck", "type": "x"}}, " (too_long)"),
+        ({"error": {"code": None, "message": "no luck", "type": "invalid"}}, " (invalid)"),
+        ({"error": {"code": 0, "message": "no luck", "type": None}}, ""),
+        ({"error": {"code": 400.5, "message": "no luck"}}, " (400.5)"),
+        ({"error": {"code": [1], "message": "no luck"}}, " ([1])"),
+        ({"object": "error", "message": "no luck", "type": "Bad", "code": 400}, " (Bad)"),
+        ({"object": "error", "message": "no luck", "code": 40001}, ""),
+    ],
+)
+async def test_code_of_an_error_may_be_a_number_with_every_sdk(
+    provider: OpenAIProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    body: dict[str, Any],
+    named: str,
+    is_old: bool,
+) -> None:
+    if is_old:
+        leave_codes_as_they_come(monkeypatch)
+    with serving(monkeypatch, Reply(status=400, body=json.dumps(body).encode())):
+        error, _ = await failure_of(provider)
+
+    assert type(error) is InvalidRequest
+    assert f" answered 400{named}: no luck. The same request would be refused" in str(error)
+
+
 @pytest.mark.parametrize(
     "url", ["nonsense", "localhost:11434/v1", "ftp://127.0.0.1", "http://[::1"]
 )
@@ -580,6 +624,8 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
     [
         ({"code": 429, "type": "TooManyRequests"}, RateLimited),
         ({"code": 400, "type": "of a new kind"}, InvalidRequest),
+        ({"code": "400", "type": "of a new kind"}, InvalidRequest),
+        ({"code": "²", "type": "of a new kind"}, ServerFailed),
         ({"code": "rate_limit_exceeded", "type": "tokens"}, RateLimited),
         ({"code": "insufficient_quota", "type": "insufficient_quota"}, InvalidRequest),
         ({"code": None, "type": "NotFoundError"}, ModelNotFound),
