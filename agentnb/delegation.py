@@ -6,7 +6,7 @@ together here, and what does not fit is said before a run begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -64,8 +64,7 @@ def delegation_of(
 
     Raises:
         ValueError: A tool of the run has the name of a spawn tool.
-        ConfigError: A profile names a tool that starts sub-agents, or a file that every
-            sub-agent would be given cannot be read.
+        ConfigError: A file that every sub-agent would be given cannot be read.
     """
     if kind == "block":
         return Delegation()
@@ -77,30 +76,35 @@ def delegation_of(
                 "by `agentnb.tool(function, name=...)`."
             )
     bootstrap_of(None)  # read now, and not when a model asks for a sub-agent
-    _refuse_spawn_tools(config)
     settings = _settings(config, known.values(), bootstrap_of, models, max_concurrency)
     return Delegation(
         by_block=kind == "both",
         spawn_tools=spawn_tools(settings),
         nested=nested,
-        profiles=available_profiles_block(config.profiles.values()),
+        profiles=available_profiles_block(settings.profiles.values()),
     )
 
 
 def _settings(
     config: Config,
-    known: Iterable[Tool],
+    known: Collection[Tool],
     bootstrap_of: BootstrapOf,
     models: Models,
     max_concurrency: int,
 ) -> SpawnSettings:
     """What the spawn tools of one run know of the project.
 
-    Models and tools of a profile are looked up when it is first used: one that cannot be used is no
-    concern of a run that does without it.
+    A profile that cannot be used is no concern of a run that does without it: it is not offered,
+    and a model that asks for it all the same is told why. Its models are looked up only then.
     """
     # By its name alone: a model is told of it, and not where it lies on a person's machine.
     as_told = replace(config, source=Path(config.source).name)
+    tools, broken = dict[str, Sequence[Tool] | None](), dict[str, str]()
+    for name in (*config.profiles, *config.broken):
+        try:
+            tools[name] = tools_of_profile(as_told.profile(name), known, as_told)
+        except ConfigError as error:
+            broken[name] = str(error)
 
     @cache
     def model_of(profile: Profile) -> ModelChoice | None:
@@ -110,9 +114,10 @@ def _settings(
         return ModelChoice(provider, label, gate_of(provider, max_concurrency))
 
     return SpawnSettings(
-        profiles=config.profiles,
+        profiles={name: config.profiles[name] for name in tools},
+        broken=broken,
         model_of=model_of,
-        tools_of=cache(lambda profile: tools_of_profile(profile, known, as_told)),
+        tools_of=lambda profile: tools[profile.name],
         bootstrap_of=bootstrap_of,
     )
 
@@ -128,7 +133,7 @@ def tools_of_profile(
         config: Says where the profile stands.
 
     Raises:
-        ConfigError: It names a tool that is not known.
+        ConfigError: It names a tool that is not known. Those that start sub-agents never are.
     """
     if profile.tools is None:
         return None
@@ -142,18 +147,6 @@ def tools_of_profile(
     if mistakes:
         raise ConfigError(config.source, mistakes)
     return tuple(found.values())
-
-
-def _refuse_spawn_tools(config: Config) -> None:
-    """A profile never gives the tools that start sub-agents: that holds for every run."""
-    mistakes = [
-        _mistake(config, profile, at, _NOT_NAMED.format(name))
-        for profile in config.profiles.values()
-        for at, name in enumerate(profile.tools or ())
-        if name in NAMES
-    ]
-    if mistakes:
-        raise ConfigError(config.source, mistakes)
 
 
 def _mistake(config: Config, profile: Profile, at: int, what: str) -> ConfigMistake:

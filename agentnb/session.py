@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
-from agentnb.config import Config, config_of
+from agentnb.config import Config, config_of, reread
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext, texts
+from agentnb.core.errors import wrong_settings_as_line
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.profiles import Profile, root_instructions
 from agentnb.core.protocols import BudgetGate, Gate, Provider, Tool
@@ -32,6 +33,15 @@ from agentnb.tools.registry import tools_of
 
 
 @dataclass(frozen=True, slots=True)
+class _InForce:
+    """What the settings file says by now, and what that makes of what was said in code."""
+
+    config: Config
+    models: Models
+    delegation: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Order:
     """A run that is wanted, and what is to hold for it in place of the session's settings."""
 
@@ -42,13 +52,16 @@ class _Order:
     max_depth: int | None
     max_agents: int | None
     tools: Sequence[Any] | None
-    profile: Profile | None = None
+    profile: str | None = None
     plan: SpawnInstruction | None = None
     synthesis: bool = True
 
 
 class Session:
     """Settings for runs, and the way to start them.
+
+    A settings file, and the files that it names, are looked at whenever a run starts: what was
+    changed since holds for that run, all of it, and not for those that go on.
 
     Args:
         model: `provider/model`, or `pool:NAME`; or several, a chain: when one does not answer, the
@@ -65,7 +78,8 @@ class Session:
             by `both`. Without it: what the settings file says by `tools.spawn.enabled`.
         nested_spawn: Whether sub-agents get the spawn tools, too, as far as `max_depth` allows.
         config: The settings file or its folder, or what `load_config` gave; `None` for the
-            `agentnb.yaml` in the working directory, if there is one; `False` for none.
+            `agentnb.yaml` in the working directory, if there is one by the time that a run
+            starts; `False` for none. What `load_config` gave stays as it is.
         store: `None`, memory only: all there is yet.
         mode: `live`: all there is yet.
         provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run
@@ -87,6 +101,7 @@ class Session:
             `ConfigError`, for a settings file that cannot be taken, are such errors, too.
     """
 
+    @wrong_settings_as_line()
     def __init__(
         self,
         model: str | Sequence[str] = DEFAULT_MODEL,
@@ -140,12 +155,7 @@ class Session:
         texts(memories, "memories")
         self.tools = tools_of(tools)
         """What agents may call, where a run does not say otherwise."""
-        self.config = config_of(config)
-        """What the settings file says."""
-        self.delegation = kind_of(delegation, self.config)
-        """`block`, `tools` or `both`."""
-        self._models = Models(model, provider=provider, config=self.config)
-        self.model = self._models.model
+        self._in_force = self._made_of(config_of(config))
         self.budget = budget
         self.max_depth = max_depth
         self._newest: Run | None = None
@@ -156,6 +166,41 @@ class Session:
         self._request(None, budget=None, max_depth=None, max_agents=None)
         AgentOrchestrator(sub_agent_memory=sub_agent_memory)
 
+    def _made_of(self, config: Config) -> _InForce:
+        said, provider = self._settings["model"], self._settings["provider"]
+        kind = kind_of(self._settings["delegation"], config)
+        return _InForce(config, Models(said, provider=provider, config=config), kind)
+
+    def reread_settings(self) -> None:
+        """Look at the settings file again, as each run does when it starts.
+
+        Raises:
+            ConfigError: It cannot be taken as it is by now. What was read before stays.
+        """
+        self._look_again()
+
+    def _look_again(self) -> _InForce:
+        last = self._in_force
+        config = reread(self._settings["config"], last.config)
+        if config is not last.config:
+            self._in_force = self._made_of(config)
+        return self._in_force
+
+    @property
+    def config(self) -> Config:
+        """What the settings file said when it was last looked at: as the newest run began."""
+        return self._in_force.config
+
+    @property
+    def delegation(self) -> str:
+        """`block`, `tools` or `both`."""
+        return self._in_force.delegation
+
+    @property
+    def model(self) -> str | tuple[str, ...]:
+        """Who answers: one model, or a chain of them."""
+        return self._in_force.models.model
+
     @property
     def is_delegation_said(self) -> bool:
         """Whether `delegation` was said in code."""
@@ -164,13 +209,14 @@ class Session:
     @property
     def model_origin(self) -> Origin:
         """Who chose `model`."""
-        return self._models.origin
+        return self._in_force.models.origin
 
     def __repr__(self) -> str:
         return f"Session(model={self.model!r}, budget={self.budget}, max_depth={self.max_depth})"
 
     # -- starting runs --------------------------------------------------------------------------
 
+    @wrong_settings_as_line()
     def spawn(
         self,
         task: str,
@@ -199,14 +245,13 @@ class Session:
             ValueError: The task is blank, a limit out of its range, or something is no tool.
             UnknownModel: No provider answers to the model.
             UnknownProfile: The settings file has no such profile.
-            ConfigError: The profile names a tool that the session does not have.
+            ConfigError: The settings file was changed and cannot be taken as it is by now; or the
+                profile cannot: it has mistakes, or names a tool that the session does not have.
         """
         task = _checked_task(task)
-        root = None if profile is None else self.config.profile(profile)
-        if root is not None and model is None:
-            model = root.models or None
-        return self._start(_Order(task, model, budget, max_depth, max_agents, tools, root))
+        return self._start(_Order(task, model, budget, max_depth, max_agents, tools, profile))
 
+    @wrong_settings_as_line()
     def spawn_all(
         self,
         tasks: Sequence[str],
@@ -240,12 +285,13 @@ class Session:
                 tool.
             UnknownModel: No provider answers to the model.
         """
-        if isinstance(tasks, str):
+        if isinstance(tasks, str) or not isinstance(tasks, Iterable):
             raise ValueError("`tasks` must be a sequence of tasks; for one task use `spawn`.")
         plan = SpawnInstruction(_checked_mode(mode), tuple(_checked_task(task) for task in tasks))
         if not plan.tasks:
             raise ValueError("`tasks` is empty: give at least one task.")
-        if (self.max_depth if max_depth is None else max_depth) < 1:
+        depth = self.max_depth if max_depth is None else max_depth
+        if isinstance(depth, int) and depth < 1:
             raise ValueError("`spawn_all` starts sub-agents, so `max_depth` must be at least 1.")
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
         order = _Order(title, model, budget, max_depth, max_agents, tools)
@@ -281,9 +327,14 @@ class Session:
             del self._owned.runs
 
     def _start(self, order: _Order) -> Run:
-        provider, label = self._models.resolve(order.model)
-        bootstrap_of = self.config.bootstrap_of_run()
-        profile = order.profile
+        now = self._look_again()
+        config, models = now.config, now.models
+        profile = None if order.profile is None else config.profile(order.profile)
+        model = order.model
+        if profile is not None and model is None:
+            model = profile.models or None
+        provider, label = models.resolve(model)
+        bootstrap_of = config.bootstrap_of_run()
         told = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
         context = self._context(label, told)
         gate = gate_of(provider, self._settings["max_concurrency"])
@@ -293,15 +344,15 @@ class Session:
             max_depth=order.max_depth,
             max_agents=order.max_agents,
         )
-        tools = self._tools_for(order)
+        tools = self._tools_for(order, profile, config)
         delegation = delegation_of(
-            self.delegation,
+            now.delegation,
             nested=self._settings["nested_spawn"],
             tools=tools,
             named=self.tools,
-            config=self.config,
+            config=config,
             bootstrap_of=bootstrap_of,
-            models=self._models,
+            models=models,
             max_concurrency=self._settings["max_concurrency"],
         )
         bus = EventBus(request.run_id, clock=request.clock)
@@ -337,13 +388,13 @@ class Session:
             raise
         return run
 
-    def _tools_for(self, order: _Order) -> Sequence[Tool]:
+    def _tools_for(self, order: _Order, profile: Profile | None, config: Config) -> Sequence[Tool]:
         """What the run's agents may call: as it was said for it, by its profile, else for all."""
         if order.tools is not None:
             return tools_of(order.tools, self.tools)
-        if order.profile is None:
+        if profile is None:
             return self.tools
-        of_profile = tools_of_profile(order.profile, self.tools, self.config)
+        of_profile = tools_of_profile(profile, self.tools, config)
         return self.tools if of_profile is None else of_profile
 
     def _request(
@@ -424,11 +475,12 @@ def get_session() -> Session:
         return _default
 
 
+@wrong_settings_as_line()
 def configure(**settings: Any) -> Session:
     """Make a new session for the magics: the old one's settings, and these.
 
     Takes what `Session` takes. Of `model` and `provider`, the one that is set replaces the
-    other. The settings file is read anew. Runs that go on are not touched.
+    other. The settings file is looked for and read anew. Runs that go on are not touched.
     """
     global _default
     # Without making one: a settings file that is wrong must not keep a person from naming another.

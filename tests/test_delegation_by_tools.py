@@ -711,7 +711,7 @@ def test_profile_whose_tool_the_run_does_not_have_is_an_error_for_who_spawns_by_
 
 
 @pytest.mark.parametrize("name", ["spawn", "spawn_await"])
-def test_profile_that_lists_a_tool_that_starts_sub_agents_is_refused_before_a_run_begins(
+def test_profile_that_lists_a_tool_that_starts_sub_agents_stops_only_who_uses_it(
     project: Path, name: str
 ) -> None:
     (project / "agentnb.yaml").write_text(SETTINGS.replace("[look]", f"[look, {name}]"))
@@ -720,8 +720,65 @@ def test_profile_that_lists_a_tool_that_starts_sub_agents_is_refused_before_a_ru
     with pytest.raises(
         ConfigError, match=rf"line 10, `[\w.]+reviewer\.tools\[1\]`: '{name}' is not named here"
     ):
-        session.spawn("Do it.")
+        session.spawn("Do it.", profile="reviewer", model="scripted/x")
     assert session.newest_run is None
+    assert session.run_sync("Do it.").output == "Alone."
+
+
+BROKEN = """\
+tools:
+  spawn:
+    profiles:
+      typo:
+        sytem_prompt: Be strict.
+      lost:
+        description: Reads from a file.
+        system_prompt_file: nowhere.md
+      pooled: {pool: careful}
+      wrong: {tools: 7}
+      nested: {tools: [spawn]}
+      other: {tools: [listen]}
+      plain: {system_prompt: "\\n  Say <little>.  \\nAnd say it well."}
+"""
+
+
+def test_broken_profile_is_not_offered_and_who_asks_for_it_is_told_why(project: Path) -> None:
+    (project / "agentnb.yaml").write_text(BROKEN)
+    broken = ("typo", "lost", "pooled", "wrong", "nested", "other")
+    orders = [start(f"by {name}", profile=name) for name in (*broken, "plain")]
+    provider = by_agent({"root": [order(*orders), order(wait()), "Done."]})
+    run, result = run_of(provider, config=project, tools=[look])
+
+    assert paths(result) == {"root": "Do it.: completed", "1": "by plain: completed"}
+    root = requests_of(provider, "root")[0]
+    assert [line for line in root.system.splitlines() if line.startswith("<profile ")] == [
+        '<profile name="plain">Say &lt;little&gt;.</profile>'
+    ]
+    (spec,) = (spec for spec in root.tools if spec.name == "spawn")
+    assert spec.input_schema["properties"]["profile"]["enum"] == ["plain"]
+    said = [text for _, text, is_error in told(run) if is_error]
+    assert len(said) == len(broken)
+    for name, line, text in zip(broken, (5, 8, 9, 10, 11, 12), said, strict=True):
+        assert text.startswith(
+            f"The profile '{name}' cannot be used: agentnb.yaml, line {line}, "
+            f"`tools.spawn.profiles.{name}."
+        )
+
+
+@pytest.mark.parametrize("kind", ["block", "tools"])
+def test_broken_profile_stops_the_run_that_is_configured_by_it_and_no_other(
+    project: Path, kind: str
+) -> None:
+    (project / "agentnb.yaml").write_text(BROKEN)
+    provider = ScriptedProvider(["Alone."] * 2)
+    session = session_of(provider, config=project, tools=[look], delegation=kind)
+
+    with pytest.raises(ConfigError, match=r"line 5, .*Did you mean `system_prompt`\?"):
+        session.spawn("Do it.", profile="typo")
+    assert session.newest_run is None
+    session.run_sync("Do it.")
+    session.run_sync("Do it.", profile="plain")
+    assert "Say &lt;little&gt;." in provider.requests[1].system
 
 
 @pytest.mark.parametrize("kind", ["block", "tools"])

@@ -209,7 +209,8 @@ def test_job_has_its_own_profile_and_no_word_of_another(
     run(wire, monkeypatch, config=project(tmp_path))
 
     assert wire.words == {
-        "root": ROOT_HAS | AWAITED | {KIND_SAID, ORDERED},
+        # Of the strict one, that has no description, the first line of its prompt.
+        "root": ROOT_HAS | AWAITED | {KIND_SAID, PROMPT_FILE, ORDERED},
         "P": SHARED | {TASKS["P"], STYLE, PROMPT_FILE, STRICT},
         "Q": SHARED | {TASKS["Q"], AGENTS, ORDERED},
         "R": SHARED | {TASKS["R"], AGENTS},
@@ -239,7 +240,7 @@ def test_nested_jobs_know_of_no_ones_jobs_but_their_own(
     run(wire, monkeypatch, config=project(tmp_path) if with_profiles else False, nested=True)
 
     # Who may start sub-agents is told of the profiles that there are, and only that.
-    told = {KIND_SAID} if with_profiles else set[str]()
+    told = {KIND_SAID, PROMPT_FILE} if with_profiles else set[str]()
     files = {AGENTS} if with_profiles else set[str]()
     below = {*(TASKS[n] for n in ("P1", "P2")), *(ANSWERS[n] for n in ("P1", "P2"))}
     awaited = {JOBS[n] for n in ("P1", "P2", "Q", "P")}

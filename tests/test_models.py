@@ -38,7 +38,7 @@ tools:
         system_prompt_file: reviewer.md
         pool: best
       plain:
-        bootstrap_files: []
+        description: It says nothing to its agents.
 llm:
   default_pool: fast
   pools:
@@ -187,8 +187,8 @@ def test_profile_gives_the_root_its_pool_and_its_texts_and_its_sub_agents_nothin
         assert words not in child.system
 
 
-@pytest.mark.usefixtures("project")
-def test_profile_that_says_nothing_leaves_the_root_as_it_is() -> None:
+def test_profile_that_says_nothing_leaves_the_root_as_it_is(project: Path) -> None:
+    (project / "AGENTS.md").unlink()
     own = providers()
     session = Session(provider=own)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from typing import Any
 
 import pytest
 
 import agentnb.session
+from agentnb.config import load_config
 from agentnb.core.errors import RunCancelled, UnknownModel
 from agentnb.core.events import (
     AgentWaiting,
@@ -339,6 +341,28 @@ def test_configure_refuses_what_it_does_not_know_and_keeps_the_old_session() -> 
     with pytest.raises(ValueError, match="max_depth"):
         configure(max_depth="deep")
     assert get_session() is before
+
+
+def test_wrong_setting_is_shown_as_one_line_and_stays_the_error_that_it_is() -> None:
+    session = Session(provider=ScriptedProvider([]), config=False)
+    table = type("Table", (), {"__repr__": lambda self: "a b\n1 2"})()
+    calls: list[tuple[Any, list[str]]] = [
+        (lambda: Session(budget=-1), ["ValueError: A budget's total must be"]),
+        (lambda: Session(tools=table), ["ValueError: `tools` must be a list of", "not a b 1 2."]),
+        (lambda: session.spawn(""), ["ValueError: A task must be a text"]),
+        (lambda: session.spawn("x", profile="y"), ["UnknownProfile: There is no profile 'y'"]),
+        (lambda: session.spawn_all(["x"], max_depth=0), ["ValueError: `spawn_all` starts"]),
+        (lambda: configure(budgets=1), ["ValueError: There is no setting 'budgets'"]),
+        (lambda: load_config("nowhere.yaml"), ["ConfigError: nowhere.yaml: There is no such"]),
+        (lambda: load_config(5), ["ValueError: The path of a settings file must be"]),  # type: ignore[arg-type]
+    ]
+    for call, expected in calls:
+        with pytest.raises(ValueError) as raised:  # noqa: PT011  # the words are looked at below
+            call()
+        for error in (raised.value, pickle.loads(pickle.dumps(raised.value))):
+            (line,) = vars(error)["_render_traceback_"]()
+            assert "\n" not in line
+            assert all(words in line for words in expected), line
 
 
 def test_repr_is_one_stable_line() -> None:

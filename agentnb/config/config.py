@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from agentnb.config.project_file import NoText, read_project_file, read_text
+from agentnb.config.project_file import WatchedFile, read_project_file
 from agentnb.core.errors import (
     ConfigError,
     ConfigMistake,
@@ -41,13 +41,15 @@ class Config:
     spawn_enabled: bool | None = None
     """`tools.spawn.enabled`; `None` when it is not said."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
-    """By name, in the order of the file."""
+    """By name, in the order of the file; without those in `broken`."""
+    broken: Mapping[str, tuple[ConfigMistake, ...]] = field(default_factory=dict)
+    """Profiles that cannot be used, and what is wrong with them."""
     pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """`provider/model`, in the order in which they are asked."""
     default_pool: str | None = None
     openai: OpenAIServer = OpenAIServer()
-    text: str = field(default="", repr=False, compare=False)
-    """Of the file, as it was read."""
+    watched: tuple[WatchedFile, ...] = field(default=(), repr=False, compare=False)
+    """All files that were read for it, or would have been."""
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     """Where each key stands, for what is found to be wrong later."""
 
@@ -62,6 +64,7 @@ class Config:
 
         Raises:
             UnknownProfile: There is none of that name.
+            ConfigError: There are mistakes in it.
             ValueError: It is no name.
         """
         if not isinstance(name, str):
@@ -69,6 +72,8 @@ class Config:
                 "`profile` must be the name of one profile (known: "
                 f"{', '.join(map(repr, self.profiles)) or 'none'}), not {name!r}."
             )
+        if name in self.broken:
+            raise ConfigError(self._named, self.broken[name])
         if name not in self.profiles:
             raise UnknownProfile(name, known=tuple(self.profiles), source=self._named)
         return self.profiles[name]
@@ -130,22 +135,7 @@ class Config:
 
     def has_changed(self) -> bool:
         """Whether the file, or one that its profiles name, says something else than it said."""
-        if not self.source:
-            return False
-        try:
-            if read_text(self.folder / Path(self.source).name) != self.text:
-                return True
-            return any(read_project_file(self.folder, name)[1] != text for name, text in self._read)
-        except (OSError, NoText, ValueError):
-            return True
-
-    @property
-    def _read(self) -> Iterator[NamedText]:
-        """The files that profiles name, as they were read."""
-        for profile in self.profiles.values():
-            yield from profile.bootstrap or ()
-            if profile.prompt_file is not None:
-                yield profile.prompt_file
+        return any(file.has_changed() for file in self.watched)
 
     def check_models(self, check: Callable[[str], object]) -> None:
         """Have whoever knows the providers look at the models of all pools.

@@ -39,7 +39,8 @@ class Document:
     """Of `dict`, `list`, `str`, `bool`, `None` and `Scalar`; `None` when it cannot be read."""
     lines: dict[Loc, int] = field(default_factory=dict)
     """Counted from 1."""
-    mistakes: list[ConfigMistake] = field(default_factory=list)
+    mistakes: list[tuple[Loc, ConfigMistake]] = field(default_factory=list)
+    """Each with where it stands."""
 
 
 class _Refused(Exception):
@@ -82,9 +83,9 @@ def read_document(text: str) -> Document:
         if root is not None:
             document.data = _value(document, root, ())
     except _Refused as refused:
-        document.mistakes.append(ConfigMistake("", refused.line, refused.what))
+        document.mistakes.append(((), ConfigMistake("", refused.line, refused.what)))
     except yaml.YAMLError as error:
-        document.mistakes.append(_no_yaml(error, text))
+        document.mistakes.append(((), _no_yaml(error, text)))
     return document
 
 
@@ -122,13 +123,8 @@ def _mapping(document: Document, node: yaml.MappingNode, loc: Loc) -> dict[str, 
         here = (*loc, key)
         if key in values:
             first = document.lines[here]
-            document.mistakes.append(
-                ConfigMistake(
-                    dotted(here),
-                    line,
-                    f"The key stands here a second time, after line {first}. Keep one of the two.",
-                )
-            )
+            what = f"The key stands here a second time, after line {first}. Keep one of the two."
+            document.mistakes.append((here, ConfigMistake(dotted(here), line, what)))
             continue
         document.lines[here] = line
         values[key] = _value(document, value_node, here)

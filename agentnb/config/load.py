@@ -1,5 +1,8 @@
 """From a file to the settings in force, or to all that is wrong with it.
 
+A file that cannot be read, or has mistakes outside its profiles, is an error for all. What is wrong
+with one profile is kept until somebody uses it.
+
 Without a name a file is looked for in the working directory and nowhere else: that is where a
 kernel starts, beside its notebook, and what lies further up may be somebody else's.
 """
@@ -7,13 +10,15 @@ kernel starts, beside its notebook, and what lies further up may be somebody els
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from agentnb.config.config import FILE_NAME, Config, OpenAIServer
-from agentnb.config.project_file import NoText, read_text
-from agentnb.core.errors import ConfigError, ConfigMistake
+from agentnb.config.project_file import NoText, WatchedFile, read_project_file, read_text
+from agentnb.core.errors import ConfigError, ConfigMistake, wrong_settings_as_line
 from agentnb.core.profiles import Profile
 
 if TYPE_CHECKING:
@@ -38,9 +43,9 @@ def config_of(config: object) -> Config:
             return config
         case str() | os.PathLike():
             return load_config(config)
-        case None if _is_there(FILE_NAME) or _is_there(WRONG_NAME):
-            return load_config(FILE_NAME)
-        case None | False:
+        case None:
+            return _found_in(_folder_of(Path(FILE_NAME)))
+        case False:
             return Config(_folder_of(Path(FILE_NAME)))
     raise ValueError(
         f"`config` must be the path of a file or a folder, what `load_config` gave, None for the "
@@ -48,6 +53,37 @@ def config_of(config: object) -> Config:
     )
 
 
+def reread(config: object, last: Config) -> Config:
+    """What a person's `config` stands for by now.
+
+    The folder stays: what was found in the working directory is looked for where it was then.
+
+    Args:
+        config: As for `config_of`.
+        last: What it stood for when it was last looked at.
+
+    Returns:
+        `last` itself as long as none of its files has changed.
+
+    Raises:
+        ConfigError: A file that changed cannot be taken as it is by now.
+    """
+    if config is False or isinstance(config, Config) or not last.has_changed():
+        return last
+    if config is None:
+        return _found_in(last.folder)
+    return _load(last.folder / Path(last.source).name, last.source)
+
+
+def _found_in(folder: Path) -> Config:
+    """The settings of a folder, or the defaults where it has no file."""
+    file = folder / FILE_NAME
+    if os.path.lexists(file) or os.path.lexists(file.with_name(WRONG_NAME)):
+        return _load(file, FILE_NAME)
+    return Config(folder, watched=(_watched(file, FILE_NAME),))
+
+
+@wrong_settings_as_line()
 def load_config(path: str | os.PathLike[str] = FILE_NAME) -> Config:
     """Read a settings file, and the files that it names.
 
@@ -58,23 +94,36 @@ def load_config(path: str | os.PathLike[str] = FILE_NAME) -> Config:
 
     Raises:
         ConfigError: It cannot be taken as it is. All mistakes are told at once, each with its
-            line, the whole path of its key and what to do.
+            line, the whole path of its key and what to do. Where they are all within profiles, it
+            is taken without those: see `Config.broken`.
+        ValueError: It is no path.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"The path of a settings file must be a text or a `Path`, not {path!r}.")
     file = Path(path).expanduser()
     if file.is_dir():
         file = file / FILE_NAME
-    source = str(file)
+    return _load(_folder_of(file) / file.name, str(file))
+
+
+def _load(file: Path, source: str) -> Config:
+    """Read a settings file.
+
+    Args:
+        file: Absolute.
+        source: As it was named, for what is said of it.
+    """
     # Here and not above: a session without a file needs neither pydantic nor YAML.
     from agentnb.config.document import dotted, read_document
-    from agentnb.config.schema import read_settings
+    from agentnb.config.schema import files_named, read_settings
 
-    text = _text_of(file)
-    document = read_document(text)
-    folder = _folder_of(file)
-    settings, mistakes = read_settings(document, folder=folder)
-    mistakes = [*document.mistakes, *mistakes]
+    folder = file.parent
+    watched = [_watched(file, source)]
+    document = read_document(_text_of(file, source))
+    watched += _watched_files(files_named(document.data), folder)
+    settings, mistakes, broken = read_settings(document, folder=folder)
     if mistakes or settings is None:
-        raise ConfigError(source, mistakes)
+        raise ConfigError(source, [*mistakes, *(each for own in broken.values() for each in own)])
     lines = {dotted(loc): line for loc, line in document.lines.items()}
     spawn, llm = settings.tools.spawn, settings.llm
     pools = {name: tuple(models) for name, models in llm.pools.items()}
@@ -84,10 +133,11 @@ def load_config(path: str | os.PathLike[str] = FILE_NAME) -> Config:
         source=source,
         spawn_enabled=spawn.enabled,
         profiles=MappingProxyType(profiles),
+        broken=MappingProxyType(broken),
         pools=MappingProxyType(pools),
         default_pool=llm.default_pool,
         openai=OpenAIServer(llm.providers.openai.base_url, llm.providers.openai.api_key_env),
-        text=text,
+        watched=tuple(watched),
         lines=MappingProxyType(lines),
     )
 
@@ -105,7 +155,21 @@ def _profile(name: str, said: ProfileSection, pools: dict[str, tuple[str, ...]])
     )
 
 
-def _text_of(file: Path) -> str:
+def _watched(file: Path, source: str) -> WatchedFile:
+    return WatchedFile.now(file, lambda: _text_of(file, source))
+
+
+def _watched_files(names: Iterable[str], folder: Path) -> Iterator[WatchedFile]:
+    """The files that profiles name, broken ones, too: what is missing may be written later."""
+    for name in dict.fromkeys(names):
+        yield WatchedFile.now(folder / name, partial(_text_of_named, folder, name))
+
+
+def _text_of_named(folder: Path, name: str) -> str:
+    return read_project_file(folder, name)[1]
+
+
+def _text_of(file: Path, source: str) -> str:
     try:
         return read_text(file)
     except FileNotFoundError:
@@ -116,11 +180,7 @@ def _text_of(file: Path) -> str:
         what = f"The file cannot be read ({error.strerror})."
     except NoText as error:
         what = f"The file {error}"
-    raise ConfigError(str(file), [ConfigMistake("", None, what)])
-
-
-def _is_there(name: str) -> bool:
-    return os.path.lexists(name)
+    raise ConfigError(source, [ConfigMistake("", None, what)])
 
 
 def _folder_of(file: Path) -> Path:

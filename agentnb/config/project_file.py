@@ -6,9 +6,58 @@ the project folder, by `..`, by an absolute path or by a link.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 MAX_BYTES = 100_000
+_SETTLED_AFTER_NS = 3_000_000_000
+"""A file that was written to less than this before it was read may be written to again without a
+change of its stamp: file systems round their times, by a few milliseconds or by up to 2 s."""
+
+Stamp = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFile:
+    """A file as it was when it was read, so that a later change is noticed."""
+
+    path: Path
+    read: Callable[[], str]
+    """Raises `ValueError` when it cannot be read."""
+    stamp: Stamp | None
+    """Times, size and inode; `None` where they do not tell enough."""
+    said: str
+    """Its text, or why it could not be read."""
+
+    @classmethod
+    def now(cls, path: Path, read: Callable[[], str]) -> WatchedFile:
+        """Look at a file. Comes before its text is used, so that no change is missed."""
+        stamp = _stamp(path)
+        is_settled = stamp is not None and time.time_ns() - max(stamp[:2]) > _SETTLED_AFTER_NS
+        return cls(path, read, stamp if is_settled else None, _outcome(read))
+
+    def has_changed(self) -> bool:
+        """Whether it says something else by now. Reads it only where its stamp is not enough."""
+        if self.stamp is not None and _stamp(self.path) == self.stamp:
+            return False
+        return _outcome(self.read) != self.said
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # ValueError: a zero byte in its name
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def _outcome(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except ValueError as error:
+        return str(error)
 
 
 def read_project_file(folder: Path, name: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ names of the pools) comes along as the validation's context.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -82,10 +82,14 @@ def _file(value: object, info: ValidationInfo) -> NamedText:
 
 
 def _commas(value: object) -> object:
-    """Tools may be written as a list, and as the tool `spawn` takes them."""
+    """Tools may be written as a list, and as the tool `spawn` takes them: no names, the default."""
     if not isinstance(value, str):
         return value
-    return [name.strip() for name in value.split(",") if name.strip()]
+    return [name.strip() for name in value.split(",") if name.strip()] or None
+
+
+def _none_is_default(value: object) -> object:
+    return None if value == [] else value
 
 
 def _no_mapping(value: object) -> object:
@@ -125,7 +129,6 @@ Name = Annotated[str, AfterValidator(_name)]
 Model = Annotated[str, AfterValidator(_model)]
 Pool = Annotated[str, AfterValidator(_pool)]
 File = Annotated[NamedText, PlainValidator(_file)]
-Tools = Annotated[list[Name], BeforeValidator(_commas)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Variable = Annotated[str, AfterValidator(_variable)]
 
@@ -134,14 +137,16 @@ Variable = Annotated[str, AfterValidator(_variable)]
 
 
 class Section(BaseModel):
-    """A mapping of the file. A key with nothing behind it counts as not said."""
+    """A mapping of the file. A key with nothing or an empty text behind it counts as not said."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
     def _nothing_said(cls, data: Any) -> Any:
-        return _no_mapping(data)
+        if not isinstance(data, dict):
+            return _no_mapping(data)
+        return {k: v for k, v in data.items() if v != "" or k not in cls.model_fields}
 
 
 class ProfileSection(Section):
@@ -150,8 +155,8 @@ class ProfileSection(Section):
     description: str | None = None
     system_prompt: str | None = None
     system_prompt_file: File | None = None
-    bootstrap_files: list[File] | None = None
-    tools: Tools | None = None
+    bootstrap_files: Annotated[list[File] | None, BeforeValidator(_none_is_default)] = None
+    tools: Annotated[list[Name] | None, BeforeValidator(_commas)] = None
     pool: Pool | None = None
 
 
@@ -203,7 +208,7 @@ class SettingsFile(Section):
 
 def read_settings(
     document: Document, *, folder: Path
-) -> tuple[SettingsFile | None, list[ConfigMistake]]:
+) -> tuple[SettingsFile | None, list[ConfigMistake], dict[str, tuple[ConfigMistake, ...]]]:
     """Check what a file says.
 
     Args:
@@ -211,26 +216,60 @@ def read_settings(
         folder: The project folder, absolute, without links.
 
     Returns:
-        The settings, `None` when there are mistakes; and all the mistakes.
+        The settings without the profiles that cannot be used, `None` when there are mistakes
+        outside profiles; those mistakes; and by name the mistakes of each profile.
     """
-    around = Around(folder, _pools_of(document.data))
+    around = Around(folder, tuple(_mapping_at(document.data, ("llm", "pools"))))
+    settings, found = _validated(document.data, document, around)
+    outside, broken = list[ConfigMistake](), dict[str, list[ConfigMistake]]()
+    for loc, mistake in (*document.mistakes, *found):
+        is_of_profile = loc[:3] == _PROFILES and len(loc) > 3
+        (broken.setdefault(str(loc[3]), []) if is_of_profile else outside).append(mistake)
+    if broken and not outside:
+        settings, _ = _validated(_without(document.data, broken), document, around)
+    in_order = {n: tuple(sorted(own, key=lambda m: m.line or 0)) for n, own in broken.items()}
+    return None if outside else settings, outside, in_order
+
+
+def files_named(data: object) -> Iterator[str]:
+    """The files that the profiles of a file name, whether they can be used or not."""
+    for profile in _mapping_at(data, _PROFILES).values():
+        if isinstance(profile, dict):
+            files = profile.get("bootstrap_files")
+            named = [profile.get("system_prompt_file"), *(files if isinstance(files, list) else ())]
+            yield from (name for name in named if isinstance(name, str) and name.strip())
+
+
+_PROFILES: Loc = ("tools", "spawn", "profiles")
+
+
+def _validated(
+    data: object, document: Document, around: Around
+) -> tuple[SettingsFile | None, list[tuple[Loc, ConfigMistake]]]:
     try:
-        return SettingsFile.model_validate(document.data, context=around), []
+        return SettingsFile.model_validate(data, context=around), []
     except ValidationError as error:
         return None, [_mistake(details, document) for details in error.errors()]
 
 
-def _pools_of(data: object) -> tuple[str, ...]:
-    for key in ("llm", "pools"):
+def _mapping_at(data: object, loc: Loc) -> dict[str, Any]:
+    for key in loc:
         data = data.get(key) if isinstance(data, dict) else None
-    return tuple(data) if isinstance(data, dict) else ()
+    return data if isinstance(data, dict) else {}
 
 
-def _mistake(details: ErrorDetails, document: Document) -> ConfigMistake:
+def _without(data: Any, names: Container[str]) -> Any:
+    """What a file says, but for some of its profiles."""
+    spawn = data["tools"]["spawn"]
+    kept = {name: said for name, said in spawn["profiles"].items() if name not in names}
+    return {**data, "tools": {**data["tools"], "spawn": {**spawn, "profiles": kept}}}
+
+
+def _mistake(details: ErrorDetails, document: Document) -> tuple[Loc, ConfigMistake]:
     loc = tuple(part for part in details["loc"] if part != "[key]")
     places = (document.lines.get(loc[:end]) for end in range(len(loc), -1, -1))
     line = next(filter(None, places), None)
-    return ConfigMistake(dotted(loc), line, _words(details, loc))
+    return loc, ConfigMistake(dotted(loc), line, _words(details, loc))
 
 
 def _words(details: ErrorDetails, loc: Loc) -> str:

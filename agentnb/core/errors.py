@@ -24,8 +24,10 @@ Bad arguments of plain functions stay `ValueError`. No message holds a key or a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from agentnb.core.types import OrchestratorResult, one_line
 
@@ -44,6 +46,32 @@ def _remade(
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     return error
+
+
+def show_as_line(error: BaseException, line: str | None = None) -> None:
+    """Have a notebook show an error as one line, in place of the frames it came through.
+
+    IPython asks an exception itself for its traceback where it has `_render_traceback_`. The
+    traceback stays on the error, for a debugger and for a script.
+    """
+    if line is None:
+        words = str(error)
+        # What a plain error quotes (a table, say) may have lines of its own; ours have none, or
+        # one for each mistake.
+        line = words if isinstance(error, AgentnbError) else one_line(words, limit=1000)
+        line = f"{type(error).__name__}: {line}"
+    # No lambda: an error that was shown can still be pickled.
+    error._render_traceback_ = partial(list, (line,))  # type: ignore[attr-defined]
+
+
+@contextmanager
+def wrong_settings_as_line() -> Iterator[None]:
+    """Have what is wrong with a person's settings shown as one line where they typed them."""
+    try:
+        yield
+    except (AgentnbError, ValueError) as error:
+        show_as_line(error)
+        raise
 
 
 class OrchestratorError(AgentnbError):

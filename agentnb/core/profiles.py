@@ -10,6 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from agentnb.core.types import one_line
+
+MOST_IN_FIRST_LINE = 200
+"""Characters of a prompt that stand in for a description."""
+
 NamedText = tuple[str, str]
 """A file of the project: its path in the project folder, and its text."""
 
@@ -20,7 +25,7 @@ class Profile:
 
     name: str
     description: str = ""
-    """What it is for: what a model that chooses one is told."""
+    """What it is for."""
     system_prompt: str = ""
     prompt_file: NamedText | None = None
     """Its `system_prompt_file`."""
@@ -31,6 +36,13 @@ class Profile:
     pool: str | None = None
     models: tuple[str, ...] = ()
     """What its pool holds, `provider/model` each; empty for its parent's model."""
+
+    @property
+    def told(self) -> str:
+        """What a model is told of it: its description, else the first line of its prompt."""
+        prompts = (self.prompt_file[1] if self.prompt_file else "", self.system_prompt)
+        lines = [line for prompt in prompts for line in prompt.splitlines() if line.strip()]
+        return self.description.strip() or one_line("".join(lines[:1]), limit=MOST_IN_FIRST_LINE)
 
 
 def root_instructions(profile: Profile, bootstrap: Sequence[NamedText]) -> str:
@@ -70,5 +82,5 @@ def _told(profile: Profile) -> str:
     if profile.tools is not None:
         tools = f' tools="{escape(", ".join(profile.tools) or "none")}"'
     start = f'<profile name="{escape(profile.name)}"{tools}'
-    description = escape(profile.description.strip(), quote=False)
+    description = escape(profile.told, quote=False)
     return f"{start}>{description}</profile>" if description else f"{start} />"

@@ -1,7 +1,6 @@
 """How an error looks in a cell: one line that speaks to the person, and what a run had reached.
 
-A traceback through threads and loops tells nothing about a task that failed. IPython asks an
-exception itself for its traceback where it has `_render_traceback_`; that is the way taken here.
+A traceback through threads and loops tells nothing about a task that failed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,13 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError
+from agentnb.core.errors import (
+    AgentnbError,
+    InternalError,
+    OrchestratorError,
+    show_as_line,
+    wrong_settings_as_line,
+)
 from agentnb.core.types import AgentStatus, SubAgentResult
 from agentnb.notebook.display import has_something_to_show, show_result
 
@@ -26,13 +31,11 @@ TOLD_ERRORS = (AgentnbError,)
 def plain_errors() -> Iterator[None]:
     """Have what a magic raises shown in one line."""
     try:
-        yield
-    except (AgentnbError, ValueError) as error:
-        _show_as(f"{type(error).__name__}: {error}", error)
-        raise
+        with wrong_settings_as_line():
+            yield
     except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
         line = "Nothing waits for the run any more; `%spawn status` shows whether it has ended."
-        _show_as(f"Interrupted: {line}", interrupt)
+        show_as_line(interrupt, f"Interrupted: {line}")
         raise
 
 
@@ -50,13 +53,9 @@ def show_error(
         if reached is not None and has_something_to_show(reached):
             notes = {r.path: [_why(r)] for r in reached.incomplete if r.agent_id}
             show_result(reached, notes=notes)
-        _show_as(f"{type(error).__name__}: {error}", error)
+        show_as_line(error)
     show: Any = shell.showtraceback
     show((kind, error, trace), tb_offset=tb_offset)
-
-
-def _show_as(line: str, error: BaseException) -> None:
-    error._render_traceback_ = lambda: [line]  # type: ignore[attr-defined]
 
 
 def _why(result: SubAgentResult) -> str:

@@ -1,4 +1,4 @@
-"""What `%agentnb config` says: the settings in force, and where each comes from.
+"""What `%agentnb config` says: the settings that the next run has, and where each comes from.
 
 The same on every machine and in every replay: no ids, no times, no keys, no absolute paths.
 """
@@ -11,9 +11,10 @@ from pathlib import Path
 
 from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
-from agentnb.core.errors import ConfigError
+from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.profiles import NamedText, Profile
 from agentnb.core.types import one_line
+from agentnb.delegation import tools_of_profile
 from agentnb.models import Origin
 from agentnb.session import Session
 
@@ -31,12 +32,17 @@ Row = tuple[str, str]
 
 
 def settings_text(session: Session) -> str:
-    """Tell the settings that are in force for a session, a few lines of text."""
+    """Tell the settings that the next run of a session has, a few lines of text.
+
+    Raises:
+        ConfigError: The settings file cannot be taken as it is by now.
+    """
+    session.reread_settings()
     config = session.config
     pools = ((name, _in_order(models)) for name, models in config.pools.items())
     sections = [
         ("", _general(session)),
-        ("Profiles (tools.spawn.profiles):", chain(*map(_profile, config.profiles.values()))),
+        ("Profiles (tools.spawn.profiles):", chain(*_profiles(session))),
         ("Pools (llm.pools):", pools),
         ("OpenAI-compatible server (llm.providers.openai):", _server(config)),
     ]
@@ -52,7 +58,10 @@ def _head(config: Config) -> str:
         return f"No {FILE_NAME} is read: what is not said in code has its default."
     head = f"Settings of {Path(config.source).name}"
     if config.has_changed():
-        return f"{head} (it has changed since; agentnb.configure() reads it again):"
+        return (
+            f"{head}, as load_config() read it (it has changed since; to have it read again: "
+            f"agentnb.configure(config={Path(config.source).name!r})):"
+        )
     return f"{head}:"
 
 
@@ -79,10 +88,30 @@ def _delegation(session: Session) -> str:
     return f"{_DELEGATION[session.delegation]} ({where})"
 
 
-def _profile(profile: Profile) -> Iterator[Row]:
-    yield profile.name, one_line(profile.description) or "no description"
+def _profiles(session: Session) -> Iterator[Iterator[Row]]:
+    config = session.config
+    for profile in config.profiles.values():
+        yield _profile(profile, session)
+    for name, mistakes in config.broken.items():
+        yield chain([(one_line(name, limit=80), "cannot be used:")], _mistakes(mistakes))
+
+
+def _mistakes(mistakes: Sequence[ConfigMistake]) -> Iterator[Row]:
+    for mistake in mistakes:
+        yield "", f"{mistake.place}: {mistake.what}"
+
+
+def _profile(profile: Profile, session: Session) -> Iterator[Row]:
+    told = one_line(profile.told)
+    if told and not profile.description.strip():
+        told += " (the first line of its prompt)"
+    yield profile.name, told or "no description"
     tools = "all of its parent's (the default)"
     yield "  tools", tools if profile.tools is None else ", ".join(profile.tools) or "none"
+    try:
+        tools_of_profile(profile, session.tools, session.config)
+    except ConfigError as error:
+        yield from _mistakes(error.mistakes)
     yield "  pool", profile.pool or "its parent's model (the default)"
     files = "the default ones" if profile.bootstrap is None else _names(profile.bootstrap) or "none"
     yield "  bootstrap", files

@@ -49,13 +49,15 @@ class SpawnSettings:
 
     Args:
         profiles: By name, in the order in which they are told.
+        broken: Those that cannot be used, and so are not told, by name; and why.
         model_of: Who answers a profile's sub-agents; `None` for whoever answers their parent. An
             `AgentnbError` says why the profile cannot be used.
-        tools_of: The tools that a profile names; `None` for all of the parent's. As above.
+        tools_of: The tools that a profile names; `None` for all of the parent's.
         bootstrap_of: The bootstrap files of a profile, or of none.
     """
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
     model_of: Callable[[Profile], ModelChoice | None] = lambda _: None
     tools_of: Callable[[Profile], Sequence[Tool] | None] = lambda _: None
     bootstrap_of: Callable[[Profile | None], Sequence[NamedText]] = lambda _: ()
@@ -110,6 +112,8 @@ class _Spawn:
         profiles = self._settings.profiles
         if not name:
             return None
+        if name in self._settings.broken:
+            raise ToolError(_cannot_be_used(name, self._settings.broken[name]))
         if name not in profiles:
             known = ", ".join(repr(each) for each in profiles) or "none: leave `profile` out"
             raise ToolError(f"There is no profile {one_line(name)!r} (known: {known}).")
@@ -153,7 +157,11 @@ class _Spawn:
         try:
             return self._settings.tools_of(profile), self._settings.model_of(profile)
         except AgentnbError as error:
-            raise ToolError(f"The profile {profile.name!r} cannot be used: {error}") from None
+            raise ToolError(_cannot_be_used(profile.name, error)) from None
+
+
+def _cannot_be_used(profile: str, why: object) -> str:
+    return f"The profile {profile!r} cannot be used: {why}"
 
 
 _SPAWN = """\

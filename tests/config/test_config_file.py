@@ -72,7 +72,7 @@ def test_whole_file_is_in_force_as_it_is_written(project: Path) -> None:
             pool="best",
             models=("anthropic/claude-opus-5", "demo"),
         ),
-        "on": Profile("on", tools=("grep", "run_tests"), bootstrap=()),
+        "on": Profile("on", tools=("grep", "run_tests")),
         "1": Profile("1"),
         "none": Profile("none", tools=()),
     }
@@ -94,6 +94,24 @@ def test_file_that_says_nothing_is_the_defaults(project: Path, text: str) -> Non
 
     assert config == Config(project, source=str(project / "agentnb.yaml"))
     assert config.spawn_enabled is None
+
+
+def test_nothing_and_empty_texts_are_the_defaults(project: Path) -> None:
+    keys = ("description", "system_prompt", "system_prompt_file", "pool", "tools")
+    empty = ", ".join(f'{key}: ""' for key in keys)
+    nothing = ", ".join(f"{key}: null" for key in (*keys, "bootstrap_files"))
+    written(
+        project,
+        f"tools: {{spawn: {{profiles: {{a: {{{empty}, bootstrap_files: []}}, b: {{{nothing}}}, "
+        'c: {bootstrap_files: "", tools: " , "}, d: {tools: []}}, enabled: ""}}\n'
+        'llm: {default_pool: ""}',
+    )
+
+    config = load_config(project)
+
+    assert list(config.profiles.values()) == [*map(Profile, "abc"), Profile("d", tools=())]
+    assert (config.default_pool, config.spawn_enabled) == (None, None)
+    assert config.broken == {}
 
 
 def test_what_is_in_force_cannot_be_changed(project: Path) -> None:

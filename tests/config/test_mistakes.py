@@ -232,10 +232,21 @@ MISTAKES = {
 
 
 def told(text: str, folder: Path) -> str:
-    """What is said of a settings file."""
+    """What is said of a settings file when it is read."""
     (folder / "agentnb.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as raised:
         load_config("agentnb.yaml")
+    return str(raised.value)
+
+
+def told_of_profile(text: str, folder: Path) -> str:
+    """What is said of the one broken profile of a settings file, when it is used."""
+    (folder / "agentnb.yaml").write_text(text, encoding="utf-8")
+    config = load_config("agentnb.yaml")
+    (name,) = config.broken
+    assert name not in config.profiles
+    with pytest.raises(ConfigError) as raised:
+        config.profile(name)
     return str(raised.value)
 
 
@@ -243,7 +254,8 @@ def told(text: str, folder: Path) -> str:
 def test_mistake_is_told_with_its_line_its_key_and_what_to_do(project: Path, case: str) -> None:
     text, expected = MISTAKES[case]
 
-    said = told(text, project)
+    is_of_profile = ", `tools.spawn.profiles." in expected
+    said = (told_of_profile if is_of_profile else told)(text, project)
 
     comma = "," if expected.startswith("line") else ""
     assert said == f"agentnb.yaml{comma} {expected}"
@@ -378,10 +390,10 @@ def test_device_is_told_and_not_waited_for(project: Path) -> None:
 
 def of_file(name: str, folder: Path) -> str:
     """What is said of a profile's `system_prompt_file`, and of it as a bootstrap file."""
-    said = told(f"{PROFILE}        system_prompt_file: '{name}'", folder)
+    said = told_of_profile(f"{PROFILE}        system_prompt_file: '{name}'", folder)
     start = f"agentnb.yaml, line 5, {REVIEWER}"
     text = said.removeprefix(f"{start}.system_prompt_file`: ")
-    said = told(f"{PROFILE}        bootstrap_files:\n        - '{name}'", folder)
+    said = told_of_profile(f"{PROFILE}        bootstrap_files:\n        - '{name}'", folder)
     assert said == f"{start}.bootstrap_files[0]`: {text}".replace("line 5", "line 6")
     return text
 

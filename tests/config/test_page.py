@@ -30,6 +30,16 @@ llm:
 """
 
 
+def read_file(name: str) -> str:
+    """One of the tools that the example names."""
+    return name
+
+
+def run_tests() -> str:
+    """The other."""
+    return ""
+
+
 @pytest.fixture
 def example(project: Path) -> Path:
     """A project with the page's example, and the files that it names."""
@@ -76,7 +86,7 @@ def test_mistakes_of_the_page_are_told_in_these_words(project: Path) -> None:
 
 @pytest.mark.usefixtures("example")
 def test_what_is_in_force_is_shown_with_where_it_comes_from() -> None:
-    assert settings_text(Session()) == (
+    assert settings_text(Session(tools=[read_file, run_tests])) == (
         """\
 Settings of agentnb.yaml:
   model         anthropic/claude-haiku-4-5, then demo (llm.default_pool)
@@ -129,14 +139,50 @@ def test_key_that_the_named_variable_holds_is_not_shown(monkeypatch: pytest.Monk
     assert "geheim" not in settings_text(Session())
 
 
-def test_change_since_it_was_read_and_an_unreadable_default_are_shown(example: Path) -> None:
-    session = Session()
-    (example / "agentnb.yaml").write_text("")
+def test_what_is_wrong_with_profiles_is_shown_with_its_lines(project: Path) -> None:
+    (project / "agentnb.yaml").write_text(
+        "tools:\n  spawn:\n    profiles:\n      typo:\n        sytem_prompt: a\n"
+        "        pool: b\n      deaf: {tools: [listen]}\n      plain: {system_prompt: Be plain.}\n"
+    )
+
+    shown = settings_text(Session("demo"))
+
+    _, _, below = shown.partition("Profiles (tools.spawn.profiles):\n")
+    assert below.splitlines() == [
+        "  deaf         no description",
+        "    tools      listen",
+        "               line 7, `tools.spawn.profiles.deaf.tools[0]`: This run has no tool "
+        "'listen' (known: 'workspace'). Give it to the session, `Session(tools=[...])`, or to the "
+        "cell, `%%spawn --tools`, or take it out here.",
+        "    pool       its parent's model (the default)",
+        "    bootstrap  the default ones",
+        "    prompt     none",
+        "  plain        Be plain. (the first line of its prompt)",
+        "    tools      all of its parent's (the default)",
+        "    pool       its parent's model (the default)",
+        "    bootstrap  the default ones",
+        "    prompt     system_prompt",
+        "  typo         cannot be used:",
+        "               line 5, `tools.spawn.profiles.typo.sytem_prompt`: There is no such key "
+        "here. Did you mean `system_prompt`?",
+        "               line 6, `tools.spawn.profiles.typo.pool`: There is no pool 'b'. "
+        "Known here: none. Or add it under `llm.pools`.",
+    ]
+
+
+def test_what_the_next_run_has_is_shown_and_what_cannot_be_read_again_says_how(
+    example: Path,
+) -> None:
+    session, kept = Session(), Session(config=load_config("agentnb.yaml"))
+    (example / "agentnb.yaml").write_text("llm: {default_pool: own, pools: {own: [demo]}}")
     (example / "AGENTS.md").write_bytes(b"\xff")
 
     shown = settings_text(session)
 
-    assert shown.startswith(
-        "Settings of agentnb.yaml (it has changed since; agentnb.configure() reads it again):\n"
+    assert shown.startswith("Settings of agentnb.yaml:\n  model         demo (llm.default_pool)\n")
+    assert settings_text(kept).startswith(
+        "Settings of agentnb.yaml, as load_config() read it (it has changed since; to have it read "
+        "again: agentnb.configure(config='agentnb.yaml')):\n"
+        "  model         anthropic/claude-haiku-4-5, then demo (llm.default_pool)\n"
     )
     assert "bootstrap     AGENTS.md: The file 'AGENTS.md' is not UTF-8 (byte 0)." in shown

@@ -87,17 +87,63 @@ def test_mistakes_of_the_file_are_told_line_by_line_and_put_right_in_the_same_ke
     kernel: Kernel, folder: Path
 ) -> None:
     (folder / "agentnb.yaml").write_text("llm:\n  pool: {}\n  default_pool: one")
-    before = kernel.ok("%agentnb config")
-    wrong = kernel.run("import agentnb; agentnb.configure()")
+    wrong = [
+        kernel.run(cell).error.splitlines()
+        for cell in (
+            "%%spawn --quiet\nHello",
+            "%agentnb config",
+            "session.spawn('Hello')",
+            "import agentnb; agentnb.configure()",
+        )
+    ]
+    (folder / "agentnb.yaml").write_text(SETTINGS.replace("Be strict.", "Be kind."))
+    kernel.ok("%%spawn --profile reviewer --quiet\nHello")
     (folder / "agentnb.yaml").write_text(SETTINGS)
-    kernel.ok("agentnb.configure()")
     after = kernel.ok("%agentnb config")
 
-    assert "it has changed since" in before.stdout
-    assert wrong.error.splitlines() == [
+    assert "Be kind." in kernel.value("provider.requests[-1].system")
+    assert wrong == 4 * [wrong[0]]
+    assert wrong[0] == [
         "ConfigError: agentnb.yaml has 2 mistakes.",
         "  line 2, `llm.pool`: There is no such key here. Did you mean `pools`?",
         "  line 3, `llm.default_pool`: There is no pool 'one'. Known here: none. "
         "Or add it under `llm.pools`.",
     ]
-    assert "it has changed since" not in after.stdout
+    assert "reviewer     Finds mistakes.\n" in after.stdout
+
+
+def test_broken_profile_is_one_line_for_who_uses_it_and_nothing_for_others(
+    kernel: Kernel, folder: Path
+) -> None:
+    kernel.ok(SCRIPT)
+    (folder / "agentnb.yaml").write_text(SETTINGS.replace("pool: one", "poool: one", 1))
+    used = kernel.run("%%spawn --profile reviewer\nHello")
+    shown = kernel.ok("%agentnb config")
+    kernel.ok("%%spawn --quiet\nHello")
+    (folder / "agentnb.yaml").write_text(SETTINGS)
+
+    line = (
+        "line 7, `tools.spawn.profiles.reviewer.poool`: There is no such key here. "
+        "Did you mean `pool`?"
+    )
+    assert used.error == f"ConfigError: agentnb.yaml, {line}"
+    assert line in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("agentnb.Session(budget=-1)", "ValueError: A budget's total must be a whole number"),
+        ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet'."),
+        ("agentnb.configure(tools=type)", "ValueError: `tools` must be a list of"),
+        ("session.spawn('Hello', max_depth='deep')", "ValueError: `max_depth` must be a whole"),
+        ("session.spawn_all(5)", "ValueError: `tasks` must be a sequence"),
+        ("session.run_sync('Hello', model='nowhere/large')", "UnknownModel: No provider answers"),
+    ],
+)
+def test_wrong_setting_in_a_plain_cell_is_one_line(kernel: Kernel, cell: str, words: str) -> None:
+    shown = kernel.run(cell)
+
+    assert shown.status == "error"
+    assert shown.error.startswith(words)
+    assert "\n" not in shown.error

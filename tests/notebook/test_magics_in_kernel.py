@@ -453,11 +453,13 @@ def test_magics_are_gone_after_unload_and_back_after_load(kernel: Kernel) -> Non
 def test_import_prints_nothing_and_is_enough_for_the_magics() -> None:
     with started() as fresh:
         imported = fresh.ok("import agentnb")
+        wrong = fresh.run("agentnb.Session(budget=-1)")
         fresh.ok("%env AGENTNB_DEMO_PACE_S=0")
         settings = fresh.ok("%agentnb mode")
         shown = fresh.ok("%%spawn --model demo --quiet --max-depth 0\nHello")
 
     assert imported.text.strip() == ""
+    assert is_one_line(wrong)
     assert "live" in settings.stdout
     (display,) = shown.displays
     assert display["text/plain"].startswith("(demo)")
