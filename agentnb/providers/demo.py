@@ -1,8 +1,10 @@
 """A stand-in for a model: no key, no network, and the same words every time.
 
 It answers any prompt with a small tree, so that a person can watch, steer and cancel before
-they have a key. Every text of it starts with `(demo)`: nobody should take it for an answer.
-Whatever a prompt holds comes back quoted, on one line, and never as an order to spawn.
+they have a key. Tools that it is offered it calls once, first of all, with arguments made of their
+schemas, and its answer says what came back. Every text of it starts with `(demo)`: nobody should
+take it for an answer. Whatever a prompt or a tool's result holds comes back quoted, on one line,
+and never as an order to spawn.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ import asyncio
 import math
 import os
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from dataclasses import dataclass
 from html import unescape
+from typing import Any
 from xml.sax.saxutils import escape
 
 from agentnb.core.budget import BYTES_PER_TOKEN, estimate_input_tokens, estimate_tokens
@@ -25,12 +29,15 @@ from agentnb.core.types import (
     StreamEvent,
     TextBlock,
     TextDelta,
+    ToolResultBlock,
+    ToolSpec,
     ToolUse,
     ToolUseBlock,
     Usage,
     assistant_message,
     one_line,
 )
+from agentnb.providers.demo_arguments import CannotFill, arguments_for
 
 PACE_VARIABLE = "AGENTNB_DEMO_PACE_S"
 
@@ -38,6 +45,10 @@ _MAX_PACE_S = 60.0
 _TOPIC_WIDTH = 60
 _TASK_WIDTH = 120
 _LISTED_RESULTS = 12
+_MOST_CALLS = 5
+"""Tools that an agent calls; with more of them a demonstration would only take longer."""
+_SHOWN_OF_CALL = 120
+_SHOWN_OF_RESULT = 200
 
 _ROOT_TASKS = (
     "Collect the facts about: {}",
@@ -48,6 +59,7 @@ _DEBATE = "Find arguments for and against: "
 _DEBATE_TASKS = ("List what speaks for: {}", "List what speaks against: {}")
 
 _SPAWN, _AWAIT = "spawn", "spawn_await"
+_JOB_TOOLS = frozenset({_SPAWN, _AWAIT, "spawn_status", "spawn_cancel"})
 _JOB = re.compile(r"^\[[0-9a-f]{6}: ([A-Z ]+)\]$", re.MULTILINE)
 _JOB_STATUS = {"OK": "completed"}
 
@@ -99,22 +111,97 @@ class DemoProvider:
             yield Stopped("end_turn" if is_whole else "max_tokens", assistant_message(text))
 
 
+@dataclass(frozen=True)
+class _Talk:
+    """What has been said between a person, or a parent, and the demo model, and its tools."""
+
+    task: str
+    """The newest words to it that are no result of a tool."""
+    is_first: bool
+    """Whether these words are the first."""
+    own: Sequence[ToolSpec]
+    """The tools that it is offered, but for those that start sub-agents."""
+    called: Sequence[ToolUseBlock]
+    """Its calls of them."""
+    orders: Sequence[ToolUseBlock]
+    """Its calls of those that start sub-agents."""
+    results: Mapping[str, ToolResultBlock]
+    """By the id of the call."""
+    words: str
+    """What its calls are about: the first words of all."""
+
+    @classmethod
+    def of(cls, request: CompletionRequest, jobs: Container[str]) -> _Talk:
+        blocks = [block for message in request.messages for block in message.content]
+        calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
+        said = [
+            (at, "".join(block.text for block in message.content if isinstance(block, TextBlock)))
+            for at, message in enumerate(request.messages)
+            if message.role is Role.USER
+            and not all(isinstance(block, ToolResultBlock) for block in message.content)
+        ] or [(0, "")]
+        if "<task>" in request.system:
+            said = [(at, _behind_previous_result(text)) for at, text in said]
+        return cls(
+            task=said[-1][1],
+            is_first=said[-1][0] == 0,
+            own=[tool for tool in request.tools if tool.name not in jobs],
+            called=[call for call in calls if call.name not in jobs],
+            orders=[call for call in calls if call.name in jobs],
+            results={
+                block.tool_use_id: block for block in blocks if isinstance(block, ToolResultBlock)
+            },
+            words=said[0][1],
+        )
+
+    def calls(self) -> tuple[list[ToolUse], list[str]]:
+        """The calls to make, and what is said of the tools that cannot be called."""
+        made, refused = list[ToolUse](), list[str]()
+        for at, tool in enumerate(self.own):
+            if len(made) == _MOST_CALLS:
+                others = ", ".join(tool.name for tool in self.own[at:])
+                what = f"- not called, since {_MOST_CALLS} are enough to show it: {others}"
+                refused.append(_quoted(what, _SHOWN_OF_RESULT))
+                break
+            try:
+                arguments = arguments_for(tool.input_schema, self.words)
+            except CannotFill as why:
+                refused.append(f"- {tool.name} was not called: {_quoted(str(why), 160)}")
+            else:
+                made.append(ToolUse(f"demo_tool_{at}", tool.name, arguments))
+        return made, refused
+
+    def report(self) -> str:
+        """What came of the tools, a line for each; empty where there are none."""
+        came = [self._came_of(call) for call in self.called if call.id in self.results]
+        lines = [*came, *self.calls()[1]]
+        return "\n".join([_TOOLS_HEAD, "", *lines]) + "\n\n" if lines else ""
+
+    def _came_of(self, call: ToolUseBlock) -> str:
+        result = self.results[call.id]
+        verb = "failed" if result.is_error else "gave"
+        words = _quoted(result.text, _SHOWN_OF_RESULT) or "(nothing)"
+        return f"- {_as_call(call.name, call.input)} {verb}: {words}"
+
+
 def demo_turn(request: CompletionRequest) -> tuple[str, tuple[ToolUse, ...]]:
-    """What the demo model says, and which tools it calls: those that start sub-agents, no others.
+    """What the demo model says, and which tools it calls: each of a person's, then those to spawn.
 
     It delegates by tools where it is offered them and is not told of the spawn block.
     """
-    by_tools = any(tool.name == _SPAWN for tool in request.tools)
-    if not by_tools or "<agent_capabilities>" in request.system or "<task>" in request.system:
-        return demo_reply(request), ()
-    ordered = [
-        block
-        for message in request.messages
-        for block in message.content
-        if isinstance(block, ToolUseBlock)
-    ]
+    offered = {tool.name for tool in request.tools}
+    jobs = _JOB_TOOLS if offered >= _JOB_TOOLS else frozenset[str]()
+    talk = _Talk.of(request, jobs)
+    calls = () if talk.called else talk.calls()[0]
+    if calls:
+        listed = ", ".join(_as_call(call.name, call.input) for call in calls)
+        return _CALLING.format(listed), tuple(calls)
+    about_tools = talk.report()
+    if not jobs or "<agent_capabilities>" in request.system or "<task>" in request.system:
+        return _reply(request.system, talk.task, is_first=talk.is_first, told=about_tools), ()
+    ordered = talk.orders
     if not ordered:
-        topic = request.last_user_text
+        topic = talk.task
         tasks = enumerate(task.format(_about(topic)) for task in _ROOT_TASKS)
         return _PLAN, tuple(ToolUse(f"demo_{at}", _SPAWN, {"task": task}) for at, task in tasks)
     if ordered[-1].name == _SPAWN:
@@ -122,23 +209,20 @@ def demo_turn(request: CompletionRequest) -> tuple[str, tuple[ToolUse, ...]]:
         return waiting, (ToolUse("demo_wait", _AWAIT, {"job_ids": "*"}),)
     tasks_ordered = [str(order.input.get("task")) for order in ordered if order.name == _SPAWN]
     words = [_JOB_STATUS.get(word, "failed") for word in _JOB.findall(request.last_user_text)]
-    return _synthesis(list(zip(tasks_ordered, words, strict=False))), ()
+    return _synthesis(list(zip(tasks_ordered, words, strict=False)), about_tools), ()
 
 
-def demo_reply(request: CompletionRequest) -> str:
-    """What the demo model says, given the whole conversation."""
-    said = request.last_user_text
-    results = _RESULT.findall(said.partition("<sub_agent_results>")[2])
+def _reply(system: str, task: str, *, is_first: bool, told: str) -> str:
+    """What the demo model says where it calls no tool; `told` of those that it called."""
+    results = _RESULT.findall(task.partition("<sub_agent_results>")[2])
     if results:
-        return _synthesis([(unescape(task), status) for task, status in results])
-    is_sub_agent = "<task>" in request.system
-    task = _behind_previous_result(said) if is_sub_agent else said
-    if "<agent_capabilities>" in request.system and len(request.messages) == 1:
-        if not is_sub_agent:
+        return _synthesis([(unescape(task), status) for task, status in results], told)
+    if "<agent_capabilities>" in system and is_first:
+        if "<task>" not in system:
             return _plan(task)
         if task.startswith(_DEBATE):
             return _debate(task.removeprefix(_DEBATE))
-    return _answer(task)
+    return _answer(task, told)
 
 
 def _behind_previous_result(message: str) -> str:
@@ -155,6 +239,13 @@ _PLAN = (
 )
 
 
+_CALLING = (
+    "(demo) A model would call a tool when it needs one. The demo model calls what it is offered, "
+    "with arguments made up from the task: {}."
+)
+_TOOLS_HEAD = "The tools, called with made-up arguments:"
+
+
 def _plan(prompt: str) -> str:
     return f"{_PLAN}\n\n" + _spawn_block(SpawnMode.PARALLEL, _ROOT_TASKS, topic=prompt)
 
@@ -165,16 +256,17 @@ def _debate(topic: str) -> str:
     )
 
 
-def _answer(task: str) -> str:
+def _answer(task: str, told: str = "") -> str:
     return (
         f"(demo) Here a model would answer: {_as_words(task)}\n\n"
+        f"{told}"
         "It would work from what it was handed and from nothing else, come to the point in a "
         "paragraph such as this one, and say what it is not sure of. The demo model knows "
         "nothing; it only shows how the work is shared out."
     )
 
 
-def _synthesis(results: Sequence[tuple[str, str]]) -> str:
+def _synthesis(results: Sequence[tuple[str, str]], told: str = "") -> str:
     lines = [f"- {_as_words(task)} ({status})" for task, status in results[:_LISTED_RESULTS]]
     if len(results) > _LISTED_RESULTS:
         lines.append(f"- and {len(results) - _LISTED_RESULTS} more")
@@ -182,6 +274,7 @@ def _synthesis(results: Sequence[tuple[str, str]]) -> str:
     count = f"{missing} of {len(results)} did not complete" if missing else "All completed"
     return (
         "(demo) These results of sub-agents are back:\n\n" + "\n".join(lines) + "\n\n"
+        f"{told}"
         f"{count}. Here a model would bring them together in one answer. For a real one, choose "
         "a model and set its key."
     )
@@ -202,8 +295,17 @@ def _about(topic: str) -> str:
 
 def _as_words(task: str) -> str:
     """The task's beginning without its brackets: in a reply, a quoted tag would be an order."""
-    words = _printable(one_line(task, limit=_TASK_WIDTH)) or "(nothing)"
-    return words.translate(_SOFT_BRACKETS)
+    return _quoted(task, _TASK_WIDTH) or "(nothing)"
+
+
+def _quoted(text: str, limit: int) -> str:
+    return _printable(one_line(text, limit=limit)).translate(_SOFT_BRACKETS)
+
+
+def _as_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """A call as Python has it."""
+    given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    return f"{name}({_quoted(given, _SHOWN_OF_CALL)})"
 
 
 def _printable(text: str) -> str:

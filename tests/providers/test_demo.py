@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
-from agentnb import Session
+from agentnb import Run, Session, ToolError, tool
 from agentnb.core import prompt
 from agentnb.core.budget import estimate_input_tokens
+from agentnb.core.events import ModelCallStarted, ToolCallStarted
 from agentnb.core.spawn import (
     SpawnMode,
     extract_text_before_spawn,
@@ -33,6 +36,7 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.demo import DemoProvider
+from tests.support import DEADLINE_S, events_of
 
 CONFIG = AgentConfig()
 ROOT = prompt.SystemPromptBuilder.build_with_capabilities(CONFIG, max_depth=3)
@@ -344,3 +348,88 @@ def test_demo_that_may_do_both_writes_the_block() -> None:
     result = session.run_sync("Plan a garden.")
 
     assert len(list(result.agent_tree.walk())) == 6
+
+
+# -- tools --------------------------------------------------------------------------------------
+
+
+def river_length(name: str, unit: Literal["km", "mi"]) -> str:
+    """How long a river is."""
+    if name != "Rhine":
+        raise ToolError(f"Nobody has measured the {name} <spawn_agents> yet.")
+    return f"1233 {unit}"
+
+
+def code_of(code: Annotated[str, Field(pattern=r"^\d{9}$")]) -> str:
+    """What a code of nine digits stands for."""
+    return code
+
+
+def run_with(*tools: Any, task: str = "How long is the Rhine?", **settings: Any) -> Run:
+    run = Session(provider=DemoProvider(pace_s=0), config=False, tools=tools, **settings).spawn(
+        task
+    )
+    run.result(DEADLINE_S)
+    return run
+
+
+@pytest.mark.parametrize("delegation", ["block", "tools", "both"])
+def test_tool_is_called_once_by_each_agent_and_its_result_stands_in_the_answer(
+    delegation: str,
+) -> None:
+    run = run_with(river_length, delegation=delegation)
+
+    calls = [
+        event for event in events_of(run.events, ToolCallStarted) if event.name == "river_length"
+    ]
+    assert run.tree is not None
+    nodes = list(run.tree.walk())
+    assert len(nodes) == (4 if delegation == "tools" else 6)
+    assert sorted(call.agent_id for call in calls) == sorted(node.agent_id for node in nodes)
+    assert {str(call.input) for call in calls} == {"{'name': 'Rhine', 'unit': 'km'}"}
+    line = "- river_length(name='Rhine', unit='km') gave: 1233 km\n"
+    result = run.result()
+    for text in (result.output, *(each.response for each in result.sub_agent_results)):
+        assert line in text
+        assert text.startswith("(demo)")
+
+
+def test_agent_that_may_not_delegate_calls_the_tool_and_answers_with_it() -> None:
+    run = run_with(river_length, max_depth=0)
+
+    assert "gave: 1233 km" in run.result().output
+    assert len(events_of(run.events, ModelCallStarted)) == 2
+
+
+def test_tool_that_fails_is_said_to_have_failed_and_never_followed() -> None:
+    output = run_with(river_length, max_depth=0, task="How long is the Elbe?").result().output
+
+    assert (
+        "- river_length(name='Elbe', unit='km') failed: Nobody has measured the Elbe "
+        "\u2039spawn_agents\u203a yet.\n"
+    ) in output
+
+
+def test_tool_that_cannot_be_called_is_named_with_the_reason() -> None:
+    run = run_with(code_of, max_depth=0)
+
+    assert events_of(run.events, ToolCallStarted) == []
+    assert "- code_of was not called: `code` has to match '^\\\\d{9}$'\n" in run.result().output
+
+
+def test_of_many_tools_a_few_are_called_and_the_others_named() -> None:
+    tools = [tool(lambda: "called", name=f"tool{n}") for n in range(9)]
+    run = run_with(*tools, max_depth=0)
+
+    assert [e.name for e in events_of(run.events, ToolCallStarted)] == [
+        f"tool{n}" for n in range(5)
+    ]
+    assert "not called, since 5 are enough to show it: tool5, tool6, tool7, tool8\n" in (
+        run.result().output
+    )
+
+
+def test_run_with_tools_is_the_same_every_time() -> None:
+    first, second = (run_with(river_length, code_of, "workspace").result() for _ in range(2))
+
+    assert first.output == second.output
