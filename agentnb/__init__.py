@@ -12,6 +12,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from agentnb.core.shown import present_with
+
 if TYPE_CHECKING:
     from agentnb.config import Config, load_config
     from agentnb.core.context import AgentContext
@@ -156,4 +158,12 @@ def _offer_magics() -> None:
             shell.magics_manager.register_lazy(magic, __name__)
 
 
+def _bundle_of(value: object) -> dict[str, str]:
+    """What a value of ours shows as the last line of a cell, loaded when the first one does."""
+    from agentnb.bundles import bundle_of
+
+    return bundle_of(value)
+
+
 _offer_magics()
+present_with(_bundle_of)

@@ -15,7 +15,8 @@ from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 
-from agentnb.core.types import Usage, one_line
+from agentnb.core.shown import Shown
+from agentnb.core.types import Usage, one_line, quoted
 
 _MILLION = 1_000_000
 _UNKNOWN = "no price is known"
@@ -73,7 +74,7 @@ class Unpriced:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Cost:
+class Cost(Shown):
     """An estimate of what was spent, by list prices. Prints as a line that says so."""
 
     usd: float | None
@@ -89,17 +90,28 @@ class Cost:
 
     def __str__(self) -> str:
         if not self.unpriced:
-            return f"about {_dollars(self.at_least_usd)} (estimate)"
+            return f"about {dollars(self.at_least_usd)} (estimate)"
         if not self.at_least_usd:
             reasons = dict.fromkeys(unpriced.reason for unpriced in self.unpriced)
             models = ", ".join(unpriced.model for unpriced in self.unpriced)
             tokens = sum(unpriced.tokens for unpriced in self.unpriced)
             return f"unpriced: {'; '.join(reasons)} for {models} ({tokens:,} tokens)"
         rest = ", ".join(_left_out(unpriced) for unpriced in self.unpriced)
-        return f"at least {_dollars(self.at_least_usd)} (estimate; unpriced: {rest})"
+        return f"at least {dollars(self.at_least_usd)} (estimate; unpriced: {rest})"
 
     def __repr__(self) -> str:
-        return f"Cost({str(self)!r})"
+        return f"Cost({quoted(str(self), limit=180)})"
+
+    @property
+    def amount(self) -> str:
+        """As short as it can be told: `$0.0123`, and what is unpriced."""
+        known = dollars(self.at_least_usd)
+        if not self.unpriced:
+            return known
+        told = dict.fromkeys(unpriced.reason for unpriced in self.unpriced)
+        tokens = sum(unpriced.tokens for unpriced in self.unpriced)
+        why = "; ".join(told) + (f" ({tokens:,} tokens)" if tokens else "")
+        return f"{known} + unpriced: {why}" if self.at_least_usd else f"unpriced: {why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +246,8 @@ def _left_out(unpriced: Unpriced) -> str:
     return f"{unpriced.tokens:,} tokens of {unpriced.model}"
 
 
-def _dollars(amount: float) -> str:
+def dollars(amount: float) -> str:
+    """`$0.0123`: with as many digits as say something."""
     if amount >= 1:
         return f"${amount:,.2f}"
     if amount >= 0.001 or not amount:

@@ -25,6 +25,7 @@ from agentnb.core.events import (
     AgentCompleted,
     AgentExhausted,
     AgentFailed,
+    Entries,
     Entry,
     Event,
     ModelCallFinished,
@@ -33,8 +34,9 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.life import without_block
+from agentnb.core.shown import Shown
 from agentnb.core.tree import ToolCount, TreeFold
-from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of
+from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of, quoted
 from agentnb.files import replace_file
 from agentnb.prices import Call, Cost, cost_of
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class RunRecord:
+class RunRecord(Shown):
     """A run to look at. `load_run` makes one of a file; a `Run` is one that can also be steered."""
 
     def __init__(self, run_id: str, task: str, bus: EventBus) -> None:
@@ -64,12 +66,12 @@ class RunRecord:
         self._feed: Feed | None = None
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({one_line(self.task, limit=60)!r}, {self.status})"
+        return f"{type(self).__name__}({quoted(self.task)}, {self.status})"
 
     # -- what happened ------------------------------------------------------------------------
 
     @property
-    def events(self) -> list[Entry]:
+    def events(self) -> Entries:
         """Everything that happened so far: dense from `seq` 0, never joined."""
         return self._bus.entries
 

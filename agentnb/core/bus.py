@@ -21,6 +21,7 @@ from dataclasses import replace
 from agentnb.core.events import (
     AgentTextDelta,
     BudgetUpdate,
+    Entries,
     Entry,
     Event,
     EventRow,
@@ -77,9 +78,9 @@ class EventBus:
         return self._now() - self._started_at
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> Entries:
         """All entries so far: dense from 0 and never joined."""
-        return self.since(0)
+        return Entries(self.since(0))
 
     def since(self, seq: int) -> list[Entry]:
         """The entries from `seq` on."""

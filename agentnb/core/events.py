@@ -13,8 +13,9 @@ All `tokens_used` are totals so far, all `duration_ms` run from the agent's spaw
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex, overload
 
+from agentnb.core.shown import Shown, counted
 from agentnb.core.types import AgentStatus, CompletionRequest, SpawnMode, Usage
 
 
@@ -413,6 +414,28 @@ class Entry:
     event: Event
     seq_first: int | None = None
     """Set when a slow subscriber got several events joined into one: the first one's `seq`."""
+
+
+class Entries(list[Entry], Shown):
+    """Entries of a run. Its `repr` is one short line; so is that of its slices."""
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Entry: ...
+    @overload
+    def __getitem__(self, place: slice) -> Entries: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> Entry | Entries:
+        if isinstance(place, slice):
+            return Entries(super().__getitem__(place))
+        return super().__getitem__(place)
+
+    @property
+    def headline(self) -> str:
+        """`events of 3 agents`. How many events it are depends on the time that a run took."""
+        agents = {getattr(entry.event, "agent_id", None) for entry in self} - {None}
+        return f"events of {counted(len(agents), 'agent')}"
+
+    def __repr__(self) -> str:
+        return f"Entries({self.headline})"
 
 
 TextRow = tuple[float, str, str]

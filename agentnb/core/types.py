@@ -13,6 +13,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+from agentnb.core.shown import Listed, Shown
+
 ROOT_PATH = "root"
 MALFORMED_INPUT = "(no JSON object)"
 """The one key of a tool call's input whose arguments are no JSON object; under it, the raw text."""
@@ -282,8 +284,8 @@ class Briefing:
     """Of the file that it was read from."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubAgentResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class SubAgentResult(Shown):
     """What became of one task that was handed to a sub-agent."""
 
     agent_id: str | None
@@ -299,6 +301,18 @@ class SubAgentResult:
     path: str = ""
     """What a person reads: `1`, `1.2`; for a skipped task, the path its agent would have had."""
 
+    def __repr__(self) -> str:
+        said = quoted(self.response) if self.response.strip() or not self.error else ""
+        said = said or f"error={quoted(self.error or '')}"
+        return f"SubAgentResult({self.status}, {quoted(self.task)}, {said})"
+
+
+class SubAgentResults(Listed[SubAgentResult]):
+    """What became of several tasks."""
+
+    __slots__ = ()
+    noun = "result"
+
 
 _DRAWN_LEVELS = 30
 """Levels that an outline indents. Below them the path alone tells the place: a chain of 10,000
@@ -306,7 +320,7 @@ agents would take 100 million blanks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AgentNode:
+class AgentNode(Shown):
     """One agent of a tree, with its sub-agents in spawn order. Prints as an outline.
 
     Compared, hashed and printed level by level: a tree may be deeper than Python calls itself.
@@ -362,10 +376,11 @@ class AgentNode:
 
     def __repr__(self) -> str:
         agents = sum(1 for _ in self.walk())
-        return f"AgentNode({self.path}, {self.status}, {agents} agents, {one_line(self.task)!r})"
+        path = one_line(self.path, limit=60)
+        return f"AgentNode({path}, {self.status}, {agents} agents, {quoted(self.task)})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """As the value of a cell it is the outline, too."""
+        """Within a list, say, it is the outline, too."""
         printer.text(str(self))
 
     def __str__(self) -> str:
@@ -387,13 +402,23 @@ class CancelReceipt:
     """Ids of agents with a synchronous tool that outlived the wait: a thread cannot be killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentMemoryContext:
+@dataclass(frozen=True, slots=True, repr=False)
+class AgentMemoryContext(Shown):
     """What an agent that completed could remember: its task and its answer."""
 
     agent_id: str
     response_text: str
     task_description: str
+
+    def __repr__(self) -> str:
+        return f"AgentMemoryContext({quoted(self.task_description)}, {quoted(self.response_text)})"
+
+
+class AgentMemoryContexts(Listed[AgentMemoryContext]):
+    """What several agents could remember."""
+
+    __slots__ = ()
+    noun = "memory context"
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +451,7 @@ class RunUsage:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OrchestratorResult:
+class OrchestratorResult(Shown):
     """What a run came to, or had come to when it ended early."""
 
     status: AgentStatus
@@ -448,11 +473,17 @@ class OrchestratorResult:
     cut: bool = False
     """The answer ended at the model's `max_tokens`, or at the root's `max_turns`."""
 
+    def __post_init__(self) -> None:
+        # Whoever made it: a tuple of a thousand results is no `repr` for a cell.
+        results, memories = SubAgentResults, AgentMemoryContexts
+        object.__setattr__(self, "sub_agent_results", results(self.sub_agent_results))
+        object.__setattr__(self, "memory_contexts", memories(self.memory_contexts))
+        object.__setattr__(self, "incomplete", results(self.incomplete))
+
     def __repr__(self) -> str:
         # On one line and without ids and times: it may be the last value of a cell.
         agents = sum(1 for _ in self.agent_tree.walk())
-        answer = one_line(self.final_response, limit=60)
-        return f"OrchestratorResult({self.status}, {agents} agents, {answer!r})"
+        return f"OrchestratorResult({self.status}, {agents} agents, {quoted(self.final_response)})"
 
     @property
     def output(self) -> str:
@@ -519,6 +550,17 @@ def one_line(text: str, *, limit: int = 200) -> str:
     if len(folded) <= limit and len(text) > 2 * limit:
         folded = " ".join(text.split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+
+
+def quoted(text: str, *, limit: int = 60) -> str:
+    """`repr` of the beginning of `text`, at most `limit` characters between its quotes.
+
+    What acts, or cannot be seen, is an escape in it, as in every `repr`.
+    """
+    line = one_line(text, limit=limit)
+    while len(repr(line)) > limit + 2:  # escapes are up to ten characters long
+        line = line[: len(line) * 3 // 4].rstrip("…") + "…"
+    return repr(line)
 
 
 def _printable(text: str) -> str:

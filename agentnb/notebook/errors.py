@@ -13,6 +13,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from agentnb.bundles import notes_of
 from agentnb.core.errors import (
     AgentnbError,
     InternalError,
@@ -20,7 +21,6 @@ from agentnb.core.errors import (
     show_as_line,
     wrong_settings_as_line,
 )
-from agentnb.core.types import AgentStatus, SubAgentResult
 from agentnb.notebook.display import has_something_to_show, show_result
 
 TOLD_ERRORS = (AgentnbError,)
@@ -51,13 +51,7 @@ def show_error(
     if not told_already and not isinstance(error, InternalError):
         reached = error.partial_result if isinstance(error, OrchestratorError) else None
         if reached is not None and has_something_to_show(reached):
-            notes = {r.path: [_why(r)] for r in reached.incomplete if r.agent_id}
-            show_result(reached, notes=notes)
+            show_result(reached, notes=notes_of(reached))
         show_as_line(error)
     show: Any = shell.showtraceback
     show((kind, error, trace), tb_offset=tb_offset)
-
-
-def _why(result: SubAgentResult) -> str:
-    is_error = result.status is AgentStatus.FAILED
-    return f"error: {result.error}" if is_error else str(result.error)

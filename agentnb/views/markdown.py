@@ -68,6 +68,11 @@ def answer_html(markdown: str) -> str:
     return str(_PARSER.renderer.render(tokens, _PARSER.options, env))
 
 
+def text_html(text: str) -> str:
+    """A text that is no Markdown, as HTML that shows every character of it, `$` included."""
+    return _DELIMITER.sub(r"<span>\g<0></span>", escapeHtml(visible_text(text)))
+
+
 # -- formulas: found before Markdown reads them, handed on as they are ----------------------
 
 
@@ -202,7 +207,7 @@ class _Renderer(RendererHTML):
     """Writes the tokens that need care. markdown-it finds the method by the token's type."""
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        return _DELIMITER.sub(r"<span>\g<0></span>", escapeHtml(tokens[idx].content))
+        return text_html(tokens[idx].content)
 
     def formula(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return escapeHtml(tokens[idx].content)

@@ -7,8 +7,10 @@ colours. Each agent has exactly one line, whatever its task holds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from textwrap import wrap
 
+from agentnb.core.shown import counted
 from agentnb.core.tree import ToolCount
 from agentnb.core.types import AgentNode, AgentStatus
 from agentnb.views.text import visible
@@ -72,6 +74,51 @@ def lines_below(
         path: [*([str(tools[path])] if path in tools else []), *notes.get(path, ())]
         for path in paths
     }
+
+
+def shortened(
+    root: AgentNode, notes: Mapping[str, Sequence[str]], *, lines: int, notes_each: int = 5
+) -> tuple[AgentNode, dict[str, list[str]]]:
+    """The beginning of a tree, for where a page of it is enough; a note of the root says so.
+
+    Args:
+        root: The tree.
+        notes: By path, as `outline` takes them.
+        lines: Agents that would come after so many lines are left out.
+        notes_each: Notes of one agent at most.
+
+    Returns:
+        What `outline` takes.
+    """
+    shown: list[AgentNode] = []
+    kept: dict[str, list[str]] = {}
+    left_out: list[AgentNode] = []
+    for node in root.walk():
+        if lines <= 0:
+            left_out.append(node)
+            continue
+        shown.append(node)
+        below = notes.get(node.path, ())
+        if below:
+            kept[node.path] = [*below[:notes_each], *_more_notes(len(below) - notes_each)]
+        lines -= 1 + sum(len(_wrapped(note)) for note in kept.get(node.path, ()))
+    if left_out:
+        more = counted(len(left_out), "further agent", (node.status for node in left_out))
+        kept.setdefault(root.path, []).append(f"not shown: {more}")
+    return _without_others(shown), kept
+
+
+def _more_notes(count: int) -> list[str]:
+    return [counted(count, "further note")] if count > 0 else []
+
+
+def _without_others(shown: Sequence[AgentNode]) -> AgentNode:
+    """The tree of these agents alone, which stand in path order; the first one is its root."""
+    made: dict[int, AgentNode] = {}
+    for node in reversed(shown):  # every agent finds its children made
+        below = tuple(made[id(child)] for child in node.children if id(child) in made)
+        made[id(node)] = replace(node, children=below)
+    return made[id(shown[0])]
 
 
 def _wrapped(note: str) -> list[str]:

@@ -44,13 +44,16 @@ def static_bundle(
     if not quiet:
         tree = outline(root, notes=notes)
         plain.insert(0, tree)
-        html.insert(
-            0, f'<pre class="agentnb-outline" style="{_OUTLINE_STYLE}">{escape(tree)}</pre>'
-        )
+        html.insert(0, outline_html(tree))
     return {
         "text/plain": "\n\n".join(plain),
         "text/html": "\n".join(['<div class="agentnb-result">', *html, "</div>"]),
     }
+
+
+def outline_html(tree: str) -> str:
+    """An outline as HTML, with its lines as they are."""
+    return f'<pre class="agentnb-outline" style="{_OUTLINE_STYLE}">{escape(tree)}</pre>'
 
 
 def picture_bundle(root: AgentNode) -> tuple[dict[str, str], dict[str, Any]]:
