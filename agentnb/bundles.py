@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
-from typing import Any
+from typing import Any, Protocol
 
-from agentnb.core.events import AgentTextDelta, AgentWaiting, BudgetUpdate, Entries, Event
+from agentnb.core.events import (
+    AgentTextDelta,
+    AgentWaiting,
+    BudgetUpdate,
+    Entries,
+    Event,
+    ModelCallStarted,
+)
 from agentnb.core.shown import Bundle, Listed
+from agentnb.core.spawn import extract_text_before_spawn
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentMemoryContext,
@@ -36,8 +44,10 @@ OUTLINE_LINES = 100
 ANSWER_LENGTH = 20_000
 """Characters; how many more there are stands at the end."""
 _TASK_LENGTH = 400
+_MOST_CHILDREN = 40
 
-_NO_END = "There is no answer yet: the run has not come to its end."
+_NO_ANSWER = "There is no answer yet: the run has not come to its end."
+_NOT_ALL = "(So far: the run has not come to its end.)"
 
 _Part = tuple[str, str]
 """One below the other they make a bundle: plain text and HTML."""
@@ -57,14 +67,28 @@ def _(run: RunRecord) -> Bundle:
     root = run.tree or AgentNode("", None, "root", run.task, 0, AgentStatus.PENDING)
     return _tree_and_answer(
         root,
-        run.output if run.done else _NO_END,
+        _beginning(run.output) if run.done else _so_far(run, root.agent_id),
         notes=lines_below(run.tool_counts, run.notes),
     )
 
 
+def _so_far(run: RunRecord, root_id: str) -> str:
+    """What the root has said since it was last called."""
+    said: list[str] = []
+    for entry in run.events:
+        match entry.event:
+            case ModelCallStarted(agent_id=agent_id) if agent_id == root_id:
+                said.clear()
+            case AgentTextDelta(agent_id=agent_id, text=text) if agent_id == root_id:
+                said.append(text)
+    words = extract_text_before_spawn("".join(said))
+    return f"{_beginning(words)}\n\n{_NOT_ALL}" if words else _NO_ANSWER
+
+
 @bundle_of.register
 def _(result: OrchestratorResult) -> Bundle:
-    return _tree_and_answer(result.agent_tree, result.final_response, notes=notes_of(result))
+    answer = _beginning(result.final_response)
+    return _tree_and_answer(result.agent_tree, answer, notes=notes_of(result))
 
 
 def notes_of(result: OrchestratorResult) -> dict[str, list[str]]:
@@ -77,13 +101,13 @@ def notes_of(result: OrchestratorResult) -> dict[str, list[str]]:
         if one.agent_id is None:  # whose task it was it does not say
             below.append(f"skipped: {one.task} ({one.error})")
         elif one.error:
-            below.append(_why(one))
+            below.append(_why(one.status, one.error))
     return notes
 
 
 def _tree_and_answer(root: AgentNode, answer: str, *, notes: Mapping[str, Sequence[str]]) -> Bundle:
     first, kept = shortened(root, notes, lines=OUTLINE_LINES)
-    return static_bundle(first, _beginning(answer), notes=kept)
+    return static_bundle(first, answer, notes=kept)
 
 
 @bundle_of.register
@@ -94,14 +118,62 @@ def _(root: AgentNode) -> Bundle:
 # -- one agent ------------------------------------------------------------------------------------
 
 
+class _Agent(Protocol):
+    """An agent as it is looked at. Only what is shown of it."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def status(self) -> AgentStatus: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def cut(self) -> bool: ...
+    @property
+    def children(self) -> Sequence[str]: ...
+
+
+def agent_bundle(agent: _Agent) -> Bundle:
+    """Path, status and task, the text as Markdown, what is wrong with it, and who is below."""
+    parts = [
+        _head(agent.status, agent.task, path=agent.path),
+        *_said(agent.status, agent.text, agent.error),
+    ]
+    if agent.cut:
+        parts.append(_line("The text was cut at a limit."))
+    if agent.children:
+        more = len(agent.children) - _MOST_CHILDREN
+        rest = f" … and {more:,} more" if more > 0 else ""
+        parts.append(_line(f"sub-agents: {', '.join(agent.children[:_MOST_CHILDREN])}{rest}"))
+    return _bundle(*parts)
+
+
+def agents_table(agents: Sequence[_Agent]) -> Table:
+    """A row for each agent."""
+    rows = [
+        (one.path, _in_words(one.status), one.task, one.text, one.error or "")
+        for one in agents[:ROWS]
+    ]
+    return Table(("path", "status", "task", "answer", "error"), rows, length=len(agents))
+
+
 @bundle_of.register
 def _(result: SubAgentResult) -> Bundle:
-    parts = [_line(f"{_in_words(result.status)} · {visible(result.task, _TASK_LENGTH)}")]
-    if result.response.strip() or not result.error:
-        parts.append(_answer(result.response))
-    if result.error:
-        parts.append(_line(_why(result)))
-    return _bundle(*parts)
+    said = _said(result.status, result.response, result.error)
+    return _bundle(_head(result.status, result.task), *said)
+
+
+def _head(status: AgentStatus, task: str, *, path: str = "") -> _Part:
+    return _line(f"{path} {_in_words(status)} · {visible(task, _TASK_LENGTH)}".lstrip())
+
+
+def _said(status: AgentStatus, text: str, error: str | None) -> list[_Part]:
+    parts = [_answer(text)] if text.strip() or not error else []
+    return parts + ([_line(_why(status, error))] if error else [])
 
 
 @bundle_of.register
@@ -115,9 +187,8 @@ def _in_words(status: AgentStatus) -> str:
     return f"{GLYPHS[status]} {status}"
 
 
-def _why(result: SubAgentResult) -> str:
-    is_error = result.status is AgentStatus.FAILED
-    return f"error: {result.error}" if is_error else str(result.error)
+def _why(status: AgentStatus, error: str) -> str:
+    return f"error: {error}" if status is AgentStatus.FAILED else error
 
 
 # -- lists ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from IPython.core.formatters import DisplayFormatter
 from IPython.lib.pretty import pretty
 
 import agentnb
-from agentnb.bundles import ANSWER_LENGTH, OUTLINE_LINES
+from agentnb.bundles import ANSWER_LENGTH, OUTLINE_LINES, agent_bundle, agents_table
 from agentnb.core.errors import AuthenticationFailed, OrchestratorError
 from agentnb.core.shown import Shown
 from agentnb.core.types import (
@@ -168,24 +168,64 @@ def test_run_and_its_result_show_tree_and_answer() -> None:
         assert "agentnb-outline" in shown["text/html"]
 
 
-def test_run_that_goes_on_shows_how_far_it_is_and_says_that_it_has_no_answer_yet() -> None:
-    hold = Hold()
-    provider = by_agent(
-        {"root": [spawn("A", "B"), "Done."], "A": ["a"], "B": [Reply("b", pause=hold)]}
-    )
+def test_run_that_goes_on_shows_how_far_it_is_and_what_there_is_so_far() -> None:
+    hold, before = Hold(), Hold()
+    first_words = Reply(spawn("B", before="I *split* it."), pause=before)
+    provider = by_agent({"root": [first_words, "Done."], "B": [Reply("b", pause=hold)]})
     run = Session(provider=provider).spawn("root")
     try:
+        before.wait()
+        first = bundle_of(run)
+        before.release()
         hold.wait()
-        shown = bundle_of(run)
-        again = bundle_of(run)
+        second, again = bundle_of(run), bundle_of(run)
     finally:
+        before.release()
         hold.release()
         run.result(DEADLINE_S)
 
-    assert shown == again
-    assert "root ► running · root" in shown["text/plain"]
-    assert "2 ► running · B" in shown["text/plain"]
-    assert "There is no answer yet: the run has not come to its end." in shown["text/plain"]
+    assert "root ► running · root" in first["text/plain"]
+    assert "the run has not come to its end." in first["text/plain"]
+    assert second == again
+    assert "1 ► running · B" in second["text/plain"]
+    assert "I *split* it.\n\n(So far: the run has not come to its end.)" in second["text/plain"]
+    assert "spawn_agents" not in second["text/plain"]
+    assert "<em>split</em>" in second["text/html"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent:
+    """What is shown of an agent that is looked at."""
+
+    path: str
+    task: str
+    status: AgentStatus
+    text: str = ""
+    error: str | None = None
+    cut: bool = False
+    children: tuple[str, ...] = ()
+
+
+def test_agent_shows_path_status_task_text_error_and_its_sub_agents() -> None:
+    below = tuple(f"1.{number}" for number in range(1, 101))
+    fine = Agent("1", "Look\nat it", AgentStatus.COMPLETED, "*It is.*", cut=True, children=below)
+    broken = Agent("2", "Look", AgentStatus.FAILED, error="no")
+
+    shown = agent_bundle(fine)
+
+    head, text, cut, children = shown["text/plain"].split("\n\n")
+    assert (head, text) == ("1 ✓ completed · Look at it", "*It is.*")
+    assert cut == "The text was cut at a limit."
+    assert children.startswith("sub-agents: 1.1, 1.2, ")
+    assert children.endswith(", 1.40 … and 60 more")
+    assert "<em>It is.</em>" in shown["text/html"]
+    assert agent_bundle(broken)["text/plain"] == "2 ✗ failed · Look\n\nerror: no"
+    evil = Agent(ACTING, HOSTILE[0], AgentStatus.FAILED, ACTING, ACTING)
+    Bundle(agent_bundle(evil)["text/html"])
+    assert agents_table([fine, broken] * 20).plain.splitlines()[1:3] == [
+        "1     ✓ completed  Look at it  *It is.*",
+        "2     ✗ failed     Look                  no",
+    ]
 
 
 def test_sub_agents_result_shows_task_status_answer_as_markdown_and_error() -> None:
