@@ -132,6 +132,15 @@ def test_hostile_answer_holds_only_tags_and_attributes_of_the_list(hostile: str)
     assert html.encode().decode() == html
 
 
+def test_character_that_acts_is_shown_though_it_is_written_as_an_entity() -> None:
+    html = answer_html(
+        "&#8238;gnp.exe &#x2066; [&#8238;x](https://a.example) ![&#x202e;](http://b.x)"
+    )
+
+    assert not set(html) & set("\u202e\u2066")
+    assert Page(html).words.count("\\u202e") == 3
+
+
 @given(st.text(st.characters(exclude_categories=())))
 @example("- \n  $$\nx\n$$")
 def test_any_text_holds_only_tags_and_attributes_of_the_list(text: str) -> None:
