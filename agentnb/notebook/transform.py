@@ -4,6 +4,10 @@ A kernel waits for an awaiting cell as it waits for any other, so Run All keeps 
 while the cell awaits, the kernel's loop is free for clicks, widgets and other people's code. What
 a running cell executes in its turn (`%%capture`, `%%time`, `%run`) has nobody to await it, so
 there the magic stays what it is and blocks.
+
+A front end for the terminal asks whether the cell is complete before it sends it. That question
+meets the cell as the person typed it: IPython calls a cell magic incomplete until a blank line
+ends it, and an `await` complete at once.
 """
 
 from __future__ import annotations
@@ -30,6 +34,10 @@ def rewrite_spawn_cell(lines: list[str]) -> list[str]:
     # `__import__`, since a name in the notebook may have been taken for something else.
     call = f"await __import__('agentnb.notebook').notebook.spawn_cell({line!r}, {task!r})"
     return [call + "\n"]
+
+
+# IPython's name for a transform that its check for complete input leaves out.
+rewrite_spawn_cell.has_side_effects = True  # type: ignore[attr-defined]
 
 
 def _inside_a_cell() -> bool:

@@ -138,6 +138,14 @@ class Kernel:
             self._take_what_came()
         return shown
 
+    def is_complete(self, cell: str) -> str:
+        """What a console is told before it sends a cell: `complete`, `incomplete` or `invalid`."""
+        message_id = self._client.is_complete(cell)
+        while True:
+            reply = self._client.get_shell_msg(timeout=DEADLINE_S)
+            if reply["parent_header"].get("msg_id") == message_id:
+                return str(reply["content"]["status"])
+
     def interrupt(self) -> None:
         """Press ■."""
         self._manager.interrupt_kernel()

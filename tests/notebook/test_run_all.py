@@ -72,6 +72,18 @@ def test_background_cell_does_not_hold_up_the_next_ones(kernel: Kernel, door: Do
     )
 
 
+def test_console_may_send_a_spawn_cell_when_it_may_send_any_other_cell_magic(
+    kernel: Kernel,
+) -> None:
+    bodies = ["", "\nHello", "\nHello\nand more", "\nHello\n\nand more", "\nHello\n\n"]
+    cells = [f"%%spawn --model demo{body}" for body in bodies]
+
+    told = [kernel.is_complete(cell) for cell in cells]
+
+    assert told == ["incomplete"] * 4 + ["complete"]
+    assert told == [kernel.is_complete(f"%%time{body}") for body in bodies]
+
+
 def test_failed_spawn_cell_stops_run_all(kernel: Kernel) -> None:
     kernel.ok("went_on = False")
 

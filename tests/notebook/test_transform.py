@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 from agentnb.notebook.transform import rewrite_spawn_cell
 
@@ -57,3 +58,27 @@ def test_every_other_cell_stays_as_it_is(cell: str) -> None:
     lines = cell.splitlines(keepends=True)
 
     assert rewrite_spawn_cell(lines) == lines
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "\n",
+        " --bg\nDo it",
+        "\nDo it\\",
+        "\nDo (",
+        "\nDo it\n",
+        "\nDo it\n\n",
+        "\nDo it\n\nand more",
+        "?",
+    ],
+)
+def test_cell_is_complete_where_a_magic_of_ipython_is(body: str) -> None:
+    manager = TransformerManager()  # type: ignore[no-untyped-call]
+    manager.cleanup_transforms.append(rewrite_spawn_cell)
+
+    told = manager.check_complete(f"%%spawn{body}")
+
+    assert told == manager.check_complete(f"%%time{body}")
+    assert "await" in manager.transform_cell("%%spawn\nDo it")
