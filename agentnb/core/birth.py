@@ -6,8 +6,8 @@ A sub-agent is made from nothing but its task, the result before it in a sequenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agentnb.core import prompt
 from agentnb.core.bus import EventBus
@@ -77,7 +77,7 @@ class AgentFactory:
             task,
             context,
             self._request,
-            system=self._prompt(prompt.for_root, context, spawn_tools),
+            system=context.root_prompt(has_spawn_tools=bool(spawn_tools)),
             messages=(*context.conversation_history, *first),
             provider=self._provider,
             own_tools=self._tools,
@@ -98,7 +98,7 @@ class AgentFactory:
             task,
             context,
             request,
-            system=self._prompt(prompt.for_child, context, spawn_tools),
+            system=context.system_prompt,
             messages=(user_message(prompt.child_message(task, previous)),),
             provider=parent.provider,
             own_tools=parent.own_tools,
@@ -113,12 +113,12 @@ class AgentFactory:
         """Make the sub-agent that an agent ordered by a tool, with what the order hands it."""
         request, model = parent.request.child(), order.model
         context = parent.context.child_for_task(
-            order.task, request.depth, inherit_memory=self._inherit_memory
+            order.task,
+            request.depth,
+            inherit_memory=self._inherit_memory,
+            model=model.name if model is not None else "",
+            briefings=order.briefings,
         )
-        config = context.agent_config
-        if model is not None:
-            config = replace(config, model=model.name)
-        context = replace(context, agent_config=config, briefings=order.briefings)
         index = len(parent.results) - 1
         spawn_tools = self._delegation.tools_at(request.depth, self._max_depth)
         child = self._make(
@@ -127,7 +127,7 @@ class AgentFactory:
             order.task,
             context,
             request,
-            system=self._prompt(prompt.for_child, context, spawn_tools),
+            system=context.system_prompt,
             messages=(user_message(prompt.child_message(order.task, context=order.context)),),
             provider=parent.provider if model is None else model.provider,
             own_tools=order.tools,
@@ -143,17 +143,6 @@ class AgentFactory:
         )
         parent.children.append(child)
         return child
-
-    def _prompt(
-        self, build: Callable[..., str], context: AgentContext, spawn_tools: Sequence[Tool]
-    ) -> str:
-        delegation = self._delegation
-        return build(
-            context,
-            max_depth=self._max_depth,
-            by_block=delegation.by_block,
-            profiles=delegation.profiles if spawn_tools else "",
-        )
 
     def _make(
         self,

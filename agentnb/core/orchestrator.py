@@ -124,11 +124,20 @@ class AgentOrchestrator:
             max_depth=max_depth,
             by_block=self.delegation.by_block,
         )
-        return await execution.run(_with_model(context, provider), user_message, plan, synthesis)
+        told = _for_run(context, provider, self.delegation, max_depth)
+        return await execution.run(told, user_message, plan, synthesis)
 
 
-def _with_model(context: AgentContext, provider: Provider) -> AgentContext:
-    """The context with a model's name in it: the provider's, where it has none."""
-    if context.agent_config.model:
-        return context
-    return replace(context, agent_config=replace(context.agent_config, model=provider.name))
+def _for_run(
+    context: AgentContext, provider: Provider, delegation: Delegation, max_depth: int
+) -> AgentContext:
+    """The root's context with what this run says: a model's name, and how agents delegate."""
+    config = context.agent_config
+    return replace(
+        context,
+        agent_config=config if config.model else replace(config, model=provider.name),
+        max_depth=max_depth,
+        by_block=delegation.by_block,
+        nested_spawn=delegation.nested,
+        profiles=delegation.profiles if delegation.spawn_tools else "",
+    )

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
 
-from agentnb.core.context import AgentContext
 from agentnb.core.types import AgentConfig, Briefing
 
 DEFAULT_INSTRUCTIONS = """\
@@ -82,7 +81,7 @@ class SystemPromptBuilder:
             long_term_memory: What it remembers from before.
             instructions: How it is to work; the built-in words when empty.
         """
-        return _joined(
+        return joined(
             _section("soul", soul),
             _section("identity", identity),
             _section("user_context", user),
@@ -118,7 +117,7 @@ class SystemPromptBuilder:
             long_term_memory=long_term_memory,
             instructions=instructions,
         )
-        return _joined(prompt, _capabilities(max_depth - depth))
+        return joined(prompt, _capabilities(max_depth - depth))
 
     @staticmethod
     def build_for_sub_agent(
@@ -151,67 +150,17 @@ class SystemPromptBuilder:
         levels = max_depth - depth if by_block else 0
         shared = _shared_by_siblings(soul, identity, long_term_memory, levels)
         told = (_section(each.section, each.text, each.name) for each in briefings)
-        return _joined(shared, *told, profiles, _section("task", task))
+        return joined(shared, *told, profiles, _section("task", task))
 
 
 @lru_cache(maxsize=64)
 def _shared_by_siblings(soul: str, identity: str, long_term_memory: str, levels: int) -> str:
-    return _joined(
+    return joined(
         _section("soul", soul),
         _section("identity", identity),
         _section("long_term_memory", long_term_memory),
         _section("sub_agent_instructions", SUB_AGENT_INSTRUCTIONS),
         _capabilities(levels),
-    )
-
-
-def for_root(
-    context: AgentContext, *, max_depth: int, by_block: bool = True, profiles: str = ""
-) -> str:
-    """Build the prompt of a run's root.
-
-    Args:
-        context: What the root knows.
-        max_depth: The deepest level of the run; 0 leaves delegation out.
-        by_block: Whether it may delegate by a spawn block.
-        profiles: The block of the profiles that it may choose from, if it may.
-    """
-    own = SystemPromptBuilder.build_with_capabilities(
-        context.agent_config,
-        context.soul_content,
-        context.identity_content,
-        context.user_content,
-        session_memory=_listed(context.memories),
-        long_term_memory=_listed(context.recalled_memories),
-        instructions=context.system_prompt,
-        depth=context.depth,
-        max_depth=max_depth if by_block else context.depth,
-    )
-    return _joined(own, profiles)
-
-
-def for_child(
-    context: AgentContext, *, max_depth: int, by_block: bool = True, profiles: str = ""
-) -> str:
-    """Build the prompt of a sub-agent, whose context has its task and its depth.
-
-    Args:
-        context: What the sub-agent knows, as `AgentContext.child_for_task` makes it.
-        max_depth: The deepest level of the run; `context.depth` leaves delegation out.
-        by_block: Whether it may delegate by a spawn block.
-        profiles: The block of the profiles that it may choose from, if it may.
-    """
-    return SystemPromptBuilder.build_for_sub_agent(
-        context.agent_config,
-        context.soul_content,
-        context.identity_content,
-        context.task,
-        context.depth,
-        max_depth=max_depth,
-        long_term_memory=_listed(context.recalled_memories),
-        briefings=context.briefings,
-        profiles=profiles,
-        by_block=by_block,
     )
 
 
@@ -237,7 +186,7 @@ def child_message(task: str, previous_result: str | None = None, *, context: str
     before = _section("context", context)
     if previous_result is not None:
         before = f"<previous_result>\n{_escaped(previous_result)}\n</previous_result>"
-    return _joined(before, task)
+    return joined(before, task)
 
 
 def corrective_message(reason: str) -> str:
@@ -282,11 +231,13 @@ def _escaped(value: str) -> str:
     return escape(value, quote=False)
 
 
-def _joined(*sections: str) -> str:
+def joined(*sections: str) -> str:
+    """Sections as one prompt, empty ones left out."""
     return "\n\n".join(filter(None, sections))
 
 
-def _listed(memories: Iterable[str]) -> str:
+def listed(memories: Iterable[str]) -> str:
+    """Memories as the text of their section."""
     # A memory's further lines are indented: none can pass for a memory of its own.
     entries = (memory.strip().replace("\n", "\n  ") for memory in memories)
     return "\n".join(f"- {entry}" for entry in entries if entry)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agentnb.core.budget import estimate_input_tokens, estimate_tokens
+from agentnb.core.context import AgentContext
 from agentnb.core.errors import InternalError, LlmError
 from agentnb.core.events import BudgetWarning, ToolCallFinished
 from agentnb.core.orchestrator import AgentOrchestrator
@@ -134,7 +135,7 @@ async def test_root_that_cannot_be_made_is_a_bug_that_is_told(
     def no_prompt(*args: object, **kwargs: object) -> str:
         raise RuntimeError("no words")
 
-    monkeypatch.setattr("agentnb.core.prompt.for_root", no_prompt)
+    monkeypatch.setattr(AgentContext, "root_prompt", no_prompt)
     tree = make_tree(ScriptedProvider(["ok"]))
 
     with pytest.raises(InternalError, match="no words"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,6 @@ from agentnb.core.prompt import (
     SystemPromptBuilder,
     child_message,
     corrective_message,
-    for_child,
-    for_root,
     shared_prefix_length,
 )
 from agentnb.core.spawn import SpawnMode, parse_spawn_instructions
@@ -231,7 +230,7 @@ CONTEXT = AgentContext(
 
 
 def test_prompt_of_a_root_holds_its_context_but_for_the_conversation() -> None:
-    sections = sections_of(for_root(CONTEXT, max_depth=2))
+    sections = sections_of(replace(CONTEXT, max_depth=2).root_prompt())
 
     assert sections.pop("agent_capabilities") == capabilities(0, 2)
     assert sections == {
@@ -245,14 +244,13 @@ def test_prompt_of_a_root_holds_its_context_but_for_the_conversation() -> None:
 
 
 def test_maximal_depth_of_a_context_leaves_delegation_out() -> None:
-    child = CONTEXT.child_for_task("task", 2)
-
-    assert "agent_capabilities" not in for_root(CONTEXT, max_depth=0)
-    assert "agent_capabilities" not in for_child(child, max_depth=2)
+    assert "agent_capabilities" not in replace(CONTEXT, max_depth=0).root_prompt()
+    child = replace(CONTEXT, max_depth=2).child_for_task("task", 2)
+    assert "agent_capabilities" not in child.system_prompt
 
 
 def test_prompt_of_a_fresh_child_holds_nothing_of_the_conversation_above() -> None:
-    sections = sections_of(for_child(CONTEXT.child_for_task("its task", 1), max_depth=3))
+    sections = sections_of(CONTEXT.child_for_task("its task", 1).system_prompt)
 
     assert sections == {
         "soul": "soul",
@@ -264,19 +262,11 @@ def test_prompt_of_a_fresh_child_holds_nothing_of_the_conversation_above() -> No
 
 
 def test_child_that_inherits_is_told_the_recalled_memories_only() -> None:
-    child = CONTEXT.child_for_task("its task", 1, inherit_memory=True)
-    text = for_child(child, max_depth=3)
+    text = CONTEXT.child_for_task("its task", 1, inherit_memory=True).system_prompt
 
     assert "known for long" in sections_of(text)["long_term_memory"]
     for kept_back in ("secret", "today", "old question", "own instructions"):
         assert kept_back not in text
-
-
-def test_child_prompt_never_shows_the_person_or_the_session_even_when_a_context_has_them() -> None:
-    text = for_child(CONTEXT, max_depth=3)
-
-    assert "secret" not in text
-    assert "today" not in text
 
 
 # -- the prefix that siblings share -----------------------------------------------------------
