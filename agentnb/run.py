@@ -109,7 +109,8 @@ class Run(RunRecord):
 
         Raises:
             TimeoutError: The run has not ended in time.
-            LlmError, RunCancelled, InternalError: How the run ended, with `partial_result`.
+            LlmError, NoAnswer, RunCancelled, InternalError: How the run ended, with
+                `partial_result`.
             RuntimeError: Called on the runtime thread itself, which would wait for itself; or the
                 run's loop is gone.
         """

@@ -20,7 +20,8 @@ from agentnb.core.meter import Meter
 from agentnb.core.port import AgentPort, Siblings
 from agentnb.core.protocols import Gate, JobOrder, Provider, Tool
 from agentnb.core.request import RequestContext
-from agentnb.core.types import Message, SpawnMode, child_id, user_message
+from agentnb.core.synthesis import result_body
+from agentnb.core.types import Message, SpawnMode, SubAgentResult, child_id, user_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,9 @@ class AgentFactory:
             spawn_tools=spawn_tools,
         )
 
-    def child(self, parent: Agent, slot: int, spawned: Spawned, previous: str | None) -> Agent:
+    def child(
+        self, parent: Agent, slot: int, spawned: Spawned, previous: SubAgentResult | None
+    ) -> Agent:
         """Make the sub-agent for `parent.results[slot]`, with what it may know."""
         request = parent.request.child()
         task = parent.results[slot].task
@@ -99,7 +102,7 @@ class AgentFactory:
             context,
             request,
             system=context.system_prompt,
-            messages=(user_message(prompt.child_message(task, previous)),),
+            messages=(user_message(_first_message(task, previous)),),
             provider=parent.provider,
             own_tools=parent.own_tools,
             spawn_tools=spawn_tools,
@@ -202,3 +205,11 @@ class AgentFactory:
             )
         )
         return agent
+
+
+def _first_message(task: str, previous: SubAgentResult | None) -> str:
+    if previous is None:
+        return prompt.child_message(task)
+    return prompt.child_message(
+        task, result_body(previous), status=previous.status, cut=previous.cut
+    )

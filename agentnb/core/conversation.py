@@ -1,8 +1,8 @@
 """What one agent says, and what it is told: its turns, its synthesis, its last words.
 
-Every way through ends in an `Ending` with a text: a spawn that is not followed leaves the text
-before it or one more turn to answer, an empty pot leaves what there is. No spawn block that
-stands outside code is ever part of a last word.
+Every way through ends in an `Ending`: a spawn that is not followed leaves the text before it or
+one more turn to answer, and who gives no answer then has failed; an empty pot leaves what there
+is. No spawn block that stands outside code is ever part of a last word.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from agentnb.core import prompt
 from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
+from agentnb.core.errors import NoAnswer
 from agentnb.core.events import AgentFailed, SpawnIgnored, SynthesisStarted
 from agentnb.core.lease import OUTPUT_SLICE
 from agentnb.core.life import Agent, Ending, NumberedTask, has_block
@@ -38,6 +39,7 @@ from agentnb.core.types import (
 
 MAX_ATTEMPTS = 2
 
+_NOT_ALL_DONE = "the budget ended before all of the work was done"
 _TOO_LITTLE = "the budget left too little to bring the results together"
 _SHORTER_AND_SHORTER = (100_000, 10_000, 2_000, 400)
 """Characters that tool results are cut to, one after the other, until the last call fits."""
@@ -156,7 +158,7 @@ class Conversation:
             why = "a synthesis cannot start further sub-agents"
             self.ignore(why, self.tasks_of(reading))
             ending = await self.answer_without(reading, outcome, why)
-        agent.synthesis = ending.text
+        agent.synthesis = ending.text if ending.error is None else ""
         return ending
 
     async def answer_without(
@@ -171,27 +173,38 @@ class Conversation:
         if outcome.exhausted is not None:
             return self.exhausted(outcome.exhausted)
         reading = self.read(outcome)
-        if not has_block(reading):
-            return self.completed(outcome.text, outcome)
-        self.ignore("it was asked for a direct answer", self.tasks_of(reading))
-        fallback = f"(No answer: it only asked for sub-agents, and {why_not}.)"
-        if agent.children:
-            fallback = results_as_text(agent.results)
-        return self.completed(reading.text_before or fallback, outcome)
+        asked_again = has_block(reading)
+        if asked_again:
+            self.ignore("it was asked for a direct answer", self.tasks_of(reading))
+        if reading.text_before:
+            return self.completed(reading.text_before, outcome)
+        return self._unanswered(outcome, NoAnswer(why_not, asked_again=asked_again))
+
+    def _unanswered(self, outcome: AgentOutcome, error: NoAnswer) -> Ending:
+        """The end of an agent that was asked for its answer once more and gave none."""
+        agent = self._agent
+        if agent.is_root and self._meter.was_exhausted:  # an empty budget never raises
+            return self.exhausted(_NOT_ALL_DONE)
+        wrote = outcome.text.strip() or agent.said
+        if outcome.stop_reason == NO_TURNS_LEFT:
+            text = self._out_of_turns(wrote, outcome)
+        else:
+            text = "\n\n".join(filter(None, (wrote, results_as_text(agent.results))))
+        return Ending(AgentStatus.FAILED, text, error=error)
+
+    def _out_of_turns(self, text: str, outcome: AgentOutcome) -> str:
+        agent = self._agent
+        return answer_out_of_turns(
+            text, outcome.messages, results=agent.results, turns=agent.turns_taken
+        )
 
     def completed(self, text: str, outcome: AgentOutcome | None) -> Ending:
         """The end of an agent that has answered."""
         cut = outcome is not None and outcome.stop_reason in CUT_REASONS
         if outcome is not None and outcome.stop_reason == NO_TURNS_LEFT:
-            text = answer_out_of_turns(
-                text,
-                outcome.messages,
-                results=self._agent.results,
-                turns=self._agent.turns_taken,
-            )
+            text = self._out_of_turns(text, outcome)
         if self._agent.is_root and self._meter.was_exhausted:
-            reason = "the budget ended before all of the work was done"
-            return Ending(AgentStatus.EXHAUSTED, text.strip(), reason=reason, cut=cut)
+            return Ending(AgentStatus.EXHAUSTED, text.strip(), reason=_NOT_ALL_DONE, cut=cut)
         return Ending(AgentStatus.COMPLETED, text.strip(), cut=cut)
 
     def exhausted(self, why: str) -> Ending:

@@ -6,6 +6,7 @@
     │   │   ├── MissingKey, AuthenticationFailed, InvalidRequest, ModelNotFound, Refused
     │   │   ├── RateLimited, Overloaded, ServerFailed, ConnectionFailed
     │   │   └── StreamBroken, CallTimedOut
+    │   ├── NoAnswer                a model was asked for its answer once more and gave none
     │   ├── RunCancelled            a person, or the notebook, stopped it
     │   └── InternalError           a bug, in agentnb or in what was handed to it
     ├── UnknownAgent                an order for an agent that the run does not have
@@ -178,6 +179,24 @@ class StreamBroken(LlmError):
 
 class CallTimedOut(LlmError):
     """A turn did not end in time."""
+
+
+class NoAnswer(OrchestratorError):
+    """A model asked for sub-agents that it could not have, and gave no answer without them.
+
+    Args:
+        why_not: Why it could not have them, as the rest of a sentence.
+        asked_again: Whether it only asked for them once more; else it said nothing.
+    """
+
+    def __init__(self, why_not: str, *, asked_again: bool) -> None:
+        self.why_not, self.asked_again = why_not, asked_again
+        then = "only asked for sub-agents again" if asked_again else "said nothing"
+        super().__init__(
+            f"The model gave no answer: its sub-agents were not started, because {why_not}, and "
+            f"when it was asked to answer itself it {then}. Put the task in other words, or ask "
+            "another model."
+        )
 
 
 class RunCancelled(OrchestratorError):

@@ -91,7 +91,8 @@ class AgentCompleted:
     tokens_used: int
     duration_ms: int
     cut: bool = False
-    """The answer ended at the model's `max_tokens`, or at the agent's `max_turns`."""
+    """The answer ended at the model's `max_tokens`, at its context window, or at the agent's
+    `max_turns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

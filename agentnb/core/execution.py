@@ -41,7 +41,7 @@ from agentnb.core.protocols import AgentOutcome, Engine, JobOrder
 from agentnb.core.request import RequestContext
 from agentnb.core.result import result_of
 from agentnb.core.spawn import SpawnProblem, SpawnReading
-from agentnb.core.synthesis import result_body, results_as_text
+from agentnb.core.synthesis import results_as_text
 from agentnb.core.types import (
     AgentStatus,
     OrchestratorResult,
@@ -184,6 +184,7 @@ class Execution:
             tokens_used=agent.port.usage.total_tokens,
             duration_ms=agent.elapsed_ms(),
             path=agent.path,
+            cut=ending.cut and ending.status is AgentStatus.COMPLETED,
         )
         self._endings[agent.agent_id] = result
         try:
@@ -212,7 +213,7 @@ class Execution:
                 # It has started some after all, now that it knows how.
                 if ending.status is AgentStatus.EXHAUSTED:
                     return await self._end_exhausted(agent, talk, ending.reason)
-                agent.said = ending.text
+                agent.said = ending.text if ending.error is None else ""
         elif not self._has_open_jobs(agent):
             return talk.completed(outcome.text, outcome)
         else:
@@ -220,7 +221,7 @@ class Execution:
         # Jobs began while the agent had its turn, so before the tasks of the block that ended it.
         ending = await talk.synthesise([*await self._open_results(agent), *told])
         ran_out = outcome.stop_reason == NO_TURNS_LEFT
-        return replace(ending, cut=True) if ran_out else ending
+        return replace(ending, cut=True) if ran_out and ending.error is None else ending
 
     async def _end_exhausted(self, agent: Agent, talk: Conversation, why: str) -> Ending:
         """The end of an agent that the budget stopped, when its jobs have ended, too."""
@@ -235,9 +236,8 @@ class Execution:
         tasks = root.number(plan.tasks)
         # A person may well ask the same thing five times: no cycle check here.
         await self._run_children(root, talk, plan.mode, tasks, self._places(talk, tasks))
-        if not root.children:
-            reasons = "; ".join(f"{r.task}: {r.error}" for r in root.results)
-            return Ending(AgentStatus.COMPLETED, f"No task could be started ({reasons}).")
+        if not root.children:  # the budget was empty before the first of them
+            return talk.exhausted("the budget ended before any task was started")
         if synthesis:
             self._close_jobs(root)
             return await talk.synthesise(root.results)
@@ -333,7 +333,7 @@ class Execution:
             for task, why in zip(tasks, admitted, strict=True)
         ]
 
-        def child(index: int, previous: str | None = None) -> Agent:
+        def child(index: int, previous: SubAgentResult | None = None) -> Agent:
             spawned = Spawned(
                 number=tasks[index].number, index=index, total=len(admitted), mode=mode
             )
@@ -343,14 +343,14 @@ class Execution:
         if mode is SpawnMode.PARALLEL:
             await self._wait_for(agent, [(before + index, child(index)) for index in wanted])
             return
-        previous: str | None = None
+        previous: SubAgentResult | None = None
         for position, index in enumerate(wanted):
             if self._meter.ran_dry:
                 rest = wanted[position:]
                 self._skip_rest(agent, talk, before, {index: tasks[index] for index in rest})
                 return
             await self._wait_for(agent, [(before + index, child(index, previous))])
-            previous = result_body(agent.results[before + index])
+            previous = agent.results[before + index]
 
     def _skip_rest(
         self, agent: Agent, talk: Conversation, before: int, rest: Mapping[int, NumberedTask]

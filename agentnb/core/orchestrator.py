@@ -86,6 +86,7 @@ class AgentOrchestrator:
 
         Raises:
             LlmError: The root's own call failed for good.
+            NoAnswer: The root was asked for its answer once more and gave none.
             RunCancelled: The whole run was cancelled.
             InternalError: A bug. Each has `partial_result`.
         """

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
 
-from agentnb.core.types import AgentConfig, Briefing
+from agentnb.core.types import AgentConfig, AgentStatus, Briefing
 
 DEFAULT_INSTRUCTIONS = """\
 You work for a person in a Jupyter notebook. Answer in Markdown and to the point. When you are \
@@ -174,18 +174,29 @@ def shared_prefix_length(sub_agent_prompt: str) -> int:
     return max(0, sub_agent_prompt.rfind("<task>\n"))
 
 
-def child_message(task: str, previous_result: str | None = None, *, context: str = "") -> str:
+def child_message(
+    task: str,
+    previous_result: str | None = None,
+    *,
+    status: AgentStatus = AgentStatus.COMPLETED,
+    cut: bool = False,
+    context: str = "",
+) -> str:
     """Write a sub-agent's first user message.
 
     Args:
         task: What it has to do, as it was asked for.
         previous_result: The result of the agent before it in a sequence; `None` for the
             first one, and when the agents run in parallel.
+        status: How the agent before it ended. The result says it, but for a whole answer.
+        cut: Whether its answer ended at a limit.
         context: What its parent wants it to know.
     """
     before = _section("context", context)
     if previous_result is not None:
-        before = f"<previous_result>\n{_escaped(previous_result)}\n</previous_result>"
+        is_whole = status is AgentStatus.COMPLETED and not cut
+        marks = "" if is_whole else f' status="{status}"' + (' cut="true"' if cut else "")
+        before = f"<previous_result{marks}>\n{_escaped(previous_result)}\n</previous_result>"
     return joined(before, task)
 
 

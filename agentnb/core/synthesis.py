@@ -50,14 +50,15 @@ def build_synthesis_prompt(
     """The message that hands a parent its sub-agents' results.
 
     Args:
-        results: In task order, skipped ones included.
-        body_limit: Characters to which each body is cut, and then marked `truncated`.
+        results: In task order, skipped ones included. An answer that its agent did not come to
+            the end of is marked `cut`.
+        body_limit: Characters to which each body is cut here, and then marked `truncated`.
     """
     lines = ["<sub_agent_results>"]
     for result in results:
         body = result_body(result)
         is_cut = body_limit is not None and len(body) > body_limit
-        mark = ' truncated="true"' if is_cut else ""
+        mark = (' cut="true"' if result.cut else "") + (' truncated="true"' if is_cut else "")
         lines += [
             f'  <result task={_attribute(result.task)} status="{result.status}"{mark}>',
             _indented(escape(body[:body_limit] if is_cut else body, quote=False)),
@@ -83,10 +84,14 @@ def even_limit(lengths: Sequence[int], room: int) -> int:
 def results_as_text(results: Sequence[SubAgentResult]) -> str:
     """The results as Markdown, in task order: what a person gets when no model sums them up."""
     return "\n\n".join(
-        f"**{result.path or _NO_PATH} {' '.join(result.task.split())}** ({result.status})\n\n"
+        f"**{result.path or _NO_PATH} {' '.join(result.task.split())}** ({_standing(result)})\n\n"
         f"{_for_person(result)}"
         for result in results
     )
+
+
+def _standing(result: SubAgentResult) -> str:
+    return f"{result.status}, cut at a limit" if result.cut else str(result.status)
 
 
 def _for_person(result: SubAgentResult) -> str:

@@ -225,6 +225,8 @@ class TreeFold:
                 agent.status, agent.error = AgentStatus.FAILED, event.error
             case AgentCompleted():
                 agent.status = AgentStatus.COMPLETED
+                if event.cut:
+                    agent.notes.append("the answer was cut at a limit: it is not whole")
             case AgentCancelled():
                 agent.status, agent.error = AgentStatus.CANCELLED, event.reason
             case AgentExhausted():

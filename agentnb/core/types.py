@@ -300,6 +300,14 @@ class SubAgentResult(Shown):
     duration_ms: int = 0
     path: str = ""
     """What a person reads: `1`, `1.2`; for a skipped task, the path its agent would have had."""
+    cut: bool = False
+    """A completed answer that is not whole: it ended at the model's `max_tokens`, at its context
+    window, or at the agent's `max_turns`."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the agent came to the end of its answer."""
+        return self.status is AgentStatus.COMPLETED and not self.cut
 
     def __repr__(self) -> str:
         said = quoted(self.response) if self.response.strip() or not self.error else ""
@@ -471,7 +479,8 @@ class OrchestratorResult(Shown):
     incomplete: tuple[SubAgentResult, ...] = ()
     """Every task at any depth that was not completed, with what there is of it."""
     cut: bool = False
-    """The answer ended at the model's `max_tokens`, or at the root's `max_turns`."""
+    """The answer ended at the model's `max_tokens`, at its context window, or at the root's
+    `max_turns`."""
 
     def __post_init__(self) -> None:
         # Whoever made it: a tuple of a thousand results is no `repr` for a cell.

@@ -35,6 +35,7 @@ _ALL = "*"
 _NO_JOBS = "No jobs found."
 _SHOWN_OF_TEXT = 160
 _LONGEST_MARK = 60
+_CUT_AT_A_LIMIT = "(The answer was cut at a limit: it is not whole.)"
 _HEAD = re.compile(
     r"\[(?=[0-9a-f]{6}: (?:OK|ERROR|NOT FOUND|CANCELLED|ENDED|"
     + "|".join(str(status).upper() for status in AgentStatus)
@@ -322,7 +323,8 @@ def _outcome(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
         return _not_found(jobs)
     result = state.result
     if result.status is AgentStatus.COMPLETED:
-        return "OK", _harmless(result.response) or "(no output)"
+        answer = _harmless(result.response) or "(no output)"
+        return "OK", f"{_CUT_AT_A_LIMIT}\n{answer}" if result.cut else answer
     return "ERROR", _what_went_wrong(result)
 
 
@@ -344,6 +346,8 @@ def _standing(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
         lines.append(f"It has said {len(said):,} characters, at last: {newest}")
     elif state.result is not None and state.result.error:
         lines.append(f"Error: {one_line(state.result.error)}")
+    elif state.result is not None and state.result.cut:
+        lines.append(_CUT_AT_A_LIMIT)
     return str(state.status).upper(), _harmless("\n".join(lines))
 
 
@@ -353,7 +357,8 @@ def _stopped(state: JobState | None, jobs: Jobs, was_stopped: bool) -> tuple[str
     if was_stopped and state.status is AgentStatus.CANCELLED:
         left = state.result.response.strip()
         return "CANCELLED", _harmless(left) or "It had said nothing yet."
-    return "ENDED", f"It had ended before: {state.status}."
+    cut = f"\n{_CUT_AT_A_LIMIT}" if state.result.cut else ""
+    return "ENDED", f"It had ended before: {state.status}.{cut}"
 
 
 def _harmless(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from agentnb.core.errors import InternalError, LlmError, RunCancelled
+from agentnb.core.errors import InternalError, LlmError, NoAnswer, RunCancelled
 from agentnb.core.events import (
     AgentFailed,
     AgentSpawned,
@@ -86,7 +86,7 @@ def check_end(
         case AgentStatus.CANCELLED:
             assert isinstance(error, RunCancelled)
         case AgentStatus.FAILED:
-            assert isinstance(error, LlmError | InternalError)
+            assert isinstance(error, LlmError | NoAnswer | InternalError)
         case other:
             raise AssertionError(f"a run ended as {other}")
     _check_incomplete(result)

@@ -17,6 +17,7 @@ from agentnb.core.errors import (
     InternalError,
     LlmError,
     MissingExtra,
+    NoAnswer,
     NoOpenQuestion,
     NotebookError,
     OrchestratorError,
@@ -134,6 +135,7 @@ ONE_OF_EACH: list[AgentnbError] = [
     *(cls("what happened", retry_after_s=3.0, status_code=404) for cls in LLM_ERRORS),
     AgentnbError("m"),
     OrchestratorError("m"),
+    NoAnswer("the block has no end", asked_again=True),
     RunCancelled("enough"),
     RunCancelled(),
     InternalError.wrapping(KeyError("k"), where="here"),
@@ -209,6 +211,20 @@ def test_cancelled_run_says_why_where_that_is_known() -> None:
     assert RunCancelled("enough").reason == "enough"
     assert "cancelled (enough)" in str(RunCancelled("enough"))
     assert str(RunCancelled()) == "The run was cancelled."
+
+
+@pytest.mark.parametrize(
+    ("asked_again", "then"), [(True, "only asked for sub-agents again"), (False, "said nothing")]
+)
+def test_model_that_gave_no_answer_is_told_with_why_and_what_to_do(
+    asked_again: bool, then: str
+) -> None:
+    error = NoAnswer("the block has no end", asked_again=asked_again)
+
+    assert (error.why_not, error.asked_again) == ("the block has no end", asked_again)
+    assert "because the block has no end" in str(error)
+    assert then in str(error)
+    assert "in other words" in str(error)
 
 
 def test_bug_is_told_by_its_type_its_place_and_its_text_on_one_line() -> None:

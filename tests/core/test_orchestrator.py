@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+from agentnb.core.errors import NoAnswer
 from agentnb.core.events import (
     AgentCompleted,
     AgentFailed,
@@ -22,8 +23,18 @@ from agentnb.core.events import (
     SynthesisStarted,
 )
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.types import AgentStatus, Role, SpawnInstruction, SpawnMode, Usage
-from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.core.spawn import parse_spawn_instructions
+from agentnb.core.tree import TreeFold
+from agentnb.core.types import (
+    AgentStatus,
+    CompletionRequest,
+    Role,
+    SpawnInstruction,
+    SpawnMode,
+    ToolUse,
+    Usage,
+)
+from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from tests.support import (
     NAMES,
     PATHS,
@@ -350,17 +361,46 @@ async def test_spawn_below_the_deepest_level_without_text_gets_one_corrective_tu
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-async def test_agent_that_orders_again_after_the_corrective_turn_ends_all_the_same(
-    depth: int,
-) -> None:
+async def test_agent_that_orders_again_after_the_corrective_turn_has_failed(depth: int) -> None:
     provider = chain(depth, ["<spawn_agents></spawn_agents>", spawn("again"), "never read"])
 
     tree = await run_tree(provider)
 
-    answer = tree.of(AgentCompleted, PATHS[depth])[0].text
-    assert answer.startswith("(No answer")
+    (end,) = tree.of(AgentFailed, PATHS[depth])
+    assert not end.will_retry
+    assert "only asked for sub-agents again" in end.error
+    assert 'task="again"' in end.text, "what it wrote is kept"
+    assert parse_spawn_instructions(end.text) is None, "as words"
     assert len(requests_of(provider, NAMES[depth])) == 2
     assert "again" in tree.of(SpawnIgnored, PATHS[depth])[-1].tasks
+    assert tree.statuses()[PATHS[depth]] == "failed"
+    (undone,) = tree.result.incomplete
+    assert (undone.status, undone.response) == (AgentStatus.FAILED, end.text)
+    assert (
+        TreeFold(tree.entries)
+        .notes()[PATHS[depth]][0]
+        .startswith("error: The model gave no answer")
+    )
+    if depth == 0:
+        assert isinstance(tree.error, NoAnswer)
+    else:
+        assert tree.error is None
+        told = requests_of(provider, NAMES[depth - 1])[-1].last_user_text
+        assert f'<result task="{NAMES[depth]}" status="failed">' in told
+
+
+@pytest.mark.parametrize("reply", ["", " \n", Reply(tool_uses=(ToolUse("t", "look", {}),))])
+@pytest.mark.parametrize("depth", DEPTHS)
+async def test_agent_that_says_nothing_in_the_corrective_turn_has_failed(
+    depth: int, reply: AnyReply
+) -> None:
+    provider = chain(depth, ["<spawn_agents></spawn_agents>", reply])
+
+    tree = await run_tree(provider, orchestrator=AgentOrchestrator(max_depth=10, max_turns=2))
+
+    (end,) = tree.of(AgentFailed, PATHS[depth])
+    assert "said nothing" in end.error
+    assert isinstance(tree.error, NoAnswer) is (depth == 0)
 
 
 IGNORED = {
@@ -450,11 +490,34 @@ async def test_synthesis_of_nothing_but_a_block_gets_one_corrective_turn(depth: 
         assert tree.result.synthesis == "in my words"
 
 
-async def test_synthesis_that_only_orders_falls_back_to_the_results() -> None:
-    tree = await run_tree(by_agent({"root": [spawn("A"), spawn("B"), spawn("C")]}))
+@pytest.mark.parametrize("depth", PARENTS)
+async def test_synthesis_that_only_orders_has_failed_and_keeps_the_results(depth: int) -> None:
+    provider = chain(depth, [spawn("A", before="I ask A."), spawn("B"), spawn("C")])
 
-    assert "done: A" in tree.result.final_response
-    assert set(tree.statuses()) == {"root", "1"}
+    tree = await run_tree(provider)
+
+    (end,) = tree.of(AgentFailed, PATHS[depth])
+    assert "done: A" in end.text
+    assert 'task="C"' in end.text
+    assert tree.statuses()[PATHS[depth]] == "failed"
+    assert isinstance(tree.error, NoAnswer) is (depth == 0)
+    assert tree.result.synthesis == ("" if depth == 0 else "root came back")
+
+
+async def test_no_answer_after_an_empty_budget_raises_nothing() -> None:
+    """The root's synthesis out of its reserve gives none: the results are the answer."""
+
+    def spend(_: CompletionRequest) -> AnyReply:
+        tree.request.budget.set_total(tree.request.budget.tokens_used + 2000)
+        return Reply("A was", usage=Usage(100, 1500))
+
+    provider = by_agent({"root": [spawn("A", "B", mode="sequential"), spawn("C"), ""], "A": spend})
+    tree = make_tree(provider)
+    await tree.run()
+
+    assert tree.error is None
+    assert tree.result.status is AgentStatus.EXHAUSTED
+    assert "A was" in tree.result.final_response
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

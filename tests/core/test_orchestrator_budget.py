@@ -205,7 +205,8 @@ async def test_results_larger_than_what_is_left_are_cut_evenly_and_marked() -> N
     assert tree.result.status is AgentStatus.COMPLETED
     results = requests_of(provider, "root")[1].last_user_text
     found = re.findall(
-        r'<result task="(.)" status="completed"( truncated="true")?>\n    (.*?)\n  </result>',
+        r'<result task="(.)" status="completed"(?: cut="true")?( truncated="true")?>'
+        r"\n    (.*?)\n  </result>",
         results,
     )
     assert [(task, bool(mark)) for task, mark, _ in found] == [
