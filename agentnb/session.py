@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -24,7 +24,13 @@ from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.profiles import Profile, root_instructions
 from agentnb.core.protocols import BudgetGate, Gate, Provider, Tool
 from agentnb.core.request import RequestContext
-from agentnb.core.types import AgentConfig, OrchestratorResult, SpawnInstruction, SpawnMode
+from agentnb.core.types import (
+    AgentConfig,
+    OrchestratorResult,
+    SpawnInstruction,
+    SpawnMode,
+    one_line,
+)
 from agentnb.delegation import DEFAULT_DELEGATION, delegation_of, kind_of, tools_of_profile
 from agentnb.models import DEFAULT_MODEL, Models, Origin, Unsaid, gate_of, registry
 from agentnb.run import Run
@@ -85,7 +91,8 @@ class Session:
         provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run
             that names a model of another provider is answered by that one.
         max_concurrency: Calls to one model that may be open at once.
-        max_agents: Most sub-agents of a run.
+        max_agents: Most sub-agents that the agents of a run may start. A list that a person
+            gives to `spawn_all` is not cut by it.
         max_output_tokens: Output limit of one call.
         call_timeout_s: A turn that takes longer fails.
         memories: What the root remembers; handed to sub-agents by `sub_agent_memory`.
@@ -267,32 +274,31 @@ class Session:
         """Start one sub-agent per task, below a root that plans nothing.
 
         The root's one call brings the results together; without `synthesis` there is none, and
-        the answer is the results in order. Equal tasks are all run: a person means what they
-        ask for.
+        the answer is the results in order. All tasks are run, however many, also equal ones: a
+        person means what they ask for.
 
         Args:
-            tasks: At least one.
+            tasks: Texts, in an order; at least one.
             mode: `parallel`, or `sequential`: each is then handed the result before it.
             synthesis: Whether the root brings the results together.
             model: In place of the session's, for this run; so are the rest.
             budget: Tokens.
             max_depth: Depth of the deepest sub-agent, at least 1.
-            max_agents: Most sub-agents.
+            max_agents: Most sub-agents that those of the tasks may start.
             tools: What agents may call; the session's own tools by name, too.
 
         Raises:
-            ValueError: A task is blank, there is none, the mode is unknown, or something is no
-                tool.
+            ValueError: A task is blank or no text, there is none, the mode is unknown, a limit is
+                out of its range, or something is no tool. No call was made then.
             UnknownModel: No provider answers to the model.
         """
-        if isinstance(tasks, str) or not isinstance(tasks, Iterable):
-            raise ValueError("`tasks` must be a sequence of tasks; for one task use `spawn`.")
-        plan = SpawnInstruction(_checked_mode(mode), tuple(_checked_task(task) for task in tasks))
-        if not plan.tasks:
-            raise ValueError("`tasks` is empty: give at least one task.")
-        depth = self.max_depth if max_depth is None else max_depth
-        if isinstance(depth, int) and depth < 1:
-            raise ValueError("`spawn_all` starts sub-agents, so `max_depth` must be at least 1.")
+        plan = SpawnInstruction(_checked_mode(mode), _checked_tasks(tasks))
+        deepest = self.max_depth if max_depth is None else max_depth
+        if isinstance(deepest, int) and deepest < 1:
+            raise ValueError(
+                "`spawn_all` starts sub-agents, so `max_depth` must be at least 1, not "
+                f"{deepest!r}: give it to the session or to this call."
+            )
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
         order = _Order(title, model, budget, max_depth, max_agents, tools)
         return self._start(replace(order, plan=plan, synthesis=synthesis))
@@ -453,6 +459,27 @@ def _checked_task(task: str) -> str:
     if not isinstance(task, str) or not task.strip():
         raise ValueError(f"A task must be a text that is not blank, not {task!r}.")
     return task.strip()
+
+
+def _checked_tasks(tasks: Sequence[str]) -> tuple[str, ...]:
+    """A person's list. The first task that cannot be run is named with its place."""
+    if isinstance(tasks, str):
+        raise ValueError("`tasks` must be a list of texts; for one task use `spawn`.")
+    # A mapping, a set and a data frame can be gone through, but not as a list of texts in an order.
+    if isinstance(tasks, Mapping | Set) or hasattr(tasks, "columns"):
+        kind = type(tasks).__name__
+        raise ValueError(f"`tasks` must be a list of texts, not a {kind}: say which texts.")
+    try:
+        listed = list(tasks)
+    except TypeError:
+        raise ValueError(f"`tasks` must be a list of texts, not {tasks!r}.") from None
+    if not listed:
+        raise ValueError("`tasks` is empty: give at least one task.")
+    for at, task in enumerate(listed):
+        if not isinstance(task, str) or not task.strip():
+            shown = one_line(repr(task), limit=80)
+            raise ValueError(f"`tasks[{at}]` must be a text that is not blank, not {shown}.")
+    return tuple(task.strip() for task in listed)
 
 
 def _checked_mode(mode: str) -> SpawnMode:

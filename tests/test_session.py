@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from agentnb.core.events import (
     BudgetWarning,
     ModelCallStarted,
     RunStarted,
+    SpawnIgnored,
     SynthesisStarted,
 )
 from agentnb.core.types import AgentStatus, Usage
@@ -208,6 +210,30 @@ def test_spawn_all_takes_equal_tasks_as_often_as_they_are_given() -> None:
     assert [str(r.status) for r in run.result().sub_agent_results] == ["completed"] * 5
 
 
+def test_persons_list_is_run_whole_however_long_it_is() -> None:
+    """Twice as many texts as models may have sub-agents, with every setting at its default."""
+    texts = [f"text {n}" for n in range(2000)]
+    provider = ScriptedProvider(lambda _: Reply("Done.", usage=Usage(10, 5)))
+
+    run = Session(provider=provider).spawn_all(texts, synthesis=False)
+
+    result = run.result(DEADLINE_S)
+    assert result.status is AgentStatus.COMPLETED
+    assert [r.task for r in result.sub_agent_results] == texts
+    assert {r.status for r in result.sub_agent_results} == {AgentStatus.COMPLETED}
+    assert not [e for e in run.events if isinstance(e.event, SpawnIgnored)]
+
+
+def test_tasks_of_a_persons_list_take_no_place_of_what_their_agents_start() -> None:
+    provider = by_agent({"A": [spawn("A1", "A2"), "a"], "B": [spawn("B1"), "b"], "root": "ok"})
+
+    run = ended(Session(provider=provider).spawn_all(["A", "B"], "sequential", max_agents=1))
+
+    skipped = [e.event.tasks for e in run.events if isinstance(e.event, SpawnIgnored)]
+    assert skipped == [("A2",), ("B1",)]
+    assert [node.path for node in run.result().agent_tree.walk()] == ["root", "1", "1.1", "2"]
+
+
 def test_root_of_a_fan_out_is_running_while_its_children_are() -> None:
     hold = Hold()
     session = Session(provider=by_agent({"A": Reply("a", pause=hold)}))
@@ -222,23 +248,57 @@ def test_root_of_a_fan_out_is_running_while_its_children_are() -> None:
     ended(run)
 
 
+class Frame:
+    """As data frames are: who goes through one gets the names of its columns."""
+
+    columns = ("text",)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (([],), "empty"),
         (("one task",), "`spawn`"),
-        ((["A", " "],), "blank"),
+        ((["A", " "],), r"`tasks\[1\]` must be a text that is not blank, not ' '"),
+        ((["A", 7],), r"`tasks\[1\]` .* not 7"),
+        ((["A", float("nan")],), r"`tasks\[1\]` .* not nan"),
+        (([b"A"],), r"`tasks\[0\]`"),
+        ((None,), "list of texts, not None"),
+        ((7,), "list of texts, not 7"),
+        (({"A": 1},), "not a dict"),
+        (({"A", "B"},), "not a set"),
+        ((Frame(),), "not a Frame"),
         ((["A"], "zigzag"), "zigzag"),
     ],
 )
 def test_fan_out_that_makes_no_sense_is_refused(arguments: Any, message: str) -> None:
+    session = Session(provider=ScriptedProvider([]))
+
     with pytest.raises(ValueError, match=message):
-        Session(provider=ScriptedProvider([])).spawn_all(*arguments)
+        session.spawn_all(*arguments)
+
+    assert session.newest_run is None
 
 
-def test_fan_out_without_depth_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_depth"):
-        Session(provider=ScriptedProvider([]), max_depth=0).spawn_all(["A"])
+@pytest.mark.parametrize("max_depth", [0, -1, "deep", True])
+def test_fan_out_without_depth_is_refused(max_depth: Any) -> None:
+    session = Session(provider=ScriptedProvider([]))
+
+    with pytest.raises(ValueError, match="`max_depth` must be"):
+        session.spawn_all(["A"], max_depth=max_depth)
+
+    assert session.newest_run is None
+
+
+def test_fan_out_takes_any_row_of_texts() -> None:
+    session = Session(provider=by_agent({}))
+
+    for texts in (("A", "B"), (each for each in "AB")):
+        run = ended(session.spawn_all(texts, synthesis=False))  # type: ignore[arg-type]
+        assert [r.task for r in run.result().sub_agent_results] == ["A", "B"]
 
 
 # -- wrong settings -------------------------------------------------------------------------------

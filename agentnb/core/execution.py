@@ -234,8 +234,8 @@ class Execution:
         """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
         talk = self._conversation(root)
         tasks = root.number(plan.tasks)
-        # A person may well ask the same thing five times: no cycle check here.
-        await self._run_children(root, talk, plan.mode, tasks, self._places(talk, tasks))
+        # Limits are for models: a person's list is run whole, also where tasks are the same.
+        await self._run_children(root, talk, plan.mode, tasks, [None] * len(tasks))
         if not root.children:  # the budget was empty before the first of them
             return talk.exhausted("the budget ended before any task was started")
         if synthesis:

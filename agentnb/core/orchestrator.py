@@ -85,11 +85,14 @@ class AgentOrchestrator:
             synthesis: Whether a plan's results are brought together by a model.
 
         Raises:
+            ValueError: The plan has no task.
             LlmError: The root's own call failed for good.
             NoAnswer: The root was asked for its answer once more and gave none.
             RunCancelled: The whole run was cancelled.
             InternalError: A bug. Each has `partial_result`.
         """
+        if plan is not None and not plan.tasks:
+            raise ValueError("The plan has no task: give at least one.")
         meter = Meter(
             request.budget,
             bus,

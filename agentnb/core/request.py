@@ -62,7 +62,8 @@ class RequestContext:
     Args:
         budget: The pot that all agents draw on.
         max_depth: Depth of the deepest sub-agent; the root has 0.
-        max_agents: Most sub-agents in the whole run, the root not counted.
+        max_agents: Most sub-agents that agents may start in the whole run. Neither the root nor
+            the tasks of a person's own list count.
         thread_id: The root agent's id.
         gate: Lets calls through, so many at a time; all at once when left out.
         on_budget_warning: `ask`, `continue` or `stop`.

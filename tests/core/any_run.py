@@ -403,7 +403,8 @@ class AnyRun(RuleBasedStateMachine):
         limits = self.tree.request
         # A person's own fan-out is one level deep whatever the depth that is allowed.
         max_depth = max(limits.max_depth, 1) if self.tree.plan else limits.max_depth
-        check_size(entries, max_depth=max_depth, max_agents=limits.max_agents)
+        has_plan = self.tree.plan is not None
+        check_size(entries, max_depth=max_depth, max_agents=limits.max_agents, has_plan=has_plan)
         self.loop.run_until_complete(self._read())
         check_reading(self.read, entries)
         self.loop.run_until_complete(self._check_late_reader(entries))

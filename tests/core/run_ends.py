@@ -183,10 +183,13 @@ def _check_order(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
         assert (told.agent_id is None) == (told.status is AgentStatus.SKIPPED)
 
 
-def check_size(entries: Sequence[Entry], *, max_depth: int, max_agents: int) -> None:
-    """The tree is no deeper and no larger than it may be."""
+def check_size(
+    entries: Sequence[Entry], *, max_depth: int, max_agents: int, has_plan: bool = False
+) -> None:
+    """The tree is no deeper and no larger than it may be: a person's own list has no limit."""
     spawned = events_of(entries, AgentSpawned)
-    assert len(spawned) - 1 <= max_agents
+    by_agents = [event for event in spawned if event.depth > (1 if has_plan else 0)]
+    assert len(by_agents) <= max_agents
     assert max(event.depth for event in spawned) <= max_depth
 
 
