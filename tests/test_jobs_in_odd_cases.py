@@ -112,7 +112,7 @@ def test_block_beside_tool_calls_is_not_followed_and_the_model_is_told() -> None
 
     run, result = run_of(provider, delegation="both")
 
-    assert paths(result) == {"root": "Do it.: completed", "1": "by tool: completed"}
+    assert paths(result) == {"root": "Do it.: completed", "2": "by tool: completed"}
     (ignored,) = [e.event for e in run.events if isinstance(e.event, SpawnIgnored)]
     assert ignored.tasks == ("by block",)
     said = requests_of(provider, "root")[1].messages[-1].text

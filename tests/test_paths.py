@@ -178,12 +178,12 @@ async def test_numbers_go_on_over_all_that_an_agent_asks_for_whatever_becomes_of
         orchestrator=AgentOrchestrator(delegation=Delegation(spawn_tools=spawn_tools())),
     )
 
-    # The tool runs before it is told that the block beside it was not followed.
+    # The block stands before the tool call in the reply, and is told of before the tool runs.
     assert {node.path: node.task for node in tree.result.agent_tree.walk()} == {
-        "root": "the task", "1": "job", "5": "a", "6": "b",
+        "root": "the task", "3": "job", "5": "a", "6": "b",
     }  # fmt: skip
     assert [(event.tasks, event.numbers) for event in tree.of(SpawnIgnored)] == [
-        (("x", "y"), (2, 3)),
+        (("x", "y"), (1, 2)),
         (("c",), (7,)),
         (("after the end",), (8,)),
     ]

@@ -88,11 +88,13 @@ class InProcessEngine:
             if not goes_on:
                 return outcome
             if orders:
-                results = await _run_tools(work.agent_id, orders, tools, port)
-                if (reading := _block_in(reply.text)) is not None:
+                # Before the tools run: an agent that is stopped in one of them comes no further.
+                if (reading := _block_in(outcome.text)) is not None:
                     _tell_ignored(work.agent_id, reading, port)
+                results = await _run_tools(work.agent_id, orders, tools, port)
+                if reading is not None:
                     results = (*results, TextBlock(BLOCK_BESIDE_TOOLS))
-                    outcome = replace(outcome, text=said + reading.text_before)
+                    outcome = replace(outcome, text=reading.text_before)
                 messages = (*messages, Message(Role.USER, results))
             if turns >= work.turns_left:
                 return replace(outcome, messages=messages, stop_reason=NO_TURNS_LEFT)
@@ -121,7 +123,7 @@ def _block_in(text: str) -> SpawnReading | None:
 
 def _tell_ignored(agent_id: str, reading: SpawnReading, port: RunPort) -> None:
     reason = "a reply that calls tools cannot start sub-agents by a block"
-    tasks = reading.instruction.tasks if reading.instruction is not None else ()
+    tasks = reading.tasks
     numbers = port.take_numbers(len(tasks))
     port.publish(SpawnIgnored(agent_id=agent_id, reason=reason, tasks=tasks, numbers=numbers))
 

@@ -213,6 +213,7 @@ def _take(event: StreamEvent, agent_id: str, lease: CallLease, port: RunPort, re
         case ThinkingDelta(text):
             lease.output_grew(text)
         case ToolUse(name=name, input=arguments):
+            port.hear(event)
             lease.output_grew(name + as_json(arguments))
         case Usage():
             if _are_counts(event):  # one that is none says nothing: the estimate stands

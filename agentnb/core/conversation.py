@@ -13,7 +13,8 @@ from dataclasses import replace
 from agentnb.core import prompt
 from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core.errors import NoAnswer
-from agentnb.core.events import AgentFailed, SpawnIgnored, SynthesisStarted
+from agentnb.core.events import AgentFailed, SynthesisStarted
+from agentnb.core.jobs import SPAWN
 from agentnb.core.lease import OUTPUT_SLICE
 from agentnb.core.life import Agent, Ending, NumberedTask, has_block
 from agentnb.core.meter import Meter
@@ -68,7 +69,7 @@ class Conversation:
         """
         agent = self._agent
         while True:
-            outcome = await self._engine.run(
+            outcome = await self._run_engine(
                 AgentWork(
                     agent_id=agent.agent_id,
                     model=agent.model,
@@ -77,10 +78,7 @@ class Conversation:
                     is_root=agent.is_root,
                     turns_left=agent.turns_left,
                     link=agent.link,
-                ),
-                provider=agent.provider,
-                tools=self._tools,
-                port=agent.port,
+                )
             )
             agent.messages = outcome.messages
             agent.link = outcome.link
@@ -91,7 +89,7 @@ class Conversation:
                 self._meter.tell_exhausted()
             if outcome.error is None:
                 return outcome
-            if not outcome.may_retry or agent.attempt >= MAX_ATTEMPTS:
+            if not self._may_retry(outcome):
                 raise outcome.error
             agent.port.publish(
                 AgentFailed(
@@ -106,9 +104,37 @@ class Conversation:
             )
             agent.attempt += 1
 
+    async def _run_engine(self, work: AgentWork) -> AgentOutcome:
+        """Have the engine do it. A reply that is not read then is told of here: its tasks, too."""
+        agent = self._agent
+        try:
+            outcome = await self._engine.run(
+                work, provider=agent.provider, tools=self._tools, port=agent.port
+            )
+        except BaseException:
+            self._drop_tasks("its parent was stopped before it could start")
+            raise
+        if outcome.exhausted is not None:
+            self._drop_tasks("the budget ended before it could start")
+        elif outcome.error is None:
+            self._drop_tasks("the tool call was cut off, so it was not run", is_read=True)
+        elif not self._may_retry(outcome):
+            self._drop_tasks("its parent failed before it could start")
+        return outcome
+
+    def _drop_tasks(self, why: str, *, is_read: bool = False) -> None:
+        agent = self._agent
+        spawn_tool = SPAWN if agent.spawn_tools or agent.port.withheld else ""
+        if tasks := agent.port.take_unstarted(spawn_tool, is_read=is_read):
+            self.ignore(why, agent.number(tasks))
+
+    def _may_retry(self, outcome: AgentOutcome) -> bool:
+        return outcome.may_retry and self._agent.attempt < MAX_ATTEMPTS
+
     def read(self, outcome: AgentOutcome) -> SpawnReading:
         """What the agent's words say of sub-agents; an example of it is told as ignored."""
         reading = read_reply(outcome.text)
+        self._agent.port.block_is_settled = True  # by who reads it, before anything else happens
         if reading.in_code_only:
             self.ignore(
                 "the block stands in code, inside a code fence or in backticks, so it is an example"
@@ -222,19 +248,11 @@ class Conversation:
 
     def ignore(self, reason: str, tasks: Sequence[NumberedTask] = ()) -> None:
         """Tell that a spawn, or some of its tasks, is not followed."""
-        self._agent.port.publish(
-            SpawnIgnored(
-                agent_id=self._agent.agent_id,
-                reason=reason,
-                tasks=tuple(task for _, task in tasks),
-                numbers=tuple(number for number, _ in tasks),
-            )
-        )
+        self._agent.ignore(reason, tasks)
 
     def tasks_of(self, reading: SpawnReading) -> list[NumberedTask]:
-        """The tasks that a reply asks for, where they could be read."""
-        instruction = reading.instruction
-        return [] if instruction is None else self._agent.number(instruction.tasks)
+        """The tasks that a reply asks for, where they could be read: those that count first."""
+        return self._agent.number(reading.tasks)
 
     def _request(self) -> CompletionRequest:
         agent = self._agent

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
@@ -24,9 +25,8 @@ from agentnb.core.events import (
     DepthLimitReached,
     RunFinished,
     RunStarted,
-    SpawnIgnored,
 )
-from agentnb.core.jobs import AgentJobs, signature
+from agentnb.core.jobs import SPAWN, AgentJobs, Delegation, not_started, signature
 from agentnb.core.journal import CarefulJournal
 from agentnb.core.life import (
     Agent,
@@ -40,7 +40,7 @@ from agentnb.core.meter import Meter
 from agentnb.core.protocols import AgentOutcome, Engine, JobOrder
 from agentnb.core.request import RequestContext
 from agentnb.core.result import result_of
-from agentnb.core.spawn import SpawnProblem, SpawnReading
+from agentnb.core.spawn import SpawnProblem, SpawnReading, task_of
 from agentnb.core.synthesis import results_as_text
 from agentnb.core.types import (
     AgentStatus,
@@ -51,8 +51,12 @@ from agentnb.core.types import (
 )
 
 _NOT_STARTED = "not started"
+_AT_WORK = "still at work"
+"""Of a job until it has ended: unlike a task that waits for its turn, it has its agent."""
 _FROM_OUTSIDE = "its task was cancelled from outside"
 _PARENT_STOPPED = "its parent was stopped"
+_PLANS_NOTHING = "the root of a person's own list of tasks only brings their results together"
+_NOT_NESTED = "the sub-agents of this run start no others by tools (`nested_spawn` is off)"
 
 
 class Execution:
@@ -68,7 +72,7 @@ class Execution:
         engine: Engine,
         agents: AgentFactory,
         max_depth: int,
-        by_block: bool,
+        delegation: Delegation,
     ) -> None:
         self._request = request
         self._bus = bus
@@ -77,7 +81,7 @@ class Execution:
         self._engine = engine
         self._agents = agents
         self._max_depth = max_depth
-        self._by_block = by_block
+        self._delegation = delegation
         self._endings: dict[str, SubAgentResult] = {}
         self._jobs: dict[str, AgentJobs] = {}
         """Of the agents that may start sub-agents by tools."""
@@ -106,6 +110,9 @@ class Execution:
         error: BaseException | None = None
         try:
             root = self._agents.root(context, task, has_plan=plan is not None)
+            if plan is not None:  # before the root begins: it may be stopped before that
+                for each in root.number(plan.tasks):
+                    root.add_place(each, _NOT_STARTED)
             async with self._meter:
                 work = (
                     self._work(root) if plan is None else self._work_to_plan(root, plan, synthesis)
@@ -148,30 +155,36 @@ class Execution:
         try:
             async with agent.scope:
                 ending = await self._with_its_jobs(agent, work)
-        except AgentStopped as stop:
-            ending = Ending(
-                AgentStatus.CANCELLED,
-                agent.left,
-                error=RunCancelled(stop.reason),
-                reason=stop.reason,
-            )
-        except asyncio.CancelledError as cancelled:
-            ending = Ending(
-                AgentStatus.CANCELLED, agent.left, reason=_FROM_OUTSIDE, from_outside=cancelled
-            )
-        except OrchestratorError as error:
-            ending = Ending(AgentStatus.FAILED, agent.left, error=error)
-        except BaseException as bug:
-            if is_own_end(bug):
+        except BaseException as error:
+            if is_own_end(error) and not isinstance(error, asyncio.CancelledError):
                 raise
-            wrapped = InternalError.wrapping(bug, where="the orchestrator")
-            ending = Ending(AgentStatus.FAILED, agent.left, error=wrapped)
+            ending = self._ending_by(agent, error)
         finally:
             work.close()  # it never began when the agent was cancelled before its first step
         if (text := without_block(ending.text)) != ending.text:
             ending = replace(ending, text=text)
         await self._tell_end(agent, ending)
         return ending
+
+    def _ending_by(self, agent: Agent, error: BaseException) -> Ending:
+        """How an agent ends that did not come to its own end."""
+        is_stop = isinstance(error, AgentStopped | asyncio.CancelledError)
+        self._skip_unstarted(
+            agent, f"its parent {'was stopped' if is_stop else 'failed'} before its turn"
+        )
+        match error:
+            case AgentStopped(reason=reason):
+                stop = RunCancelled(reason)
+                return Ending(AgentStatus.CANCELLED, agent.left, error=stop, reason=reason)
+            case asyncio.CancelledError():
+                return Ending(
+                    AgentStatus.CANCELLED, agent.left, reason=_FROM_OUTSIDE, from_outside=error
+                )
+            case OrchestratorError():
+                return Ending(AgentStatus.FAILED, agent.left, error=error)
+            case _:
+                wrapped = InternalError.wrapping(error, where="the orchestrator")
+                return Ending(AgentStatus.FAILED, agent.left, error=wrapped)
 
     async def _tell_end(self, agent: Agent, ending: Ending) -> None:
         error = ending.reason or (str(ending.error) if ending.error else None)
@@ -233,9 +246,8 @@ class Execution:
     async def _work_to_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> Ending:
         """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
         talk = self._conversation(root)
-        tasks = root.number(plan.tasks)
         # Limits are for models: a person's list is run whole, also where tasks are the same.
-        await self._run_children(root, talk, plan.mode, tasks, [None] * len(tasks))
+        await self._run_children(root, plan.mode, range(len(plan.tasks)), len(plan.tasks))
         if not root.children:  # the budget was empty before the first of them
             return talk.exhausted("the budget ended before any task was started")
         if synthesis:
@@ -250,34 +262,47 @@ class Execution:
     ) -> str | None:
         """Follow a spawn block. Returns why it could not be followed, or `None` when it was."""
         tasks = talk.tasks_of(reading)
-        if not self._by_block:
+        if not self._delegation.by_block:
             why = "sub-agents are not started by a spawn block here"
             talk.ignore(why, tasks)
             return why
-        depth = agent.request.depth + 1
-        if depth > self._max_depth:
-            self._bus.publish(
-                DepthLimitReached(
-                    agent_id=agent.agent_id,
-                    attempted_depth=depth,
-                    max_depth=self._max_depth,
-                    tasks=tuple(task for _, task in tasks),
-                    numbers=tuple(number for number, _ in tasks),
-                )
-            )
-            return f"sub-agents at depth {depth} are not allowed (the deepest is {self._max_depth})"
+        if (too_deep := self._too_deep(agent, tasks)) is not None:
+            return too_deep
         if reading.instruction is None:
             was_cut = outcome.stop_reason in CUT_REASONS
             why = _PROBLEMS[reading.problem] + (
                 ", since the reply was cut by `max_tokens`" if was_cut else ""
             )
-            talk.ignore(why)
+            talk.ignore(why, tasks)
             return why
-        if reading.extra_blocks:
-            talk.ignore("only the first spawn block of a reply counts")
-        admitted, why_none = self._admit(agent, talk, tasks)
-        await self._run_children(agent, talk, reading.instruction.mode, tasks, admitted)
-        return None if any(why is None for why in admitted) else why_none
+        instruction = reading.instruction
+        total = len(instruction.tasks)
+        if reading.extra_blocks or reading.other_tasks:
+            talk.ignore("only the first spawn block of a reply counts", tasks[total:])
+        admitted, why_none = self._admit(agent, talk, tasks[:total])
+        places = [
+            agent.add_place(task, why or _NOT_STARTED)
+            for task, why in zip(tasks[:total], admitted, strict=True)
+        ]
+        wanted = [at for at, why in zip(places, admitted, strict=True) if why is None]
+        await self._run_children(agent, instruction.mode, wanted, total)
+        return None if wanted else why_none
+
+    def _too_deep(self, agent: Agent, tasks: Sequence[NumberedTask]) -> str | None:
+        """Why an agent at the deepest level starts none of these, as the record tells it then."""
+        depth = agent.request.depth + 1
+        if depth <= self._max_depth:
+            return None
+        self._bus.publish(
+            DepthLimitReached(
+                agent_id=agent.agent_id,
+                attempted_depth=depth,
+                max_depth=self._max_depth,
+                tasks=tuple(task for _, task in tasks),
+                numbers=tuple(number for number, _ in tasks),
+            )
+        )
+        return f"sub-agents at depth {depth} are not allowed (the deepest is {self._max_depth})"
 
     def _admit(
         self, agent: Agent, talk: Conversation, tasks: Sequence[NumberedTask]
@@ -319,47 +344,42 @@ class Execution:
         return places
 
     async def _run_children(
-        self,
-        agent: Agent,
-        talk: Conversation,
-        mode: SpawnMode,
-        tasks: Sequence[NumberedTask],
-        admitted: Sequence[str | None],
+        self, agent: Agent, mode: SpawnMode, tasks: Sequence[int], total: int
     ) -> None:
-        """Run the admitted tasks. `agent.results` then holds all tasks, in their order."""
-        before = len(agent.results)
-        agent.results += [
-            agent.skipped(task, why or _NOT_STARTED)
-            for task, why in zip(tasks, admitted, strict=True)
-        ]
+        """Run tasks of one spawn, and put what came of each in its place.
 
-        def child(index: int, previous: SubAgentResult | None = None) -> Agent:
-            spawned = Spawned(
-                number=tasks[index].number, index=index, total=len(admitted), mode=mode
-            )
-            return self._agents.child(agent, before + index, spawned, previous)
+        Args:
+            agent: Who asked for them, with a place for each task of the spawn in its results.
+            mode: At once, or one by one.
+            tasks: The places of those that are run.
+            total: How many the spawn had; they stand at the end of the results.
+        """
+        first = len(agent.results) - total
 
-        wanted = [index for index, why in enumerate(admitted) if why is None]
+        def child(at: int, previous: SubAgentResult | None = None) -> Agent:
+            spawned = Spawned(number=agent.numbers[at], index=at - first, total=total, mode=mode)
+            return self._agents.child(agent, at, spawned, previous)
+
         if mode is SpawnMode.PARALLEL:
-            await self._wait_for(agent, [(before + index, child(index)) for index in wanted])
+            await self._wait_for(agent, [(at, child(at)) for at in tasks])
             return
         previous: SubAgentResult | None = None
-        for position, index in enumerate(wanted):
+        for at in tasks:
             if self._meter.ran_dry:
-                rest = wanted[position:]
-                self._skip_rest(agent, talk, before, {index: tasks[index] for index in rest})
+                self._meter.tell_exhausted()
+                self._skip_unstarted(agent, "the budget ended before its turn")
                 return
-            await self._wait_for(agent, [(before + index, child(index, previous))])
-            previous = agent.results[before + index]
+            await self._wait_for(agent, [(at, child(at, previous))])
+            previous = agent.results[at]
 
-    def _skip_rest(
-        self, agent: Agent, talk: Conversation, before: int, rest: Mapping[int, NumberedTask]
-    ) -> None:
-        why = "the budget ended before its turn"
-        for index, task in rest.items():
-            agent.results[before + index] = agent.skipped(task, why)
-        self._meter.tell_exhausted()
-        talk.ignore(why, [*rest.values()])
+    def _skip_unstarted(self, agent: Agent, why: str) -> None:
+        """Let those tasks of an agent that wait for their turn have none any more."""
+        rest = [at for at, result in enumerate(agent.results) if result.error == _NOT_STARTED]
+        for at in rest:
+            agent.results[at] = replace(agent.results[at], error=why)
+        if rest:
+            tasks = [NumberedTask(agent.numbers[at], agent.results[at].task) for at in rest]
+            agent.ignore(why, tasks)
 
     async def _wait_for(self, agent: Agent, children: Sequence[tuple[int, Agent]]) -> None:
         """Run children to their ends, whatever happens to their parent meanwhile."""
@@ -399,26 +419,36 @@ class Execution:
 
     # -- delegation by tools: what `agentnb.core.jobs` needs of a run ------------------------------
 
-    def refusal(self, agent: Agent, order: JobOrder, number: int) -> str | None:
+    def refusal(
+        self, agent: Agent, order: JobOrder, task: NumberedTask, closed: str | None
+    ) -> str | None:
         """Why an agent may not start a job, as the record tells it then; `None` when it may."""
-        task = NumberedTask(number, order.task)
-        why = self._cycle(agent, task, signature(order, agent.lineage))
-        if why is None and not self._request.take_place():
+        why = closed
+        if why is None:
+            why = self._cycle(agent, task, signature(order, agent.lineage))
+            if why is not None:
+                return why
+            if self._request.take_place():
+                return None
             why = self._no_place
-            agent.port.publish(
-                SpawnIgnored(
-                    agent_id=agent.agent_id, reason=why, tasks=(order.task,), numbers=(number,)
-                )
-            )
+        agent.ignore(why, [task])
         return why
 
+    def _withhold_spawn(self, agent: Agent, input: Mapping[str, Any]) -> str:
+        """Tell an agent without the tool `spawn` why it has none. The record names its task."""
+        tasks = agent.number([task] if (task := task_of(input)) else [])
+        why = self._too_deep(agent, tasks)
+        if why is None:
+            why = _PLANS_NOTHING if agent.is_root else _NOT_NESTED
+            agent.ignore(why, tasks)
+        return f"{not_started(why)} Do the task yourself."
+
     def begin(
-        self, agent: Agent, order: JobOrder, number: int, job_id: str
+        self, agent: Agent, order: JobOrder, task: NumberedTask, job_id: str
     ) -> tuple[Agent, asyncio.Task[None]]:
         """Have a sub-agent begin; the task ends when the sub-agent has."""
-        index = len(agent.results)
-        agent.results.append(agent.skipped(NumberedTask(number, order.task), _NOT_STARTED))
-        child = self._agents.worker(agent, order, number, job_id)
+        index = agent.add_place(task, _AT_WORK)
+        child = self._agents.worker(agent, order, task.number, job_id)
         return child, self._begin(agent, index, child)
 
     def stop(self, agent: Agent, reason: str) -> None:
@@ -428,6 +458,8 @@ class Execution:
     async def _with_its_jobs(self, agent: Agent, work: Coroutine[Any, Any, Ending]) -> Ending:
         """Do an agent's work. Whatever ends it, its jobs have ended by then."""
         if not agent.spawn_tools:
+            if self._delegation.by_tools:
+                agent.port.withheld = {SPAWN: partial(self._withhold_spawn, agent)}
             return await work
         jobs = self._jobs[agent.agent_id] = AgentJobs(agent, self)
         agent.port.jobs = jobs
@@ -467,6 +499,7 @@ class Execution:
 
 
 # -- pure helpers -------------------------------------------------------------------------------
+
 
 _PROBLEMS: Mapping[SpawnProblem | None, str] = {
     SpawnProblem.UNCLOSED: "the spawn block has no end",

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
-from agentnb.core.life import Agent
+from agentnb.core.life import Agent, NumberedTask
 from agentnb.core.protocols import JobOrder, JobState, NotStarted, Tool
 from agentnb.core.types import AgentStatus, SubAgentResult
 
+SPAWN = "spawn"
+"""The tool by which an agent starts a job; its input names the `task`."""
 _ID_LENGTH = 6
 _TAKEN_BACK = "stopped by its parent"
 
@@ -37,6 +39,10 @@ class Delegation:
     nested: bool = False
     profiles: str = ""
 
+    @property
+    def by_tools(self) -> bool:
+        return bool(self.spawn_tools)
+
     def tools_at(self, depth: int, max_depth: int) -> Sequence[Tool]:
         """The spawn tools of an agent."""
         may_spawn = depth < max_depth and (self.nested or depth == 0)
@@ -49,12 +55,14 @@ class Crew(Protocol):
     job_ids: set[str]
     """All that were given in the run."""
 
-    def refusal(self, agent: Agent, order: JobOrder, number: int) -> str | None:
+    def refusal(
+        self, agent: Agent, order: JobOrder, task: NumberedTask, closed: str | None
+    ) -> str | None:
         """Why an agent may not start a job, as the run's record tells it; else `None`."""
         ...
 
     def begin(
-        self, agent: Agent, order: JobOrder, number: int, job_id: str
+        self, agent: Agent, order: JobOrder, task: NumberedTask, job_id: str
     ) -> tuple[Agent, asyncio.Task[None]]:
         """Have a sub-agent begin; the task ends when the sub-agent has."""
         ...
@@ -91,18 +99,15 @@ class AgentJobs:
     def start(self, order: JobOrder) -> str:
         asyncio.get_running_loop()  # before anything is done: a thread of a tool has none
         agent, crew = self._agent, self._crew
-        if self._closed is not None:
-            raise NotStarted(self._closed)
-        # A job that is refused from here on is a task of its agent all the same, and told as one.
-        ((number, _),) = agent.number([order.task])
-        why_not = crew.refusal(agent, order, number)
+        (task,) = agent.number([order.task])  # also where it is refused: it is told as a task
+        why_not = crew.refusal(agent, order, task, self._closed)
         if why_not is not None:
             raise NotStarted(why_not)
-        made = job_id(agent.path_of_child(number), crew.job_ids)
+        made = job_id(agent.path_of_child(task.number), crew.job_ids)
         crew.job_ids.add(made)
         index = len(agent.results)
-        child, task = crew.begin(agent, order, number, made)
-        self._jobs[made] = _Job(child, index, task)
+        child, work = crew.begin(agent, order, task, made)
+        self._jobs[made] = _Job(child, index, work)
         return made
 
     def ids(self) -> list[str]:
@@ -175,6 +180,11 @@ class AgentJobs:
         for job in left:
             job.is_handed_over = True
         return [self._agent.results[job.index] for job in left]
+
+
+def not_started(why: str) -> str:
+    """What a model is told whose sub-agent was not started."""
+    return f"The sub-agent was not started: {why}."
 
 
 def signature(order: JobOrder, lineage: Sequence[str]) -> str:

@@ -15,7 +15,14 @@ from agentnb.core import prompt
 from agentnb.core.cancel import CancelScope
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
-from agentnb.core.events import AgentCancelled, AgentCompleted, AgentExhausted, AgentFailed, Event
+from agentnb.core.events import (
+    AgentCancelled,
+    AgentCompleted,
+    AgentExhausted,
+    AgentFailed,
+    Event,
+    SpawnIgnored,
+)
 from agentnb.core.port import AgentPort, Siblings
 from agentnb.core.protocols import Provider, Tool
 from agentnb.core.request import RequestContext
@@ -68,6 +75,8 @@ class Agent:
     """What it said before it delegated."""
     results: list[SubAgentResult] = field(default_factory=list)
     """Of its own sub-agents in task order; a task that has not ended yet is `skipped`."""
+    numbers: list[int] = field(default_factory=list)
+    """Of the tasks, in the order of the results."""
     synthesis: str = ""
     children: list[Agent] = field(default_factory=list)
     below: Siblings = field(default_factory=Siblings)
@@ -136,10 +145,33 @@ class Agent:
         """The path of the sub-agent with that number, also where there is none."""
         return path_of(child_id(self.agent_id, number), self.request.thread_id)
 
-    def skipped(self, task: NumberedTask, why: str) -> SubAgentResult:
-        """The result of a task that no agent was made for, or not yet."""
+    def add_place(self, task: NumberedTask, why: str) -> int:
+        """Give a task its place among the results, as skipped until it has ended.
+
+        Args:
+            task: What was asked for.
+            why: It is not done, so far.
+
+        Returns:
+            The index of the place.
+        """
         path = self.path_of_child(task.number)
-        return SubAgentResult(None, task.task, AgentStatus.SKIPPED, error=why, path=path)
+        self.results.append(
+            SubAgentResult(None, task.task, AgentStatus.SKIPPED, error=why, path=path)
+        )
+        self.numbers.append(task.number)
+        return len(self.results) - 1
+
+    def ignore(self, reason: str, tasks: Sequence[NumberedTask]) -> None:
+        """Tell that a spawn of its, or some of its tasks, is not followed."""
+        self.port.publish(
+            SpawnIgnored(
+                agent_id=self.agent_id,
+                reason=reason,
+                tasks=tuple(task for _, task in tasks),
+                numbers=tuple(number for number, _ in tasks),
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class AgentOrchestrator:
             engine=self.engine,
             agents=agents,
             max_depth=max_depth,
-            by_block=self.delegation.by_block,
+            delegation=self.delegation,
         )
         told = _for_run(context, provider, self.delegation, max_depth)
         return await execution.run(told, user_message, plan, synthesis)

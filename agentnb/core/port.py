@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from agentnb.core.budget import InputEstimate, estimate_input_tokens
 from agentnb.core.bus import EventBus
@@ -21,6 +22,7 @@ from agentnb.core.events import (
     Event,
     ModelCallFinished,
     ModelCallStarted,
+    SpawnIgnored,
     ToolCallFinished,
     ToolCallReported,
     ToolCallStarted,
@@ -38,7 +40,8 @@ from agentnb.core.protocols import (
     links_of,
 )
 from agentnb.core.request import RequestContext
-from agentnb.core.types import CompletionRequest, Usage, path_of, text_so_far
+from agentnb.core.spawn import read_reply, task_of
+from agentnb.core.types import CompletionRequest, ToolUse, Usage, path_of, text_so_far
 
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
@@ -82,6 +85,7 @@ class AgentPort:
         self.workspace = request.workspace
         self.jobs: Jobs | None = None
         """The agent's own, where it may start sub-agents by tools."""
+        self.withheld: Mapping[str, Callable[[Mapping[str, Any]], str]] = {}
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
         self.waits_for = ""
@@ -91,6 +95,10 @@ class AgentPort:
         """Open tool calls, each with what it said of itself last."""
         self._heard: list[str] = []
         self._numbers_given = 0
+        self._heard_orders: list[ToolUse] = []
+        """Tool calls of the newest reply that have not begun to run."""
+        self.block_is_settled = False
+        """Whether each task of a spawn block in the newest reply was dealt with."""
         self._input_estimate = InputEstimate()
         self._agent_id = agent_id
         self._provider = provider
@@ -106,6 +114,19 @@ class AgentPort:
     def text(self) -> str:
         """What the newest call has said so far."""
         return "".join(self._heard)
+
+    def take_unstarted(self, spawn_tool: str, *, is_read: bool) -> tuple[str, ...]:
+        """Tasks that the newest reply asked for and that will not be started. Each is told once.
+
+        Args:
+            spawn_tool: The name of the tool that starts sub-agents; empty where there is none.
+            is_read: Whether the reply came to its end. Its agent then reads it, and deals with the
+                tasks of a block in it.
+        """
+        by_block = () if is_read or self.block_is_settled else read_reply(self.text).tasks
+        by_tool = [task_of(each.input) for each in self._heard_orders if each.name == spawn_tool]
+        self._heard_orders, self.block_is_settled = [], True
+        return (*by_block, *filter(None, by_tool))
 
     @property
     def doing(self) -> str:
@@ -126,6 +147,7 @@ class AgentPort:
         if isinstance(event, ModelCallStarted):
             # A call that goes on with a paused reply has its beginning in the conversation.
             self._heard = [text_so_far(event.request.messages)]
+            self._heard_orders, self.block_is_settled = [], False
         elif isinstance(event, ModelCallFinished):
             self.usage += event.usage
             self._heard = [self.text]
@@ -141,10 +163,22 @@ class AgentPort:
                 self.waits_for = event.reason
             case ToolCallStarted():
                 self._tools[event.tool_use_id] = event.name
+                self._begin(event.tool_use_id)
+            case SpawnIgnored():
+                self.block_is_settled = True
             case ToolCallReported():
                 self._tools[event.tool_use_id] = f"{event.name} ({event.text})"
             case ToolCallFinished():
                 self._tools.pop(event.tool_use_id, None)
+
+    def _begin(self, tool_use_id: str) -> None:
+        for at, order in enumerate(self._heard_orders):
+            if order.id == tool_use_id:
+                del self._heard_orders[at]
+                return
+
+    def hear(self, order: ToolUse) -> None:
+        self._heard_orders.append(order)
 
     def say(self, agent_id: str, text: str) -> None:
         self._heard.append(text)

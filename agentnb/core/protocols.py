@@ -23,6 +23,7 @@ from agentnb.core.types import (
     StreamEvent,
     SubAgentResult,
     ToolSpec,
+    ToolUse,
     Usage,
 )
 
@@ -389,6 +390,9 @@ class RunPort(Protocol):
     workspace: dict[str, Any]
     """What a `ToolContext` offers as such."""
     jobs: Jobs | None
+    withheld: Mapping[str, Callable[[Mapping[str, Any]], str]]
+    """By name: tools of the run that this agent has not. Given its input, each says why, as an
+    error for the model, and has it recorded."""
 
     def limit_time(self, end_now: Callable[[], None]) -> TimerHandle:
         """Have `end_now` called when the time of a turn is over."""
@@ -402,6 +406,10 @@ class RunPort(Protocol):
 
     def say(self, agent_id: str, text: str) -> None:
         """Publish an `AgentTextDelta`, without making one."""
+        ...
+
+    def hear(self, order: ToolUse) -> None:
+        """Note a tool call of the reply that is coming in. It may run when the reply has ended."""
         ...
 
     async def publish_kept(self, event: Event) -> None:

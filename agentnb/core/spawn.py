@@ -25,9 +25,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 from agentnb.core.types import SpawnInstruction, SpawnMode
 
@@ -39,6 +41,7 @@ __all__ = [
     "extract_text_before_spawn",
     "parse_spawn_instructions",
     "read_reply",
+    "task_of",
 ]
 
 
@@ -65,6 +68,13 @@ class SpawnReading:
     """Complete blocks outside code after the one that counts."""
     in_code_only: bool = False
     """There are start tags, and all of them stand in code, fenced or inline."""
+    other_tasks: tuple[str, ...] = ()
+    """Tasks of the blocks that do not count: without an end, or after the one that counts."""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """All tasks that can be read, whether they are followed or not."""
+        return (*(self.instruction.tasks if self.instruction else ()), *self.other_tasks)
 
 
 def parse_spawn_instructions(response: str) -> SpawnInstruction | None:
@@ -82,6 +92,12 @@ def extract_text_before_spawn(response: str) -> str:
     return read_reply(response).text_before
 
 
+def task_of(spawn_input: Mapping[str, Any]) -> str:
+    """Return the task in the input of a call of the tool `spawn`; empty where it names none."""
+    task = spawn_input.get("task") if isinstance(spawn_input, Mapping) else None
+    return task.strip() if isinstance(task, str) else ""
+
+
 @lru_cache(maxsize=8)  # the same reply is read when it has come, and when its agent is stopped
 def read_reply(response: str) -> SpawnReading:
     """Read all that a reply says about sub-agents, in linear time, for any string.
@@ -92,13 +108,16 @@ def read_reply(response: str) -> SpawnReading:
     # Most replies; the search for code costs more.
     if "<spawn_agents" not in response or _START_TAG.search(response) is None:
         return SpawnReading(None, response.strip())
-    first_start, blocks = _scan(response)
+    first_start, all_blocks = _scan(response)
+    blocks = [block for block in all_blocks if block.is_complete]
+    others = (block for block in all_blocks if block is not next(iter(blocks), None))
     return SpawnReading(
         instruction=_instruction(blocks[0]) if blocks else None,
         text_before=response[:first_start].strip(),
         problem=None if first_start is None else _problem(blocks),
         extra_blocks=max(0, len(blocks) - 1),
         in_code_only=first_start is None,
+        other_tasks=tuple(task for block in others for task in _tasks(block)),
     )
 
 
@@ -106,13 +125,18 @@ def read_reply(response: str) -> SpawnReading:
 class _Block:
     mode: str
     tasks: list[str] = field(default_factory=list)
+    is_complete: bool = False
+
+
+def _tasks(block: _Block) -> tuple[str, ...]:
+    return tuple(task for task in map(str.strip, block.tasks) if task)
 
 
 def _instruction(block: _Block) -> SpawnInstruction | None:
     mode = SpawnMode.PARALLEL
     if block.mode.strip() == SpawnMode.SEQUENTIAL:
         mode = SpawnMode.SEQUENTIAL
-    tasks = tuple(task for task in map(str.strip, block.tasks) if task)
+    tasks = _tasks(block)
     return SpawnInstruction(mode, tasks) if tasks else None
 
 
@@ -161,10 +185,10 @@ _VALUE_END = {
 
 
 def _scan(text: str) -> tuple[int | None, list[_Block]]:
-    """Find the first start tag outside code, and the complete blocks."""
+    """Find the first start tag outside code, and all blocks."""
     code = _InlineCode(text)
     first_start: int | None = None
-    complete: list[_Block] = []
+    blocks: list[_Block] = []
     block: _Block | None = None
     pos = 0
     while mark := _MARK.search(text, pos):
@@ -178,13 +202,14 @@ def _scan(text: str) -> tuple[int | None, list[_Block]]:
                 first_start = mark.start() if first_start is None else first_start
                 attributes, pos = _read_tag(text, pos)
                 block = _Block(attributes.get("mode", ""))
+                blocks.append(block)
             case "agent" if block is not None:
                 attributes, pos = _read_tag(text, pos)
                 block.tasks.append(attributes.get("task", ""))
             case "end" if block is not None:
-                complete.append(block)
+                block.is_complete = True
                 block = None
-    return first_start, complete
+    return first_start, blocks
 
 
 def _after_fence(text: str, opening: re.Match[str]) -> int:

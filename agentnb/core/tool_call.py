@@ -56,7 +56,7 @@ async def run_tool(
     context = CallContext(agent_id, order, port)
     text, is_error = TOOL_CANCELLED, True
     try:
-        text, is_error = await _outcome(order, tools, context)
+        text, is_error = await _outcome(order, tools, context, port)
         text = _writable(text)
     finally:
         context.end()
@@ -77,10 +77,12 @@ async def run_tool(
 
 
 async def _outcome(
-    order: ToolUseBlock, tools: Mapping[str, Tool], context: CallContext
+    order: ToolUseBlock, tools: Mapping[str, Tool], context: CallContext, port: RunPort
 ) -> tuple[str, bool]:
     """What the model is told, and whether it is an error."""
     tool = tools.get(order.name)
+    if tool is None and order.name in port.withheld:
+        return port.withheld[order.name](order.input), True
     if tool is None:
         known = ", ".join(repr(name) for name in sorted(tools)) or "none"
         return f"There is no tool {order.name!r} (known: {known}).", True

@@ -202,12 +202,11 @@ class TreeFold:
                 agent.notes.append(f"not started: {event.cycle_description}")
                 agent.skip([event.task_description], event.cycle_description, [event.number])
             case DepthLimitReached():
-                why = (
-                    f"asked for sub-agents at depth {event.attempted_depth}; "
-                    f"the deepest allowed is {event.max_depth}"
-                )
-                agent.notes.append(why)
-                agent.skip(event.tasks, why, event.numbers)
+                depths = f"depth {event.attempted_depth}; the deepest allowed is {event.max_depth}"
+                agent.notes += [f"skipped: {task} (at {depths})" for task in event.tasks] or [
+                    f"asked for sub-agents at {depths}"
+                ]
+                agent.skip(event.tasks, f"asked for at {depths}", event.numbers)
             case SpawnIgnored():
                 agent.notes += [f"skipped: {task} ({event.reason})" for task in event.tasks] or [
                     f"spawn not followed: {event.reason}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.errors import AgentnbError, ToolError
+from agentnb.core.jobs import SPAWN, not_started
 from agentnb.core.profiles import NamedText, Profile
 from agentnb.core.protocols import (
     JobOrder,
@@ -29,7 +30,7 @@ from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec, 
 from agentnb.tools.workspace import NAME as WORKSPACE
 from agentnb.tools.workspace import both_of
 
-NAMES = ("spawn", "spawn_await", "spawn_status", "spawn_cancel")
+NAMES = (SPAWN, "spawn_await", "spawn_status", "spawn_cancel")
 
 _ALL = "*"
 _NO_JOBS = "No jobs found."
@@ -82,7 +83,7 @@ class _Spawn:
 
     def __init__(self, settings: SpawnSettings) -> None:
         self._settings = settings
-        self.spec = ToolSpec("spawn", _SPAWN, _spawn_schema(settings.profiles))
+        self.spec = ToolSpec(SPAWN, _SPAWN, _spawn_schema(settings.profiles))
 
     async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
         jobs = _jobs_of(context)
@@ -107,7 +108,7 @@ class _Spawn:
         try:
             return jobs.start(order)
         except NotStarted as refused:
-            raise ToolError(f"The sub-agent was not started: {refused}.") from None
+            raise ToolError(not_started(str(refused))) from None
 
     def _profile(self, name: str) -> Profile | None:
         profiles = self._settings.profiles

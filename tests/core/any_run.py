@@ -399,7 +399,15 @@ class AnyRun(RuleBasedStateMachine):
         assert self.stage.open == []
         assert self.gate.inside.total() == 0
         entries = self.tree.entries
-        check_end(result, error, entries, budget=self.budget, clock=self.clock)
+        check_end(
+            result,
+            error,
+            entries,
+            budget=self.budget,
+            clock=self.clock,
+            plan=self.tree.plan,
+            heard=self.stage.heard,
+        )
         limits = self.tree.request
         # A person's own fan-out is one level deep whatever the depth that is allowed.
         max_depth = max(limits.max_depth, 1) if self.tree.plan else limits.max_depth

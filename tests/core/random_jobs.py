@@ -106,7 +106,7 @@ _HEAD = re.compile(r"^\[([^\]\n]{1,80}): ([A-Z ]{2,20})\]$", re.MULTILINE)
 _ID = re.compile(r"[0-9a-f]{6}")
 _WORDS = {
     "spawn_await": {"OK", "ERROR"},
-    "spawn_status": {"RUNNING", "COMPLETED", "FAILED", "CANCELLED", "EXHAUSTED"},
+    "spawn_status": {"RUNNING", "WAITING", "COMPLETED", "FAILED", "CANCELLED", "EXHAUSTED"},
     "spawn_cancel": {"CANCELLED", "ENDED"},
 }
 

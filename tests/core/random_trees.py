@@ -46,6 +46,7 @@ from agentnb.core.types import (
     StreamEvent,
     TextDelta,
     ToolSpec,
+    ToolUse,
     Usage,
     assistant_message,
 )
@@ -199,6 +200,8 @@ class Stage:
 
     def __init__(self, closing_rounds: int = 0) -> None:
         self.open: list[Call] = []
+        self.heard: list[tuple[CompletionRequest, ToolUse]] = []
+        """The tool calls that were streamed, and for which request."""
         self._closing_rounds = closing_rounds
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
@@ -208,6 +211,8 @@ class Stage:
             while (order := await call.next()) is not None:
                 if isinstance(order, BaseException):
                     raise order
+                if isinstance(order, ToolUse):
+                    self.heard.append((request, order))
                 yield order
         finally:
             try:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agentnb.core.errors import InternalError, LlmError, NoAnswer, RunCancelled
 from agentnb.core.events import (
@@ -28,7 +28,8 @@ from agentnb.core.events import (
 )
 from agentnb.core.life import has_block
 from agentnb.core.spawn import read_reply
-from agentnb.core.types import AgentStatus, OrchestratorResult
+from agentnb.core.types import AgentStatus, OrchestratorResult, SpawnInstruction
+from tests.core.asked_tasks import Heard, check_tasks
 from tests.core.clock import ManualClock
 from tests.core.random_trees import WatchedBudget
 from tests.support import check_record, check_result, events_of
@@ -41,6 +42,8 @@ def check_end(
     *,
     budget: WatchedBudget,
     clock: ManualClock,
+    plan: SpawnInstruction | None = None,
+    heard: Iterable[Heard] = (),
 ) -> None:
     """Check what holds for every run that is over.
 
@@ -51,12 +54,15 @@ def check_end(
         entries: Its whole record.
         budget: Its pot.
         clock: Its clock.
+        plan: A person's own list of tasks, where it had one.
+        heard: The tool calls that its provider has streamed.
     """
     check_record(entries)
     finished = entries[-1].event
     assert isinstance(finished, RunFinished)
     told = events_of(entries, BudgetExhausted)
     _check_calls(entries)
+    check_tasks(entries, plan=plan, heard=heard)
     calls = events_of(entries, ModelCallFinished)
     assert budget.broken == []
     assert budget.reserved == 0
