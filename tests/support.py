@@ -28,13 +28,20 @@ from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import (
     AgentSpawned,
+    BudgetChanged,
+    BudgetExhausted,
+    BudgetPaused,
+    BudgetResumed,
+    BudgetWarning,
     CycleDetected,
     DepthLimitReached,
     Entry,
     ModelCallFinished,
+    ModelCallStarted,
     RunFinished,
     RunStarted,
     SpawnIgnored,
+    SynthesisStarted,
     is_terminal,
 )
 from agentnb.core.life import has_block
@@ -352,6 +359,7 @@ def check_record(entries: Sequence[Entry]) -> None:
             assert ended[event.parent_id] > ended[agent_id], f"{agent_id} outlived its parent"
             assert event.depth == spawned[event.parent_id].depth + 1
     check_numbers(entries)
+    _check_budget_events(events)
 
 
 def check_numbers(entries: Sequence[Entry]) -> None:
@@ -370,6 +378,33 @@ def check_numbers(entries: Sequence[Entry]) -> None:
                 numbers.setdefault(event.agent_id, []).extend(event.numbers)
     for given in numbers.values():
         assert sorted(given) == list(range(1, len(given) + 1))
+
+
+def _check_budget_events(events: Sequence[Any]) -> None:
+    """The warning stands before the exhaustion, a pause has its end, a synthesis its call."""
+    is_warned = is_exhausted = is_raised = is_paused = False
+    for event, following in itertools.zip_longest(events, events[1:]):
+        match event:
+            case BudgetWarning():
+                assert is_raised or not is_exhausted, "a warning after the exhaustion"
+                is_warned = True
+            case BudgetExhausted():
+                assert is_warned, "an exhaustion without a warning before it"
+                assert not is_exhausted, "exhaustion was told twice"
+                is_exhausted = True
+            case BudgetChanged():
+                is_raised |= is_exhausted and event.budget_total > event.previous_total
+            case BudgetPaused():
+                assert not is_paused, "a pause in a pause"
+                is_paused = True
+            case BudgetResumed():
+                assert is_paused, "an end of a pause that had not begun"
+                is_paused = False
+            case SynthesisStarted():
+                assert isinstance(following, ModelCallStarted), "a synthesis without a call"
+                assert following.agent_id == event.agent_id
+                assert following.is_synthesis
+    assert not is_paused, "a pause without an end"
 
 
 def check_result(result: OrchestratorResult, entries: Sequence[Entry]) -> None:

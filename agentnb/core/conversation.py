@@ -22,6 +22,7 @@ from agentnb.core.port import input_tokens_of
 from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, links_of
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.synthesis import (
+    TOKENS_OF_ANSWER,
     answer_out_of_turns,
     answer_without_model,
     build_synthesis_prompt,
@@ -44,6 +45,8 @@ _NOT_ALL_DONE = "the budget ended before all of the work was done"
 _TOO_LITTLE = "the budget left too little to bring the results together"
 _SHORTER_AND_SHORTER = (100_000, 10_000, 2_000, 400)
 """Characters that tool results are cut to, one after the other, until the last call fits."""
+_SHORT_BODY = 200
+"""Characters of a result below which it says too little to be worth a longer answer."""
 
 
 class Conversation:
@@ -143,12 +146,10 @@ class Conversation:
 
     async def synthesise(self, results: Sequence[SubAgentResult]) -> Ending:
         """Hand the agent its sub-agents' results and let it bring them together."""
-        agent = self._agent
-        agent.port.publish(SynthesisStarted(agent_id=agent.agent_id, total=len(results)))
         message = self._results_message(results)
         if message is None:
             return self.exhausted(_TOO_LITTLE)
-        return await self._bring_together(message)
+        return await self._bring_together(message, len(results))
 
     async def last_words(self, results: Sequence[SubAgentResult]) -> Ending:
         """The root's answer when its pot is empty, out of what is kept of the pot for it.
@@ -161,20 +162,22 @@ class Conversation:
         agent, whole = self._agent, self._agent.messages
         if whole and not whole[-1].content:  # the budget ended before its first word
             whole = whole[:-1]
-        agent.port.publish(SynthesisStarted(agent_id=agent.agent_id, total=len(agent.results)))
         for limit in _SHORTER_AND_SHORTER:
             agent.messages = with_short_tool_results(whole, limit)
             message = (
                 self._results_message(results) if results else self._if_it_fits(prompt.LAST_WORDS)
             )
             if message is not None:
-                return await self._bring_together(message)
+                return await self._bring_together(message, len(agent.results))
         return self.exhausted(_TOO_LITTLE)
 
-    async def _bring_together(self, message: str) -> Ending:
+    async def _bring_together(self, message: str, total: int) -> Ending:
         agent = self._agent
         agent.messages = (*agent.messages, user_message(message))
+        # Told when the call starts, since a cancel may come while it waits for its slot.
+        agent.port.before_call = SynthesisStarted(agent_id=agent.agent_id, total=total)
         outcome = await self.speak(is_synthesis=True)
+        agent.port.before_call = None
         if outcome.exhausted is not None:
             agent.synthesis = agent.reached if outcome.text else ""
             return self.exhausted(outcome.exhausted)
@@ -274,17 +277,30 @@ class Conversation:
             return whole
         room = self._meter.room()
         longest = agent.context.agent_config.max_output_tokens
-        if self._size_with(whole) + min(OUTPUT_SLICE, longest) <= room:
+        least = min(OUTPUT_SLICE, longest)
+        if self._size_with(whole) + least <= room:
             return whole
-        # What is cut for is an answer of some length, not just its first slice.
-        output = max(OUTPUT_SLICE, min(longest, room // 4))
-        limit = even_limit([len(result_body(result)) for result in results], 4 * room)
-        while limit > 0:
-            cut = build_synthesis_prompt(results, body_limit=limit)
-            if self._size_with(cut) + output <= room:
-                return cut
-            limit = limit * 3 // 4
+        longest_body = even_limit([len(result_body(result)) for result in results], 4 * room)
+        # What is cut for is an answer of some length, not just its first slice; where that leaves
+        # next to nothing of the results, a shorter one.
+        for output, shortest in (
+            (max(OUTPUT_SLICE, min(longest, room // 4)), _SHORT_BODY),
+            (max(least, min(longest, TOKENS_OF_ANSWER)), 1),
+            (least, 0),
+        ):
+            limit = longest_body
+            while limit >= shortest:
+                cut = build_synthesis_prompt(results, body_limit=limit)
+                if self._size_with(cut) + output <= room:
+                    return cut
+                if limit == 0:
+                    break
+                limit = limit * 3 // 4
         return None
+
+    def size_of_beginning(self) -> int:
+        """Input tokens of a synthesis that no call came before, with no result in it."""
+        return self._size_with(build_synthesis_prompt(()))
 
     def _if_it_fits(self, message: str) -> str | None:
         output = min(OUTPUT_SLICE, self._agent.context.agent_config.max_output_tokens)

@@ -240,7 +240,10 @@ class BudgetUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWarning:
-    """The pot crossed its warning line."""
+    """The pot crossed its warning line, or is about to be told as exhausted below it.
+
+    Once for each time that the line is armed, and always before `BudgetExhausted`.
+    """
 
     kind: Literal["budget_warning"] = "budget_warning"
     tokens_used: int
@@ -264,8 +267,8 @@ class BudgetPaused:
 class BudgetResumed:
     kind: Literal["budget_resumed"] = "budget_resumed"
     reason: str
-    """`continue`, `stop`, `raised`, `lowered`, `timeout`, or `stop: ` and what was wrong with the
-    gate's answer."""
+    """`continue`, `stop`, `raised`, `lowered`, `timeout`, `ended` (the run was over before anyone
+    answered), or `stop: ` and what was wrong with the gate's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

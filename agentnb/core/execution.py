@@ -41,7 +41,7 @@ from agentnb.core.protocols import AgentOutcome, Engine, JobOrder
 from agentnb.core.request import RequestContext
 from agentnb.core.result import result_of
 from agentnb.core.spawn import SpawnProblem, SpawnReading, task_of
-from agentnb.core.synthesis import results_as_text
+from agentnb.core.synthesis import results_as_text, synthesis_need
 from agentnb.core.types import (
     AgentStatus,
     OrchestratorResult,
@@ -246,6 +246,8 @@ class Execution:
     async def _work_to_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> Ending:
         """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
         talk = self._conversation(root)
+        root.port.conversation_tokens = talk.size_of_beginning()
+        self._keep_for_synthesis(root, is_made=synthesis)
         # Limits are for models: a person's list is run whole, also where tasks are the same.
         await self._run_children(root, plan.mode, range(len(plan.tasks)), len(plan.tasks))
         if not root.children:  # the budget was empty before the first of them
@@ -285,6 +287,8 @@ class Execution:
             for task, why in zip(tasks[:total], admitted, strict=True)
         ]
         wanted = [at for at, why in zip(places, admitted, strict=True) if why is None]
+        if wanted:
+            self._keep_for_synthesis(agent)
         await self._run_children(agent, instruction.mode, wanted, total)
         return None if wanted else why_none
 
@@ -329,6 +333,17 @@ class Execution:
                 )
             )
         return cycle
+
+    def _keep_for_synthesis(self, agent: Agent, *, is_made: bool = True) -> None:
+        """When the root delegates: leave in the budget what its synthesis needs at least."""
+        if agent.is_root:
+            self._meter.root_delegates(
+                lambda: (
+                    synthesis_need(agent.port.conversation_tokens, len(agent.results))
+                    if is_made
+                    else 0
+                )
+            )
 
     @property
     def _no_place(self) -> str:
@@ -448,6 +463,7 @@ class Execution:
     ) -> tuple[Agent, asyncio.Task[None]]:
         """Have a sub-agent begin; the task ends when the sub-agent has."""
         index = agent.add_place(task, _AT_WORK)
+        self._keep_for_synthesis(agent)
         child = self._agents.worker(agent, order, task.number, job_id)
         return child, self._begin(agent, index, child)
 

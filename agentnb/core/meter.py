@@ -4,7 +4,7 @@ A call gets a lease: its input and a first slice of output, reserved. While the 
 the lease meters it and extends itself slice by slice; at its end the provider's own count
 settles it. A call that does not fit waits for others to settle, and only when no call is open
 is the pot found empty. A part of the total is left for the root's synthesis, so that a run which
-ran dry still ends in an answer.
+ran dry still ends in an answer. That call waits for nobody's answer, either.
 
 All methods belong to the run's own loop. A new total arrives there from any thread, through
 `RequestBudget.set_total`.
@@ -30,7 +30,10 @@ UPDATE_EVERY_S = 0.1
 
 
 def synthesis_reserve(total: int) -> int:
-    """Tokens that only the root's synthesis may use: 5 %, at least 512, at most a quarter."""
+    """Tokens that only the root's synthesis may use, before anyone knows what it will need.
+
+    5 % of the total, at least 512, at most a quarter.
+    """
     return min(max(total // 20, 512), total // 4)
 
 
@@ -79,7 +82,13 @@ class Meter:
         self._waits: dict[Wait, None] = {}
         self._updated_at_s = float("-inf")
         self._update_timer: TimerHandle | None = None
-        self._warned_of = budget.crossings
+        self._seen_crossings = budget.crossings
+        self._has_warned = False
+        self._warned_early_at = -1
+        """The total that was told as exhausted before its warning line was crossed."""
+        self._synthesis_need: Callable[[], int] | None = None
+        """Known when the root has delegated."""
+        self._used_before_delegation = 0
         self._is_closed = False
 
     async def __aenter__(self) -> Meter:
@@ -102,6 +111,7 @@ class Meter:
     ) -> None:
         self._is_closed = True  # for what is on its way to `_on_new_total` already
         self.budget.on_new_total = None
+        self._synthesis_need = None  # it holds the root, and with it the whole record
         try:
             await self._question.aclose()
         finally:  # also when it is cancelled meanwhile: no update may come after the run's end
@@ -122,6 +132,34 @@ class Meter:
     @property
     def is_paused(self) -> bool:
         return self._question.is_open
+
+    def holds(self, *, for_root_synthesis: bool) -> bool:
+        """Whether such a call waits for the answer to the budget's question."""
+        return self.is_paused and not for_root_synthesis
+
+    def root_delegates(self, need: Callable[[], int]) -> None:
+        """From now on keep what the root's synthesis needs at least. The first call counts.
+
+        Args:
+            need: Tells the tokens, whenever it is asked: the root's conversation and its tasks may
+                grow.
+        """
+        if self._synthesis_need is None:
+            self._synthesis_need = need
+            self._used_before_delegation = self.budget.tokens_used
+
+    @property
+    def kept(self) -> int:
+        """Tokens that only the root's synthesis may use.
+
+        Once the root has delegated: what that needs at least, and at most a third of what was left
+        then, by the total as it stands now.
+        """
+        total = self.budget.total
+        if self._synthesis_need is None:
+            return synthesis_reserve(total)
+        left_then = max(0, total - self._used_before_delegation)
+        return min(self._synthesis_need(), left_then // 3)
 
     def room(self) -> int:
         """Tokens that the root's synthesis could take now."""
@@ -152,7 +190,7 @@ class Meter:
         Raises:
             PotEmpty: It does not fit, and nothing is open that could make room.
         """
-        if self.is_paused:
+        if self.holds(for_root_synthesis=for_root_synthesis):
             return None
         leave = self.kept_from(for_root_synthesis=for_root_synthesis)
         if self._stopped and not for_root_synthesis:
@@ -189,12 +227,12 @@ class Meter:
 
     def kept_from(self, *, for_root_synthesis: bool) -> int:
         """See `agentnb.core.lease.Books`."""
-        return 0 if for_root_synthesis else synthesis_reserve(self.budget.total)
+        return 0 if for_root_synthesis else self.kept
 
     async def wait_for_room(self, tokens: int) -> None:
         """Wait until `tokens` may fit, or until it is certain that they never will."""
-        if self.is_paused or not self._open:
-            return  # it was not the room, or the last open call has settled meanwhile
+        if not self._open:
+            return  # the last open call has settled meanwhile
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ticket = (tokens, turn)
         self._queue.append(ticket)
@@ -222,7 +260,7 @@ class Meter:
 
     def _let_in(self) -> None:
         """Wake those at the head of the queue that fit; all of them when no call is open."""
-        room = self.budget.available - synthesis_reserve(self.budget.total)
+        room = self.budget.available - self.kept
         while self._queue and (not self._open or self._stopped or self._queue[0][0] <= room):
             tokens, turn = self._queue.pop(0)
             room -= tokens
@@ -239,8 +277,8 @@ class Meter:
 
     def moved(self, status: BudgetStatus) -> None:
         """See `agentnb.core.lease.Books`."""
-        if self.budget.crossings > self._warned_of:
-            self._warned_of = self.budget.crossings
+        if self.budget.crossings > self._seen_crossings:
+            self._seen_crossings = self.budget.crossings
             self._warn(can_go_on=status is not BudgetStatus.EXHAUSTED)
         self._update(force=False)
 
@@ -276,11 +314,14 @@ class Meter:
     def tell_exhausted(self) -> None:
         """Something other than the root's synthesis could not go on."""
         # There may be room all the same: the total was raised after a reply's limit was set.
-        if self.room() < synthesis_reserve(self.budget.total) + OUTPUT_SLICE:
+        if self.room() < self.kept + OUTPUT_SLICE:
             self._ran_dry = True
         if self._exhausted_told:
             return
         self._exhausted_told = True
+        if not self._has_warned:
+            self._warned_early_at = self.budget.total
+            self._publish_warning()
         fold = TreeFold()
         fold.feed(self._bus.milestones)
         agents = fold.in_path_order()
@@ -309,6 +350,7 @@ class Meter:
             )
         )
         self._update(force=True)
+        self._warned_early_at = min(self._warned_early_at, budget.total)
         if budget.total > previous:
             self._ran_dry = False
             self._stopped = None
@@ -331,19 +373,28 @@ class Meter:
     # -- the warning and its question -----------------------------------------------------
 
     def _warn(self, *, can_go_on: bool) -> None:
-        budget = self.budget
-        warning = BudgetWarning(
-            tokens_used=budget.tokens_used,
-            budget_total=budget.total,
-            percentage=budget.percentage,
-        )
-        self._bus.publish(warning)
+        warning = self._warning()
+        if self.budget.total > self._warned_early_at:  # else this line was warned of already
+            self._publish_warning()
+        self._warned_early_at = -1
         if not can_go_on:
             return  # both lines at once: there is nothing left to ask about
         if not self._has_gate and self._policy == "stop":
             self._stop("the run was set to stop at the budget's warning line")
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):
             self._question.ask(warning)
+
+    def _publish_warning(self) -> None:
+        self._has_warned = True
+        self._bus.publish(self._warning())
+
+    def _warning(self) -> BudgetWarning:
+        budget = self.budget
+        return BudgetWarning(
+            tokens_used=budget.tokens_used,
+            budget_total=budget.total,
+            percentage=budget.percentage,
+        )
 
     def answer(self, answer: str) -> None:
         """A person's answer to the open question. See `BudgetQuestion.answer`."""

@@ -88,9 +88,15 @@ class AgentPort:
         self.withheld: Mapping[str, Callable[[Mapping[str, Any]], str]] = {}
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
+        self.conversation_tokens = 0
+        """Of its newest call that was counted: what it was sent and what it said."""
+        self.before_call: Event | None = None
+        """Published just before its next call starts, if one does."""
         self.waits_for = ""
         """What it waits for before it can go on, in words; empty when it does not."""
         self._is_asking = False
+        self._asked_input = 0
+        """The size of its newest call's input, as it was reserved."""
         self._tools: dict[str, str] = {}
         """Open tool calls, each with what it said of itself last."""
         self._heard: list[str] = []
@@ -145,11 +151,18 @@ class AgentPort:
     def publish(self, event: Event) -> None:
         self._note(event)
         if isinstance(event, ModelCallStarted):
+            if (before := self.before_call) is not None:
+                self.before_call = None
+                self._bus.publish(before)
             # A call that goes on with a paused reply has its beginning in the conversation.
             self._heard = [text_so_far(event.request.messages)]
             self._heard_orders, self.block_is_settled = [], False
         elif isinstance(event, ModelCallFinished):
             self.usage += event.usage
+            if (counted := event.usage.total_tokens) > 0:
+                # No less than what a call with as much input would have to hold.
+                asked = self._asked_input + event.usage.output_tokens
+                self.conversation_tokens = max(counted, asked)
             self._heard = [self.text]
         self._bus.publish(event)
 
@@ -236,7 +249,7 @@ class _Leasing:
         input_tokens = input_tokens_of(request, provider, estimate=port._input_estimate.of)
         for_root_synthesis = _is_root_synthesis(self._work)
         while True:
-            if meter.is_paused:
+            if meter.holds(for_root_synthesis=for_root_synthesis):
                 port._say_waiting("an answer to the budget's question", None)
                 await meter.wait_while_paused()
             await self._enter_gate()
@@ -253,8 +266,9 @@ class _Leasing:
                 if lease is None:
                     await self._slot.__aexit__(None, None, None)
             if lease is not None:
+                port._asked_input = input_tokens
                 return lease
-            if not meter.is_paused:
+            if not meter.holds(for_root_synthesis=for_root_synthesis):
                 port._say_waiting("room in the budget, until other calls settle", None)
                 await meter.wait_for_room(input_tokens + OUTPUT_SLICE)
 

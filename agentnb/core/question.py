@@ -1,7 +1,8 @@
 """The question after a budget warning: whether to go on.
 
-While it is open, new calls are held. It is answered by a gate (a person's own function), by a
-person at a panel, by a new total, or by the time; whichever comes first counts.
+While it is open, new calls are held, but for the root's synthesis. It is answered by a gate (a
+person's own function), by a person at a panel, by a new total, by the time, or by the run's end;
+whichever comes first counts. Its end is published at once, so no question outlives its run.
 """
 
 from __future__ import annotations
@@ -31,11 +32,6 @@ GATE_PATIENCE_S = 2.0
 
 def _ignore(_: str | None) -> None:
     return
-
-
-def _settle(question: asyncio.Future[str], answer: str) -> None:
-    if not question.done():
-        question.set_result(answer)
 
 
 class BudgetQuestion:
@@ -100,37 +96,40 @@ class BudgetQuestion:
         """
         if answer not in ("continue", "stop"):
             raise ValueError(f"Answer 'continue' or 'stop', not {answer!r}.")
-        if self._answer is None or self._answer.done():
+        if not self.is_open:
             raise NoOpenQuestion
         self.settle(answer)
 
     def settle(self, answer: str) -> None:
         """Close the question with an answer, if it is open."""
         if self._answer is not None:
-            _settle(self._answer, answer)
+            self._settle(self._answer, answer)
+
+    def _settle(self, question: asyncio.Future[str], answer: str) -> None:
+        if question.done():
+            return
+        question.set_result(answer)
+        self._closed.set()
+        self._bus.publish(BudgetResumed(reason=answer))
+        goes_on = answer in ("continue", "raised", "ended")
+        self._on_answer(None if goes_on else _WHY_STOP.get(answer, answer))
 
     async def aclose(self) -> None:
         """Take an open question back."""
-        if self._answer is not None:
-            self._answer.cancel()
-        if self._asking:
-            await asyncio.wait(self._asking)
-        self._closed.set()
+        self.settle("ended")
         # It is a method of whoever asks: the two would hold each other, and the run with them.
         self._on_answer = _ignore
+        if self._asking:
+            await asyncio.wait(self._asking)
 
     async def _wait_for_answer(self, warning: BudgetWarning, answer: asyncio.Future[str]) -> None:
-        timer = self._clock.call_later(self._timeout_s, lambda: self.settle("timeout"))
+        timer = self._clock.call_later(self._timeout_s, lambda: self._settle(answer, "timeout"))
         gate = self._gate
         asked = (
             asyncio.create_task(self._ask_gate(gate, warning, answer)) if gate is not None else None
         )
         try:
-            reason = await answer
-            self._bus.publish(BudgetResumed(reason=reason))
-            goes_on = reason in ("continue", "raised")
-            self._on_answer(None if goes_on else _WHY_STOP.get(reason, reason))
-            self._closed.set()
+            await answer
         finally:
             timer.cancel()
             if asked is not None and not asked.done():
@@ -162,8 +161,8 @@ class BudgetQuestion:
             if is_own_end(error):
                 raise
             # A broken gate must not spend a person's money.
-            _settle(question, f"stop: the budget gate raised {type(error).__name__}: {error}")
+            self._settle(question, f"stop: the budget gate raised {type(error).__name__}: {error}")
             return
         if answer not in ("continue", "stop"):
             answer = f"stop: the budget gate answered {answer!r}, not 'continue' or 'stop'"
-        _settle(question, answer)
+        self._settle(question, answer)

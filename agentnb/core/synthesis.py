@@ -23,6 +23,9 @@ from agentnb.core.types import (
 _MOST_OF_A_TOOL_RESULT = 2000
 """Characters of what a tool came to that are an answer where there is no other."""
 
+TOKENS_PER_TASK = 64
+TOKENS_OF_ANSWER = 512
+
 _REQUEST = (
     "Your sub-agents have finished; their results stand above, in the order of their tasks. "
     "Synthesise them: bring them together into one complete answer to the original request. "
@@ -35,6 +38,16 @@ _NO_PATH = "\N{EN DASH}"
 
 _WHITE_SPACE = {ord("\n"): "&#10;", ord("\r"): "&#13;", ord("\t"): "&#9;"}
 """An attribute's, which a reader of XML would fold."""
+
+
+def synthesis_need(conversation_tokens: int, tasks: int) -> int:
+    """Tokens that a synthesis takes at least, whatever the results are.
+
+    Args:
+        conversation_tokens: What was said before it.
+        tasks: How many results it is handed, each cut to next to nothing.
+    """
+    return conversation_tokens + TOKENS_PER_TASK * tasks + TOKENS_OF_ANSWER
 
 
 def result_body(result: SubAgentResult) -> str:

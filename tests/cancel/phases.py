@@ -47,7 +47,8 @@ SITUATIONS = [
     for phase in PHASES
     for busy, targets in BUSY.items()
     for target in targets
-    if (phase, busy) != ("budget", "root")  # the root's synthesis has the pot to itself
+    # The root's synthesis has the pot to itself, and waits for no answer.
+    if (phase, busy) not in (("budget", "root"), ("question", "root"))
 ]
 
 SAID = "this far I"
@@ -111,7 +112,7 @@ class Situation:
             return Reply(text, usage=Usage(85_000, 0), pause=self._sibling.until_reached)
 
         plan = reply(spawn("L", "M", before="Two parts."), last_before="1.1")
-        both = standing if self.busy == "1" else reply("both together", last_before="root")
+        both = standing if self.busy == "1" else "both together"
         return {
             "root": [spawn("P", "S"), standing if self.busy == "root" else "all together"],
             "P": [plan, both],

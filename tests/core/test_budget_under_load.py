@@ -19,7 +19,6 @@ from agentnb.core.events import (
     SynthesisStarted,
 )
 from agentnb.core.lease import OUTPUT_SLICE
-from agentnb.core.meter import synthesis_reserve
 from agentnb.core.types import (
     AgentConfig,
     AgentStatus,
@@ -106,7 +105,9 @@ async def test_pot_is_passed_by_the_reported_errors_at_most(count: str, children
     check_books(tree, budget)
     statuses = {result.status for result in tree.result.sub_agent_results}
     assert statuses <= {AgentStatus.COMPLETED, AgentStatus.EXHAUSTED}
-    assert len(tree.of(SynthesisStarted, "root")) == 1
+    # The smallest pot, drawn on twice as fast as it was thought, has no room for a call in the end.
+    is_too_small = (count, children) == ("twice too high", 1)
+    assert len(tree.of(SynthesisStarted, "root")) == (0 if is_too_small else 1)
 
 
 @pytest.mark.parametrize("children", [1, 2, 10, 100, 500])
@@ -135,7 +136,8 @@ async def test_as_many_as_fit_are_open_at_once_and_the_others_wait_for_them(chil
     waiting = [e for e in tree.of(AgentWaiting) if e.reason.startswith("room in the budget")]
     assert len(waiting) == children - len(open_calls)
     assert bool(waiting) == (children > 10)
-    assert not waiting or budget.available < one_more + synthesis_reserve(budget.total)
+    assert tree.request.meter is not None
+    assert not waiting or budget.available < one_more + tree.request.meter.kept
     hold.release()
     await run
 

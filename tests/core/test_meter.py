@@ -124,6 +124,58 @@ async def test_part_that_is_kept_follows_the_total_while_calls_are_open() -> Non
         assert lease.halted is None
 
 
+async def test_root_that_delegates_has_its_need_kept_and_a_third_of_what_was_left_at_most() -> None:
+    need = 900
+    async with pot_of(10_000) as pot:
+        pot.call(0, max_tokens=4000).settle(used(4000), is_complete=True)
+        assert pot.meter.kept == 512
+
+        pot.meter.root_delegates(lambda: need)
+        pot.meter.root_delegates(lambda: 1)  # it delegates once more: what it needs is asked anew
+        assert pot.meter.kept == 900
+        need = 1900
+        assert pot.meter.kept == 1900
+        need = 5000
+        assert pot.meter.kept == 2000
+
+        pot.call(0, max_tokens=1000).settle(used(1000), is_complete=True)
+        assert pot.meter.kept == 2000
+        pot.budget.set_total(100_000)
+        assert pot.meter.kept == 5000
+        pot.budget.set_total(5500)
+        assert pot.meter.kept == 500
+        pot.budget.set_total(0)
+        assert pot.meter.kept == 0
+
+
+async def test_exhaustion_below_the_line_is_warned_of_before_it_and_the_line_not_again() -> None:
+    async with pot_of(1000) as pot:
+        with pytest.raises(PotEmpty):
+            pot.try_call(2000)
+        pot.call(0, for_root_synthesis=True, max_tokens=1000).settle(used(900), is_complete=True)
+
+        [warning] = pot.told(BudgetWarning)
+        assert warning.tokens_used == 0
+        kinds = [type(entry.event) for entry in pot.bus.entries]
+        assert kinds.index(BudgetWarning) < kinds.index(BudgetExhausted)
+
+        pot.budget.set_total(10_000)
+        await everyone_waits()
+        pot.call(0).settle(used(7500), is_complete=True)
+        assert [w.budget_total for w in pot.told(BudgetWarning)] == [1000, 10_000]
+
+
+async def test_exhaustion_of_a_raised_total_is_not_warned_of_below_its_line() -> None:
+    async with pot_of(1000) as pot:
+        _cross(pot)
+        pot.budget.set_total(1001)
+        await everyone_waits()
+        with pytest.raises(PotEmpty):
+            pot.try_call(2000)
+
+        assert [w.budget_total for w in pot.told(BudgetWarning)] == [1000]
+
+
 # -- leases ------------------------------------------------------------------------------------
 
 
@@ -574,7 +626,8 @@ async def test_new_calls_are_held_while_the_question_is_open() -> None:
         resumed = asyncio.create_task(pot.meter.wait_while_paused())
         await everyone_waits()
 
-        assert pot.try_call(0, max_tokens=10, for_root_synthesis=True) is None
+        assert pot.try_call(0, max_tokens=10) is None
+        pot.call(0, max_tokens=10, for_root_synthesis=True)
         assert not resumed.done()
         paused = BudgetPaused(tokens_used=800, budget_total=1000, percentage=80.0, wait_s=600.0)
         assert pot.told(BudgetPaused) == [paused]
@@ -727,3 +780,4 @@ async def test_question_that_is_open_at_the_end_of_the_run_leaves_nothing_runnin
 
     assert asyncio.all_tasks() == before
     assert pot.clock.pending == 0
+    assert [r.reason for r in pot.told(BudgetResumed)] == ["ended"]

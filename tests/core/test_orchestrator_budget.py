@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agentnb.core.budget import estimate_input_tokens
+from agentnb.core.context import AgentContext
 from agentnb.core.errors import NoOpenQuestion, RunCancelled
 from agentnb.core.events import (
     AgentCompleted,
@@ -26,18 +27,34 @@ from agentnb.core.events import (
     ModelCallFinished,
     RunFinished,
     SpawnIgnored,
+    SynthesisStarted,
 )
 from agentnb.core.meter import synthesis_reserve
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
+    SpawnInstruction,
+    SpawnMode,
     StreamEvent,
     TextDelta,
+    ToolUse,
     Usage,
 )
+from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.session import Session
 from tests.core.clock import ManualClock
-from tests.support import Hold, Tree, by_agent, make_tree, path_of, requests_of, run_tree, spawn
+from tests.support import (
+    Hold,
+    Tree,
+    by_agent,
+    check_record,
+    make_tree,
+    path_of,
+    requests_of,
+    run_tree,
+    spawn,
+)
 
 LONG = " ".join(["x" * 60] * 600)
 """About 9,000 tokens, in 200 pieces."""
@@ -273,6 +290,83 @@ async def test_reserve_is_left_for_the_roots_synthesis_and_used_by_it() -> None:
     assert tree.result.final_response.startswith("x" * 60), "the synthesis as far as it came"
 
 
+TWENTY = tuple(f"Look into part {n}, and say what matters there." for n in range(20))
+
+
+@pytest.mark.parametrize("by_person", [False, True])
+async def test_root_with_much_to_hand_on_still_synthesises(by_person: bool) -> None:
+    replies: dict[str, Any] = dict.fromkeys(TWENTY, "a finding in some words; " * 50)
+    replies["root"] = ["together"] if by_person else [spawn(*TWENTY), "together"]
+
+    tree = await run_tree(
+        by_agent(replies),
+        budget=20_000,
+        context=AgentContext(soul_content="soul " * 1600),
+        plan=SpawnInstruction(SpawnMode.PARALLEL, TWENTY) if by_person else None,
+    )
+
+    assert tree.result.synthesis == "together"
+    assert tree.result.status is AgentStatus.EXHAUSTED
+    assert {str(r.status) for r in tree.result.sub_agent_results} == {"completed", "exhausted"}
+    assert tree.request.budget.tokens_used <= 20_000
+
+
+async def test_jobs_leave_what_the_synthesis_needs_whenever_they_are_started() -> None:
+    def jobs(*tasks: str) -> Reply:
+        return Reply(tool_uses=tuple(ToolUse(t, "spawn", {"task": t}) for t in tasks))
+
+    script: dict[str, Any] = dict.fromkeys(TWENTY, "a finding in some words; " * 50)
+    script["root"] = [jobs(*TWENTY[:3]), jobs(*TWENTY[3:]), "together", "together"]
+    session = Session(
+        provider=by_agent(script), soul="soul " * 1600, budget=20_000, delegation="tools"
+    )
+
+    run = session.spawn("the task")
+    result = await run
+
+    assert result.synthesis == "together"
+    assert result.status is AgentStatus.EXHAUSTED
+    assert {str(r.status) for r in result.sub_agent_results} == {"completed", "exhausted"}
+    check_record(run.events)
+
+
+async def test_plan_without_a_synthesis_may_use_the_whole_budget() -> None:
+    plan = SpawnInstruction(SpawnMode.PARALLEL, ("A",))
+    provider = by_agent({"A": "a"})
+
+    tree = await run_tree(provider, budget=4000, plan=plan, synthesis=False)
+
+    (request,) = provider.requests
+    assert request.max_tokens == 4000 - estimate_input_tokens(request)
+    assert tree.result.status is AgentStatus.COMPLETED
+
+
+async def test_synthesis_that_does_not_fit_is_not_told_as_started() -> None:
+    provider = by_agent({"root": spawn("A", before="I split it."), "A": LONG})
+
+    tree = await run_tree(provider, budget=2000)
+
+    assert tree.of(SynthesisStarted) == []
+    assert "I split it." in tree.result.final_response
+
+
+async def test_synthesis_that_is_cancelled_before_its_call_is_not_told_as_started() -> None:
+    gate = ConcurrencyGate(8, clock=ManualClock())
+
+    async def slowed_down() -> None:
+        gate.hold_back("scripted", 50)
+
+    provider = by_agent({"root": spawn("A"), "A": Reply("what A says", pause=slowed_down)})
+    tree = make_tree(provider, gate=gate)
+    run = tree.start()
+    await tree.saw(AgentWaiting, "root")
+
+    tree.cancel("root")
+    await run
+
+    assert tree.of(SynthesisStarted) == []
+
+
 async def test_difference_between_the_estimate_and_the_providers_count_is_reported() -> None:
     provider = ScriptedProvider([Reply("four letters", usage=Usage(1000, 10))])
 
@@ -301,7 +395,7 @@ def two_of_which_one_fits() -> tuple[Tree, Hold]:
     provider = by_agent(
         {"root": [plan("A", "B", tokens=30_000), "ok"], "A": Reply("a short one", pause=hold)}
     )
-    return make_tree(provider, budget=32_200, max_depth=1), hold
+    return make_tree(provider, budget=31_040, max_depth=1), hold
 
 
 async def test_call_that_does_not_fit_waits_until_another_settles() -> None:
@@ -328,7 +422,7 @@ async def test_total_raised_in_mid_run_lets_waiting_calls_go_on() -> None:
     await run
 
     (changed,) = tree.of(BudgetChanged)
-    assert (changed.previous_total, changed.budget_total) == (32_200, 60_000)
+    assert (changed.previous_total, changed.budget_total) == (31_040, 60_000)
     assert tree.result.status is AgentStatus.COMPLETED
     assert tree.of(BudgetExhausted) == []
 
@@ -581,11 +675,55 @@ async def test_pause_ends_when_the_total_is_set_below_what_is_used() -> None:
     assert "done: A" not in tree.result.final_response
 
 
+async def test_synthesis_does_not_wait_for_the_question_that_a_child_brought_about() -> None:
+    hold = Hold()
+    replies: dict[str, Any] = {
+        "root": [spawn("A"), Reply("what there is", pause=hold)],
+        "A": Reply("expensive", usage=Usage(85_000, 0)),
+    }
+    tree = make_tree(by_agent(replies), budget=100_000, is_attended=lambda: True)
+    run = tree.start()
+    await hold.until_reached()
+    assert tree.request.meter is not None
+    assert tree.request.meter.is_paused, "and nobody has answered"
+    hold.release()
+    await run
+
+    assert tree.result.final_response == "what there is"
+    assert tree.result.status is AgentStatus.COMPLETED
+    assert tree.of(AgentWaiting) == []
+    assert [e.reason for e in tree.of(BudgetResumed)] == ["ended"]
+
+
+async def test_synthesis_does_not_wait_for_the_question_once_the_pot_is_empty() -> None:
+    provider = by_agent({"root": [spawn("A"), "what there is"], "A": LONG})
+
+    tree = await run_tree(provider, budget=10_000, is_attended=lambda: True)
+
+    assert tree.of(BudgetPaused)
+    assert tree.result.final_response == "what there is"
+    assert [e.reason for e in tree.of(BudgetResumed)] == ["ended"]
+
+
+async def test_pause_has_its_end_when_the_run_is_cancelled_from_outside() -> None:
+    tree, run = await paused()
+
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    kinds = [type(event) for event in tree.events]
+    assert kinds.count(BudgetResumed) == 1
+    assert kinds.index(BudgetResumed) < kinds.index(RunFinished)
+
+
 async def test_paused_run_can_be_cancelled() -> None:
     tree, run = await paused()
 
     tree.cancel("root")
     await run
+
+    assert [e.reason for e in tree.of(BudgetResumed)] == ["ended"]
 
     assert isinstance(tree.error, RunCancelled)
     assert tree.statuses() == {"root": "cancelled", "1": "cancelled", "2": "cancelled"}
