@@ -75,7 +75,7 @@ async def test_agent_that_waits_for_room_leaves_its_slot_to_others() -> None:
             "C": Reply("C is done", usage=Usage(10, 10)),
         },
         slots=2,
-        budget=7_450,
+        budget=9_250,
         max_depth=1,
     )
     run = tree.start()
