@@ -106,9 +106,10 @@ class BudgetQuestion:
             self._settle(self._answer, answer)
 
     def _settle(self, question: asyncio.Future[str], answer: str) -> None:
-        if question.done():
+        if question is not self._answer or not self.is_open:
             return
-        question.set_result(answer)
+        if not question.done():  # cancelled with the task that waits for it, from outside
+            question.set_result(answer)
         self._closed.set()
         self._bus.publish(BudgetResumed(reason=answer))
         goes_on = answer in ("continue", "raised", "ended")

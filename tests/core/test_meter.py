@@ -771,6 +771,19 @@ async def test_answer_counts_only_where_something_is_asked() -> None:
             pot.meter.answer("stop")
 
 
+async def test_question_has_its_end_when_all_tasks_are_cancelled_from_outside() -> None:
+    pot = Pot(1000, gate=lambda warning: asyncio.Event().wait())
+    async with pot.meter:
+        before = asyncio.all_tasks()
+        _cross(pot)
+        await everyone_waits()
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
+        await everyone_waits()
+
+    assert [r.reason for r in pot.told(BudgetResumed)] == ["ended"]
+
+
 async def test_question_that_is_open_at_the_end_of_the_run_leaves_nothing_running() -> None:
     before = asyncio.all_tasks()
     pot = Pot(1000, gate=lambda warning: asyncio.Event().wait())
