@@ -305,7 +305,7 @@ class AnyRun(RuleBasedStateMachine):
         if open_:
             open_[-1].set_result(answer)
         elif answer != "perhaps" and self.is_asked and meter is not None:
-            meter.answer(answer)
+            self.loop.call_soon(meter.answer, answer)  # as `Run` does: on the run's own loop
 
     # -- what the rest of the world does --------------------------------------------------------
 
