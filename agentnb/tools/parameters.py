@@ -16,7 +16,7 @@ from typing import Annotated, Any, NotRequired, Union, get_args, get_origin, get
 from docstring_parser import ParseError, parse
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, SchemaError
 from typing_extensions import TypedDict
 
 from agentnb.core.errors import ToolError
@@ -179,9 +179,14 @@ def _read_fields(
     try:
         adapter = _adapter(fields, label)
         return adapter, _without_titles(adapter.json_schema())
-    except (PydanticUserError, TypeError) as error:
+    except (PydanticUserError, SchemaError, TypeError) as error:
         wrong = [f"`{name}`" for name in fields if not _is_readable({name: fields[name]})]
         which = f"{', '.join(wrong)} of {label!r}" if wrong else f"what {label!r} takes"
+        if isinstance(error, SchemaError):
+            raise ValueError(
+                f"What `Field` asks of {which} does not fit the type, or is a pattern that cannot "
+                "be read: correct it."
+            ) from error
         raise ValueError(
             f"A model cannot write {which}, by its type. Take text, numbers, lists, dicts, a "
             "dataclass or a pydantic model, and make the rest of it inside the function."
@@ -199,7 +204,7 @@ def _adapter(fields: Mapping[str, Any], label: str) -> TypeAdapter[dict[str, Any
 def _is_readable(fields: Mapping[str, Any]) -> bool:
     try:
         _adapter(fields, "any").json_schema()
-    except (PydanticUserError, TypeError):
+    except (PydanticUserError, SchemaError, TypeError):
         return False
     return True
 

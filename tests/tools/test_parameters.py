@@ -396,3 +396,17 @@ def test_what_a_model_could_not_call_is_refused_where_it_is_made(function: Any, 
         agentnb.tool(function)
 
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "hint", [Annotated[str, Field(pattern="(")], Annotated[int, Field(ge="a")]]
+)
+def test_limit_that_makes_no_sense_is_refused_in_one_line_and_not_in_pydantics_words(
+    hint: Any,
+) -> None:
+    def take(fine: int, x: Any) -> None: ...
+
+    take.__annotations__["x"] = hint
+
+    with pytest.raises(ValueError, match=r"^What `Field` asks of `x` of 'take' .*correct it\.$"):
+        agentnb.tool(take)
