@@ -361,6 +361,8 @@ class Session:
             models=models,
             max_concurrency=self._settings["max_concurrency"],
         )
+        if isinstance(model, str):
+            _used[model] = None
         bus = EventBus(request.run_id, clock=request.clock)
         warning = self._settings["on_budget_warning"]
         runtime = get_runtime()
@@ -450,6 +452,11 @@ class Session:
         """The run that was started last."""
         return self._newest
 
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """Those that `find_run` finds, the newest first."""
+        return tuple(reversed(list(self._by_id)))
+
     def find_run(self, run_id: str) -> Run | None:
         """A run by its id, as long as anybody holds it."""
         return self._by_id.get(run_id)
@@ -489,8 +496,19 @@ def _checked_mode(mode: str) -> SpawnMode:
         raise ValueError(f"`mode` must be 'parallel' or 'sequential', not {mode!r}.") from None
 
 
+_used: dict[str, None] = {}
 _default: Session | None = None
 _default_lock = threading.Lock()
+
+
+def session_at_hand() -> Session | None:
+    """The session that the magics use, if there is one by now."""
+    return _default
+
+
+def used_models() -> tuple[str, ...]:
+    """The models that runs of this process were given, the newest last."""
+    return tuple(_used)
 
 
 def get_session() -> Session:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.errors import NotebookError
+from agentnb.notebook.completion import install, uninstall
 from agentnb.notebook.display import warm_up_widgets
 from agentnb.notebook.errors import TOLD_ERRORS, show_error
 from agentnb.notebook.magics import AgentMagics, spawn_cell
@@ -22,11 +23,16 @@ __all__ = ["load", "spawn_cell", "unload"]
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics, and where a kernel's loop runs, the transform of `%%spawn` cells."""
+    """Register the magics, what Tab offers behind them, and the transform of `%%spawn` cells.
+
+    The last only where a kernel's loop runs.
+    """
     shell.register_magics(AgentMagics)
     transforms = shell.input_transformers_cleanup
     if hasattr(shell, "kernel") and rewrite_spawn_cell not in transforms:
         transforms.append(rewrite_spawn_cell)
+    if shell.Completer is not None:
+        install(shell.Completer)
     if not shell.custom_exceptions:  # a person's own handler stays
         _set_handler(shell, TOLD_ERRORS, show_error)
     # While the person writes their first cell:
@@ -40,6 +46,8 @@ def unload(shell: InteractiveShell) -> None:
     transforms = shell.input_transformers_cleanup
     if rewrite_spawn_cell in transforms:
         transforms.remove(rewrite_spawn_cell)
+    if shell.Completer is not None:
+        uninstall(shell.Completer)
     if shell.custom_exceptions == TOLD_ERRORS:
         _set_handler(shell, (), None)
     for kind, name in (("cell", "spawn"), ("line", "spawn"), ("line", "agentnb")):

@@ -11,8 +11,22 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import Enum, auto
 
 from agentnb.core.errors import NotebookError
+
+
+class Words(Enum):
+    """What can stand in a place, for whoever completes it."""
+
+    MODELS = auto()
+    PROFILES = auto()
+    TOOLS = auto()
+    """With commas between them."""
+    RUNS = auto()
+    PATHS = auto()
+    """Of the agents of a run."""
+    MODES = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +37,43 @@ class Option:
     """Where its value goes."""
     read: Callable[[str, str], object] | None
     """From the option and the text behind it to the value; `None` for a switch."""
+    value: str = ""
+    """What stands for its value in the help."""
+    about: Sequence[str] = ()
+    """What the help says of it, in lines."""
+    words: Words | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A word that stands first behind a line magic, and what it does."""
+
+    act: Callable[..., str]
+    """What it prints."""
+    words: Words | None = None
+    """What can stand behind it."""
+
+
+def usage_of(magic: str, options: Mapping[str, Option]) -> str:
+    """How a magic is typed, with all its options; lines of at most 80 characters."""
+    lines = [f"    {magic}"]
+    for typed, option in options.items():
+        shown = f" [{typed} {option.value}]" if option.value else f" [{typed}]"
+        if len(lines[-1]) + len(shown) > 80:
+            lines.append(" " * (4 + len(magic)))
+        lines[-1] += shown
+    return "\n".join(lines)
+
+
+def about_options(options: Mapping[str, Option]) -> str:
+    """What each option does, a row for each."""
+    heads = [f"{typed} {option.value}".rstrip() for typed, option in options.items()]
+    width = max(map(len, heads))
+    rows = []
+    for head, option in zip(heads, options.values(), strict=True):
+        first, *others = option.about
+        rows += [f"{head:<{width}}  {first}", *(f"{'':<{width}}  {line}" for line in others)]
+    return "\n".join(rows)
 
 
 def words_of(line: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +26,13 @@ from agentnb.notebook.display import (
 from agentnb.notebook.errors import plain_errors
 from agentnb.notebook.line import (
     Option,
+    Verb,
+    Words,
+    about_options,
     read_options,
     several_names,
     text,
+    usage_of,
     variable_name,
     whole_number,
     words_of,
@@ -41,36 +45,61 @@ from agentnb.runtime import allow_nested_loops
 from agentnb.session import get_session
 from agentnb.views.outline import lines_below, outline
 
-_CELL_OPTIONS = {
-    "--model": Option("model", text),
-    "--budget": Option("budget", whole_number("tokens", at_least=1, example=50_000)),
-    "--max-depth": Option("max_depth", whole_number("levels", at_least=0, example=2)),
-    "--tools": Option("tools", several_names),
-    "--profile": Option("profile", text),
-    "-o": Option("name", variable_name),
-    "--bg": Option("in_background", None),
-    "--quiet": Option("quiet", None),
-    "--raw": Option("raw", None),
+CELL_OPTIONS = {
+    "--model": Option(
+        "model",
+        text,
+        "M",
+        ["who answers: provider/model; pool:NAME; or demo, which needs no key"],
+        Words.MODELS,
+    ),
+    "--budget": Option(
+        "budget",
+        whole_number("tokens", at_least=1, example=50_000),
+        "N",
+        ["tokens for the whole tree"],
+    ),
+    "--max-depth": Option(
+        "max_depth",
+        whole_number("levels", at_least=0, example=2),
+        "D",
+        ["how deep sub-agents may go; 0: none"],
+    ),
+    "--tools": Option(
+        "tools",
+        several_names,
+        "a,b",
+        [
+            "what agents may call: functions of this notebook, tools of the session, and",
+            "`workspace`, notes that the agents share",
+        ],
+        Words.TOOLS,
+    ),
+    "--profile": Option(
+        "profile",
+        text,
+        "P",
+        ["configure the first agent by a profile of agentnb.yaml"],
+        Words.PROFILES,
+    ),
+    "-o": Option("name", variable_name, "NAME", ["bind the result to NAME (with --bg: the run)"]),
+    "--bg": Option(
+        "in_background", None, about=["return at once; `%spawn status` shows how it goes"]
+    ),
+    "--quiet": Option("quiet", None, about=["show the answer alone, without the tree"]),
+    "--raw": Option("raw", None, about=["take {{ and }} in the task as text"]),
 }
-_RUN_OPTION = {"--run": Option("run", text)}
+"""What `%%spawn` takes: read, explained by `%%spawn?` and completed from here."""
+RUN_OPTIONS = {"--run": Option("run", text, words=Words.RUNS)}
+"""What `%spawn` takes."""
 
-_SPAWN_HELP = """\
+_SPAWN_HELP = f"""\
 Give a task to a tree of agents and wait for the answer:
 
-    %%spawn [--model M] [--budget N] [--max-depth D] [--profile P] [--tools a,b]
-            [-o NAME] [--bg] [--quiet] [--raw]
-    the task, with {{variables}} from the notebook
+{usage_of("%%spawn", CELL_OPTIONS)}
+    the task, with {{{{variables}}}} from the notebook
 
---model M      who answers: provider/model; pool:NAME; or demo, which needs no key
---budget N     tokens for the whole tree
---max-depth D  how deep sub-agents may go; 0: none
---tools a,b    what agents may call: functions of this notebook, tools of the session, and
-               `workspace`, notes that the agents share
---profile P    configure the first agent by a profile of agentnb.yaml
--o NAME        bind the result to NAME (with --bg: the run)
---bg           return at once; `%spawn status` shows how it goes
---quiet        show the answer alone, without the tree
---raw          take {{ and }} in the task as text
+{about_options(CELL_OPTIONS)}
 
 Examples:
 
@@ -78,10 +107,10 @@ Examples:
     Plan a week of dinners for four.
 
     %%spawn --model anthropic/claude-sonnet-5-5 --budget 80_000 -o review
-    Review this function for mistakes: {{source}}
+    Review this function for mistakes: {{{{source}}}}
 
     %%spawn --tools look_up,workspace
-    Find out which of these rivers is the longest: {{rivers}}
+    Find out which of these rivers is the longest: {{{{rivers}}}}
 
 And for the newest run, while it runs (`--run ID` for another, with the id that `run.id` holds):
 
@@ -158,37 +187,43 @@ class AgentMagics(Magics):
     def agentnb(self, line: str) -> None:
         """Settings of agentnb in this kernel."""
         with plain_errors():
-            words = words_of(line) or ["help"]
-            match words:
-                case ["help"]:
-                    print(_AGENTNB_HELP, end="")
-                case ["mode"] | ["mode", "live"]:
-                    print("Mode: live. Models are asked as they are named.")
-                case ["mode", *other]:
-                    typed = " ".join(other)
-                    raise NotebookError(f"There is no mode {typed!r}: the one mode is live.")
-                case ["config"]:
-                    print(settings_text(get_session()))
-                case ["nest"]:
-                    allow_nested_loops()
-                    print("asyncio.run() works inside cells now; all loops are slower for it.")
-                case ["freeze"]:
-                    print(_frozen(take_live_views_back()))
-                case ["nest" | "help" | "freeze" | "config" as verb, *surplus]:
-                    raise NotebookError(_does_not_take(surplus, f"%agentnb {verb}"))
-                case [other, *_]:
-                    raise NotebookError(
-                        f"`%agentnb` does not know {other!r}: known are mode, config, freeze, "
-                        "nest, help."
-                    )
+            word, *arguments = words_of(line) or ["help"]
+            if word not in AGENTNB_VERBS:
+                known = ", ".join(AGENTNB_VERBS)
+                raise NotebookError(f"`%agentnb` does not know {word!r}: known are {known}.")
+            if AGENTNB_VERBS[word].words is None and arguments:
+                raise NotebookError(_does_not_take(arguments, f"%agentnb {word}"))
+            print(AGENTNB_VERBS[word].act(*arguments))
 
 
-def _frozen(taken: int) -> str:
+def _mode(*wanted: str) -> str:
+    if wanted and wanted != MODES:
+        raise NotebookError(f"There is no mode {' '.join(wanted)!r}: the one mode is live.")
+    return "Mode: live. Models are asked as they are named."
+
+
+def _nest() -> str:
+    allow_nested_loops()
+    return "asyncio.run() works inside cells now; all loops are slower for it."
+
+
+def _freeze() -> str:
+    taken = take_live_views_back()
     if not taken:
         return "There is no live view to take away."
     views = "1 live view is" if taken == 1 else f"{taken} live views are"
     return f"{views} taken away; what stays is seen without a kernel. Save the notebook now."
 
+
+MODES = ("live",)
+AGENTNB_VERBS = {
+    "mode": Verb(_mode, Words.MODES),
+    "config": Verb(lambda: settings_text(get_session())),
+    "freeze": Verb(_freeze),
+    "nest": Verb(_nest),
+    "help": Verb(_AGENTNB_HELP.rstrip),
+}
+"""What `%agentnb` takes."""
 
 AgentMagics.spawn.__doc__ = _SPAWN_HELP
 AgentMagics.agentnb.__doc__ = _AGENTNB_HELP
@@ -199,7 +234,7 @@ AgentMagics.agentnb.__doc__ = _AGENTNB_HELP
 
 def _read_order(line: str, cell: str) -> _Order:
     names = _notebook_names()
-    values, rest = read_options(words_of(fill(line, names)), _CELL_OPTIONS, magic="%%spawn")
+    values, rest = read_options(words_of(fill(line, names)), CELL_OPTIONS, magic="%%spawn")
     if rest:
         raise NotebookError(
             f"`%%spawn` takes options on its line, not {' '.join(rest)!r}: "
@@ -209,7 +244,7 @@ def _read_order(line: str, cell: str) -> _Order:
     task = cell if values.get("raw") else fill(cell, names)
     if not task.strip():
         raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")
-    return _Order(task=task.strip(), **values)  # type: ignore[arg-type]  # read by _CELL_OPTIONS
+    return _Order(task=task.strip(), **values)  # type: ignore[arg-type]  # read by CELL_OPTIONS
 
 
 def _start(order: _Order) -> Run:
@@ -300,21 +335,16 @@ def _notebook_names() -> dict[str, Any]:
 
 
 def _give_order(line: str) -> None:
-    values, words = read_options(words_of(line), _RUN_OPTION, magic="%spawn")
+    values, words = read_options(words_of(line), RUN_OPTIONS, magic="%spawn")
     verb, arguments = (words or ["help"])[0], words[1:]
-    orders: dict[str, Callable[[Run, list[str]], str]] = {
-        "status": _status,
-        "cancel": _cancel,
-        "budget": _budget,
-    }
     if verb == "help":
         _take_at_most(0, arguments, "help")
-        print(_SPAWN_HELP, end="")
-    elif verb in orders:
-        print(orders[verb](_run_for(values.get("run")), arguments))
+        print(SPAWN_VERBS[verb].act())
+    elif verb in SPAWN_VERBS:
+        print(SPAWN_VERBS[verb].act(_run_for(values.get("run")), arguments))
     else:
         raise NotebookError(
-            f"`%spawn` does not know {verb!r}: known are status, cancel, budget, help. "
+            f"`%spawn` does not know {verb!r}: known are {', '.join(SPAWN_VERBS)}. "
             "A task goes into a cell that begins with `%%spawn`."
         )
 
@@ -366,6 +396,15 @@ def _budget(run: Run, arguments: list[str]) -> str:
         raise NotebookError("The run has ended, so its budget cannot change any more.")
     run.set_budget(total)
     return f"The budget is {total:,} tokens now."
+
+
+SPAWN_VERBS = {
+    "status": Verb(_status),
+    "cancel": Verb(_cancel, Words.PATHS),
+    "budget": Verb(_budget),
+    "help": Verb(_SPAWN_HELP.rstrip),
+}
+"""What `%spawn` takes."""
 
 
 def _take_at_most(count: int, arguments: list[str], verb: str) -> None:

@@ -23,8 +23,25 @@ def tools_named(
     Raises:
         NotebookError: A name means nothing, or no function.
     """
-    others = [*(tool.spec.name for tool in of_session), WORKSPACE]
+    others = _other_names(of_session)
     return [_meant(name, notebook, others) for name in names]
+
+
+def names_of_tools(notebook: Mapping[str, Any], of_session: Sequence[Tool]) -> list[str]:
+    """All names that mean something: what was defined here first, what was imported last."""
+    imported = [
+        name
+        for name, value in notebook.items()
+        if inspect.isfunction(value)
+        and not name.startswith("_")
+        and not value.__module__.startswith(("IPython", "agentnb"))
+    ]
+    names = [*_functions_of(notebook), *_other_names(of_session), *imported]
+    return list(dict.fromkeys(names))
+
+
+def _other_names(of_session: Sequence[Tool]) -> list[str]:
+    return [*(tool.spec.name for tool in of_session), WORKSPACE]
 
 
 def _meant(name: str, notebook: Mapping[str, Any], others: Sequence[str]) -> Any:

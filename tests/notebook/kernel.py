@@ -146,6 +146,16 @@ class Kernel:
             if reply["parent_header"].get("msg_id") == message_id:
                 return str(reply["content"]["status"])
 
+    def completed(self, text: str) -> list[str]:
+        """What Tab offers at the `|` in a cell; each as the text that it makes of the cell."""
+        cursor = text.index("|")
+        reply = self._client.complete(
+            text.replace("|", "", 1), cursor, reply=True, timeout=DEADLINE_S
+        )["content"]
+        start = reply["cursor_start"]
+        assert (reply["status"], reply["cursor_end"]) == ("ok", cursor)
+        return [f"{text[:start]}{match}".splitlines()[-1] for match in reply["matches"]]
+
     def interrupt(self) -> None:
         """Press ■."""
         self._manager.interrupt_kernel()
