@@ -1,9 +1,27 @@
 """The tool calls of a streamed chat completion, put together from their pieces.
 
 In OpenAI's own form a call begins with index, id and name, and grows by pieces of its arguments
-under the same index. Other servers leave out the index or give every call the index 0, leave out
-the id or give each the same, repeat the name with each piece, or send a call whole. What holds for
-all of them: a piece that can belong to the open call does, and else it begins another.
+under the same index. Other servers leave that form, each in its own way:
+
+- Ollama and bridges to Gemini send each call whole, all with the index 0 (ollama/ollama#15457),
+  with or without an id; earlier ones left out the index (ollama/ollama#7881).
+- llama.cpp and NVIDIA NIM repeated the whole name with each piece of the arguments
+  (ggml-org/llama.cpp#13774, NousResearch/hermes-agent#8259), or would have with a new id
+  for each (vllm-project/vllm#23522).
+- Gemini's names come in pieces (continuedev/continue#5849).
+- LM Studio sent each piece of the arguments with an id of its own and no name
+  (NousResearch/hermes-agent#106943).
+
+A piece without a name never begins a call, but where it has an id of its own and begins an object
+after a whole one. One with a name begins another call where
+
+1. the arguments of the open call are whole, unless it says its id again and brings no new object;
+2. they are not whole, and it says another name, or begins an object under another id;
+3. there are none, and it says another id, or a name that is no rest of the open one's, or the same
+   name without anything else, where no call has an id.
+
+The names of the tools that were offered say whether two names are two tools or one in pieces.
+Without them it is one where the call has an id, or where the piece has no arguments at all.
 """
 
 from __future__ import annotations
@@ -62,29 +80,55 @@ class ToolCalls:
         index, said_id = piece.get("index"), piece.get("id")
         call_id = "" if said_id is None else as_text(str(said_id))  # some count their calls
         name, arguments = function.get("name") or "", function.get("arguments")
-        call = self._open(index, call_id, name)
-        if call is None:
+        if isinstance(arguments, Mapping):  # not as a text, as it should be
+            arguments = json.dumps(arguments)
+        call = self._open(index, call_id)
+        if call is None or self._begins_another(call, call_id, name, arguments):
             call = _Call(index, call_id, "")
             self._calls.append(call)
         call.id = call.id or call_id
-        call.name = call.name or as_text(name)
-        if isinstance(arguments, Mapping):  # not as a text, as it should be
-            arguments = json.dumps(arguments)
+        if name and name != call.name and (not call.name or not call.has_arguments):
+            call.name += as_text(name)
         if arguments:
             call.arguments.keep(arguments)
 
-    def _open(self, index: int | None, call_id: str, name: str) -> _Call | None:
-        """The call that a piece belongs to; `None` where it begins another."""
-        same = (call for call in reversed(self._calls) if call.index == index)
-        call = next(same, None)
-        if call is None and index is None and not (call_id or name) and self._calls:
-            call = self._calls[-1]
-        if call is None or _differ(call_id, call.id) or _differ(name, call.name):
-            return None
-        if not name or not call.has_arguments:
+    def _open(self, index: int | None, call_id: str) -> _Call | None:
+        """The call that a piece belongs to, if it begins none."""
+        same = [call for call in reversed(self._calls) if call.index == index]
+        if call := next((call for call in same if call_id and call.id == call_id), None):
             return call
-        # The name once more: with each piece of one call, or of a call that is like the one before.
-        return None if call.input is not None else call
+        if same:
+            return same[0]
+        return self._calls[-1] if index is None and self._calls else None
+
+    def _begins_another(self, call: _Call, call_id: str, name: str, arguments: str | None) -> bool:
+        """Whether a piece begins another call than the open one."""
+        is_other_id = _differ(call_id, call.id)
+        begins_object = (arguments or "").lstrip().startswith("{")
+        if not name:
+            return is_other_id and begins_object and call.has_arguments and call.input is not None
+        if not call.has_arguments:
+            return is_other_id or self._is_second_name(call, call_id, name, arguments)
+        if not call.name:  # its arguments came first
+            return is_other_id
+        if call.input is not None:
+            return begins_object or name != call.name or not call_id or is_other_id
+        return name != call.name or (is_other_id and begins_object)
+
+    def _is_second_name(self, call: _Call, call_id: str, name: str, arguments: str | None) -> bool:
+        """Whether a name, after one that had no arguments yet, is a second call's.
+
+        Else it is the rest of the open call's, or the whole of it once more.
+        """
+        has_id = bool(call_id or call.id)
+        if name == call.name:
+            return not has_id and not arguments
+        if not call.name:
+            return False
+        if known := [tool.name for tool in self._request.tools]:
+            is_rest = any(tool.startswith(call.name + name) for tool in known)
+            return call.name in known and not is_rest
+        return not has_id and arguments is not None
 
     def whole(self, *, is_cut: bool) -> tuple[ToolUseBlock, ...]:
         """The calls that were not cut, each with an id that no other has.

@@ -138,6 +138,34 @@ async def test_reply_becomes_our_events_and_a_message_to_send_back_without_the_t
 
 
 @pytest.mark.parametrize(
+    ("pieces", "called"),
+    [
+        ([("look", '{"at":1}'), ("look", '{"at":1}')], [("look", {"at": 1})] * 2),
+        ([("look", ""), ("look", "")], [("look", {})] * 2),
+        ([("lo", None), ("ok", None), (None, '{"at":'), (None, "1}")], [("look", {"at": 1})]),
+        ([("look", '{"at":'), ("look", "1}")], [("look", {"at": 1})]),
+    ],
+)
+async def test_calls_that_all_have_the_index_0_and_no_id_are_told_apart(
+    provider: OpenAIProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    pieces: list[tuple[str | None, str | None]],
+    called: list[tuple[str, Any]],
+) -> None:
+    deltas = (
+        {"tool_calls": [{"index": 0, "function": {"name": name, "arguments": arguments}}]}
+        for name, arguments in pieces
+    )
+    steps = (*map(chunk, deltas), chunk({}, finish_reason="tool_calls"), DONE)
+    with serving(monkeypatch, Reply(events=steps)):
+        events = await events_of(provider)
+
+    uses = [event for event in events if isinstance(event, ToolUse)]
+    assert [(use.name, use.input) for use in uses] == called
+    assert len({use.id for use in uses}) == len(called)
+
+
+@pytest.mark.parametrize(
     ("finish", "told"),
     [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal"), ("odd", "odd")],
 )

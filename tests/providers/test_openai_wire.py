@@ -21,6 +21,7 @@ from agentnb.core.types import (
     TextDelta,
     ThinkingDelta,
     ToolResultBlock,
+    ToolSpec,
     ToolUse,
     ToolUseBlock,
     Usage,
@@ -268,6 +269,113 @@ def test_calls_are_the_same_however_their_arguments_were_cut(
     heard = called(*chunks, STOP)
 
     assert heard == [(f"c{n}", "look", each) for n, each in enumerate(arguments)]
+
+
+WHOLE, HALF, REST = '{"at":1}', '{"at":', "1}"
+ONE, OF_TWO = [("look", A)], [("look", A), ("look", A)]
+
+
+@pytest.mark.parametrize("has_tools", [True, False], ids=["tools known", "tools unknown"])
+@pytest.mark.parametrize(
+    ("pieces", "heard"),
+    [
+        # Each call whole, with the index 0 and without an id.
+        ([piece("look", WHOLE, index=0), piece("look", WHOLE, index=0)], OF_TWO),
+        ([piece("look", A, index=0), piece("look", A, index=0)], OF_TWO),
+        ([piece("look", "{}", index=0), piece("look", "{}", index=0)], [("look", {})] * 2),
+        ([piece("look", "", index=0), piece("look", "", index=0)], [("look", {})] * 2),
+        ([piece("look", index=0), piece("look", index=0)], [("look", {})] * 2),
+        ([piece("look", WHOLE, index=0), piece("look", "", index=0)], [*ONE, ("look", {})]),
+        ([piece("look", "", index=0), piece("see", "", index=0)], [("look", {}), ("see", {})]),
+        ([piece("see", "", index=0), piece("look", WHOLE, index=0)], [("see", {}), *ONE]),
+        # The same, with an id for each, or one id for all.
+        ([piece("look", WHOLE, index=0, id="a"), piece("look", WHOLE, index=0, id="b")], OF_TWO),
+        ([piece("look", WHOLE, index=0, id="a"), piece("look", WHOLE, index=0, id="a")], OF_TWO),
+        # A second call in pieces, with the index of the first.
+        (
+            [
+                piece("look", "", index=0, id="a"),
+                piece(arguments=HALF, index=0),
+                piece(arguments=REST, index=0),
+                piece("look", "", index=0, id="b"),
+                piece(arguments=HALF, index=0),
+                piece(arguments=REST, index=0),
+            ],
+            OF_TWO,
+        ),
+        # The name in pieces.
+        ([piece("lo", index=0, id="a"), piece("ok", WHOLE, index=0)], ONE),
+        ([piece("lo", index=0), piece("ok", index=0), piece(arguments=WHOLE, index=0)], ONE),
+        ([piece("lo", "", id="a"), piece("ok", "", id="a"), piece(arguments=WHOLE, id="a")], ONE),
+        (
+            [
+                piece("lo", index=0, id="a"),
+                piece("ok", WHOLE, index=0),
+                piece("look", WHOLE, index=0),
+            ],
+            OF_TWO,
+        ),
+        # The whole name with each piece, with one id, none, or one id each.
+        ([piece("look", "", index=0), piece("look", HALF, index=0), piece("look", REST)], ONE),
+        ([piece("look", HALF, index=0), piece("look", REST, index=0)], ONE),
+        ([piece("look", HALF, index=0, id="a"), piece("look", REST, index=0, id="b")], ONE),
+        ([piece("look", "", index=0, id="a"), piece("look", WHOLE, index=0, id="a")], ONE),
+        ([piece("look", WHOLE, index=0, id="a"), piece("look", "", index=0, id="a")], ONE),
+        # An id of its own for each piece, and no name after the first.
+        (
+            [
+                piece("look", "", index=0, id="a"),
+                piece("", HALF, index=0, id="b"),
+                piece("", REST, index=0, id="c"),
+            ],
+            ONE,
+        ),
+        # The name after the arguments, and a second call like it.
+        (
+            [
+                piece(arguments=WHOLE, id="a"),
+                piece("look", id="a"),
+                piece(arguments=WHOLE, id="b"),
+                piece("look", id="b"),
+            ],
+            OF_TWO,
+        ),
+        # Nothing more, after a call that is whole.
+        ([piece("look", WHOLE, index=0), piece(arguments="", index=0)], ONE),
+    ],
+)
+def test_pieces_without_an_index_or_an_id_of_their_own_are_told_apart(
+    pieces: list[dict[str, Any]], heard: list[Any], has_tools: bool
+) -> None:
+    tools = (ToolSpec("look", "", {}), ToolSpec("see", "", {})) if has_tools else ()
+    request = CompletionRequest("m", "", HELLO.messages, tools=tools)
+
+    apart = called(*(calls(each) for each in pieces), STOP, request=request)
+    at_once = called(calls(*pieces), STOP, request=request)
+
+    assert [(name, given) for _, name, given in apart] == heard
+    assert at_once == apart
+
+
+@pytest.mark.parametrize(
+    ("names", "heard"),
+    [
+        (["get", "_weather"], ["get_weather"]),
+        (["get_", "weather"], ["get_weather"]),
+        (["get_", "weather", "get_weather"], ["get_weather", "get_weather"]),
+        (["get", "get_weather"], ["get", "get_weather"]),
+        (["get_weather", "get"], ["get_weather", "get"]),
+    ],
+)
+def test_tools_that_were_offered_tell_names_in_pieces_from_names_of_two(
+    names: list[str], heard: list[str]
+) -> None:
+    tools = tuple(ToolSpec(name, "", {}) for name in ("get", "get_weather"))
+    request = CompletionRequest("m", "", HELLO.messages, tools=tools)
+
+    uses = called(*(calls(piece(name, "", index=0)) for name in names), STOP, request=request)
+
+    assert [name for _, name, _ in uses] == heard
 
 
 def test_made_up_id_is_none_that_stands_in_the_conversation_already() -> None:
