@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from agentnb.core.shown import present_with
 
 if TYPE_CHECKING:
+    from agentnb.agent_view import AgentView
     from agentnb.config import Config, load_config
     from agentnb.core.context import AgentContext
     from agentnb.core.errors import (
@@ -51,6 +52,7 @@ _HOMES = {
     "AgentContext": "core.context",
     "AgentNode": "core.types",
     "AgentStatus": "core.types",
+    "AgentView": "agent_view",
     "AgentnbError": "core.errors",
     "CancelReceipt": "core.types",
     "Config": "config",
@@ -86,6 +88,7 @@ __all__ = [
     "AgentContext",
     "AgentNode",
     "AgentStatus",
+    "AgentView",
     "AgentnbError",
     "CancelReceipt",
     "Config",

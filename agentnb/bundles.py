@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
-from typing import Any, Protocol
+from typing import Any
 
+from agentnb.agent_view import AgentView, AgentViews
 from agentnb.core.events import (
     AgentTextDelta,
     AgentWaiting,
@@ -48,6 +49,8 @@ _MOST_CHILDREN = 40
 
 _NO_ANSWER = "There is no answer yet: the run has not come to its end."
 _NOT_ALL = "(So far: the run has not come to its end.)"
+
+_CUT = "The text was cut at a limit."
 
 _Part = tuple[str, str]
 """One below the other they make a bundle: plain text and HTML."""
@@ -93,15 +96,14 @@ def _(result: OrchestratorResult) -> Bundle:
 
 def notes_of(result: OrchestratorResult) -> dict[str, list[str]]:
     """By path: why a task was not completed. What an outline shows where there is no run to ask."""
-    paths = {node.agent_id: node.path for node in result.agent_tree.walk()}
     root = result.agent_tree.path
     notes: dict[str, list[str]] = {root: ["the answer was cut at a limit"]} if result.cut else {}
     for one in result.incomplete:
-        below = notes.setdefault(paths.get(one.agent_id or "", root), [])
-        if one.agent_id is None:  # whose task it was it does not say
-            below.append(f"skipped: {one.task} ({one.error})")
+        if one.agent_id is None:  # it has no line of its own: its parent's
+            parent = one.path.rpartition(".")[0] or root
+            notes.setdefault(parent, []).append(f"skipped: {one.task} ({one.error})")
         elif one.error:
-            below.append(_why(one.status, one.error))
+            notes.setdefault(one.path, []).append(_why(one.status, one.error))
     return notes
 
 
@@ -118,33 +120,15 @@ def _(root: AgentNode) -> Bundle:
 # -- one agent ------------------------------------------------------------------------------------
 
 
-class _Agent(Protocol):
-    """An agent as it is looked at. Only what is shown of it."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def status(self) -> AgentStatus: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def error(self) -> str | None: ...
-    @property
-    def cut(self) -> bool: ...
-    @property
-    def children(self) -> Sequence[str]: ...
-
-
-def agent_bundle(agent: _Agent) -> Bundle:
+@bundle_of.register
+def _(agent: AgentView) -> Bundle:
     """Path, status and task, the text as Markdown, what is wrong with it, and who is below."""
     parts = [
         _head(agent.status, agent.task, path=agent.path),
         *_said(agent.status, agent.text, agent.error),
     ]
     if agent.cut:
-        parts.append(_line("The text was cut at a limit."))
+        parts.append(_line(_CUT))
     if agent.children:
         more = len(agent.children) - _MOST_CHILDREN
         rest = f" … and {more:,} more" if more > 0 else ""
@@ -152,19 +136,21 @@ def agent_bundle(agent: _Agent) -> Bundle:
     return _bundle(*parts)
 
 
-def agents_table(agents: Sequence[_Agent]) -> Table:
-    """A row for each agent."""
+@bundle_of.register
+def _(agents: AgentViews) -> Bundle:
     rows = [
         (one.path, _in_words(one.status), one.task, one.text, one.error or "")
         for one in agents[:ROWS]
     ]
-    return Table(("path", "status", "task", "answer", "error"), rows, length=len(agents))
+    table = Table(("path", "status", "task", "answer", "error"), rows, length=len(agents))
+    return _list(agents, table)
 
 
 @bundle_of.register
 def _(result: SubAgentResult) -> Bundle:
     said = _said(result.status, result.response, result.error)
-    return _bundle(_head(result.status, result.task), *said)
+    cut = [_line(_CUT)] if result.cut else []
+    return _bundle(_head(result.status, result.task, path=result.path), *said, *cut)
 
 
 def _head(status: AgentStatus, task: str, *, path: str = "") -> _Part:
@@ -197,10 +183,10 @@ def _why(status: AgentStatus, error: str) -> str:
 @bundle_of.register
 def _(results: SubAgentResults) -> Bundle:
     rows = [
-        (str(place), _in_words(one.status), one.task, one.response, one.error or "")
-        for place, one in enumerate(results[:ROWS])
+        (one.path, _in_words(one.status), one.task, one.response, one.error or "")
+        for one in results[:ROWS]
     ]
-    table = Table(("", "status", "task", "answer", "error"), rows, length=len(results))
+    table = Table(("path", "status", "task", "answer", "error"), rows, length=len(results))
     return _list(results, table)
 
 

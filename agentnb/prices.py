@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
@@ -205,39 +205,74 @@ def cost_of(calls: Iterable[Call], *, paths: Sequence[str]) -> Cost:
         calls: All that have ended.
         paths: Those of all agents, in path order.
     """
-    priced = [(call, _usd(call)) for call in calls]
-
-    def grouped(key: Callable[[Call], str], names: Iterable[str]) -> dict[str, Cost]:
-        groups: dict[str, list[tuple[Call, Decimal | str]]] = {name: [] for name in names}
-        for call, usd in priced:
-            groups.setdefault(key(call), []).append((call, usd))
-        return {name: _sum(group) for name, group in groups.items()}
-
-    return _sum(
-        priced,
-        by_agent=grouped(lambda call: call.path, paths),
-        by_model=grouped(lambda call: call.model, ()),
+    all_, by_agent, by_model = _Sum(), {path: _Sum() for path in paths}, dict[str, _Sum]()
+    for call in calls:
+        usd = _usd(call)
+        all_.add(call, usd)
+        by_agent.setdefault(call.path, _Sum()).add(call, usd)
+        by_model.setdefault(call.model, _Sum()).add(call, usd)
+    return all_.cost(
+        by_agent={path: part.cost() for path, part in by_agent.items()},
+        by_model={model: part.cost() for model, part in by_model.items()},
     )
 
 
-def _sum(
-    priced: Iterable[tuple[Call, Decimal | str]],
-    *,
-    by_agent: Mapping[str, Cost] | None = None,
-    by_model: Mapping[str, Cost] | None = None,
-) -> Cost:
-    known = Decimal()
-    unknown: dict[tuple[str, str], int] = {}
-    for call, usd in priced:
+def costs_with_below(
+    calls: Iterable[Call], parents: Mapping[str, str | None]
+) -> dict[str, tuple[Cost, Cost]]:
+    """By path: what an agent's own calls cost, and together with those of all below it.
+
+    Args:
+        calls: All that have ended, and all that are open.
+        parents: By path, the path of the parent, a parent before its children. Calls and parents
+            that are not among them are passed over.
+    """
+    own = {path: _Sum() for path in parents}
+    for call in calls:
+        if (part := own.get(call.path)) is not None:
+            part.add(call, _usd(call))
+    whole: dict[str, _Sum] = {}
+    for path in reversed([*parents]):  # each after all below it
+        whole.setdefault(path, _Sum()).take(own[path])
+        parent = parents[path]
+        if parent in own:
+            whole.setdefault(str(parent), _Sum()).take(whole[path])
+    return {path: (own[path].cost(), whole[path].cost()) for path in parents}
+
+
+class _Sum:
+    """Amounts, and the tokens that have none."""
+
+    def __init__(self) -> None:
+        self._known = Decimal()
+        self._unknown: dict[tuple[str, str], int] = {}
+        """Tokens, by model and reason."""
+
+    def add(self, call: Call, usd: Decimal | str) -> None:
         if isinstance(usd, Decimal):
-            known += usd
+            self._known += usd
         else:
-            key = call.model, usd
             tokens = call.usage.total_tokens if call.usage is not None else 0
-            unknown[key] = unknown.get(key, 0) + tokens
-    unpriced = tuple(Unpriced(model, tokens, why) for (model, why), tokens in unknown.items())
-    amount = float(known)
-    return Cost(None if unpriced else amount, amount, unpriced, by_agent or {}, by_model or {})
+            self._leave_out((call.model, usd), tokens)
+
+    def take(self, other: _Sum) -> None:
+        """Add all that another has."""
+        self._known += other._known
+        for key, tokens in other._unknown.items():
+            self._leave_out(key, tokens)
+
+    def _leave_out(self, key: tuple[str, str], tokens: int) -> None:
+        self._unknown[key] = self._unknown.get(key, 0) + tokens
+
+    def cost(
+        self,
+        by_agent: Mapping[str, Cost] | None = None,
+        by_model: Mapping[str, Cost] | None = None,
+    ) -> Cost:
+        left_out = self._unknown.items()
+        unpriced = tuple(Unpriced(model, tokens, why) for (model, why), tokens in left_out)
+        amount = float(self._known)
+        return Cost(None if unpriced else amount, amount, unpriced, by_agent or {}, by_model or {})
 
 
 def _left_out(unpriced: Unpriced) -> str:

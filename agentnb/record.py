@@ -10,16 +10,17 @@ import gc
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from agentnb.agent_view import AgentView, AgentViews, text_of, views_of
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.document import read_document, write_document
-from agentnb.core.errors import RunCancelled, UnreadableRun
+from agentnb.core.errors import RunCancelled, UnknownAgent, UnreadableRun
 from agentnb.core.events import (
     AgentCancelled,
     AgentCompleted,
@@ -28,19 +29,22 @@ from agentnb.core.events import (
     Entries,
     Entry,
     Event,
+    EventRow,
     ModelCallFinished,
     ModelCallStarted,
+    Row,
     RunFinished,
     is_terminal,
 )
 from agentnb.core.life import without_block
 from agentnb.core.shown import Shown
-from agentnb.core.tree import ToolCount, TreeFold
+from agentnb.core.tree import AgentState, ToolCount, TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of, quoted
 from agentnb.files import replace_file
-from agentnb.prices import Call, Cost, cost_of
+from agentnb.prices import Call, Cost, cost_of, costs_with_below
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
+from agentnb.views.panel.story import Story
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -63,6 +67,10 @@ class RunRecord(Shown):
         self._fold = TreeFold()
         self._folded = 0
         self._fold_lock = threading.Lock()
+        self._own: dict[str, list[Row]] | None = None
+        """By agent, the rows that are its own; made when an agent is first asked for."""
+        self._nodes: tuple[int, dict[str, AgentNode]] = (0, {})
+        """All agents in path order, by id, and how many rows had been folded by then."""
         self._feed: Feed | None = None
 
     def __repr__(self) -> str:
@@ -85,6 +93,8 @@ class RunRecord(Shown):
         with self._fold_lock:
             rows = self._bus.rows_since(self._folded)
             self._fold.feed(rows)
+            if self._own is not None:
+                _sort_in(rows, self._own)
             self._folded += len(rows)
             return question(self._fold)
 
@@ -167,22 +177,70 @@ class RunRecord(Shown):
         `run.cost.by_agent` has each agent's part, by path. A model without a known price is
         `unpriced`; `agentnb.set_prices` gives it one.
         """
-        ended, open_ = self._calls()
+        ended, open_ = self._calls(self._bus.milestones)
         paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
         return cost_of([*ended, *open_], paths=paths)
 
-    def _calls(self) -> tuple[list[Call], list[Call]]:
+    def _calls(self, rows: Iterable[EventRow]) -> tuple[list[Call], list[Call]]:
         """As far as their price goes: those that have ended, and those that are open."""
-        began, root_id = _began(self.id), self.thread_id
-        calls: list[Call] = []
-        open_: dict[str, Call] = {}
-        for at_s, event in self._bus.milestones:
-            if isinstance(event, ModelCallStarted):
-                open_[event.agent_id] = _call(began, at_s, event, root_id)
-            elif isinstance(event, ModelCallFinished):
-                open_.pop(event.agent_id, None)
-                calls.append(_call(began, at_s, event, root_id))
-        return calls, list(open_.values())
+        return _calls_in(rows, began=_began(self.id), root_id=self.thread_id)
+
+    # -- its agents ---------------------------------------------------------------------------
+
+    def agent(self, path: str) -> AgentView:
+        """One agent as it is now: what it was asked and told, what it said, and what it used.
+
+        Args:
+            path: Its path (`root`, `2.1`) or its id.
+
+        Raises:
+            UnknownAgent: The run has no such agent, or not yet; a skipped task has none.
+        """
+
+        def view(fold: TreeFold) -> AgentView:
+            nodes = self._all_nodes(fold)
+            node = nodes.get(path) or nodes.get(fold.id_at(path))
+            if node is None:
+                raise UnknownAgent(path, known=[node.path for node in nodes.values()])
+            return self._views(fold, [*node.walk()], wanted=1)[0]
+
+        return self._read(view)
+
+    @property
+    def agents(self) -> AgentViews:
+        """All agents as they are now, in path order. Skipped tasks are none of them."""
+        return self._read(lambda fold: self._views(fold, [*self._all_nodes(fold).values()]))
+
+    def _all_nodes(self, fold: TreeFold) -> dict[str, AgentNode]:
+        """All agents in path order, by id: folded anew only when there is something new."""
+        if self._nodes[0] != self._folded:
+            root = fold.root()
+            nodes = {node.agent_id: node for node in root.walk()} if root is not None else {}
+            self._nodes = self._folded, nodes
+        return self._nodes[1]
+
+    def _own_rows(self) -> dict[str, list[Row]]:
+        if self._own is None:
+            self._own = {}
+            _sort_in(self._bus.rows_since(0)[: self._folded], self._own)
+        return self._own
+
+    def _views(
+        self, fold: TreeFold, nodes: Sequence[AgentNode], *, wanted: int | None = None
+    ) -> AgentViews:
+        """The views of the first agents of a branch, or of all of it. Under the fold's lock."""
+        rows = self._own_rows()
+        costs = self._costs(fold, nodes, [row for n in nodes for row in rows[n.agent_id]])
+        return views_of(nodes, agents=fold.agents, rows=rows, costs=costs, wanted=wanted)
+
+    def _costs(
+        self, fold: TreeFold, nodes: Sequence[AgentNode], rows: Iterable[Row]
+    ) -> dict[str, tuple[Cost, Cost]]:
+        parents = {n.path: n.parent_id and fold.path_of(n.parent_id) for n in nodes}
+        ended, open_ = _calls_in(
+            (row for row in rows if len(row) == 2), began=_began(self.id), root_id=fold.root_id
+        )
+        return costs_with_below([*ended, *open_], parents)
 
     @property
     def graph(self) -> nx.DiGraph[str]:
@@ -190,9 +248,31 @@ class RunRecord(Shown):
         return as_graph(self.tree)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One flat dict per agent in path order: `pandas.DataFrame(run.to_records())`."""
-        root, counts = self._read(lambda fold: (fold.root(), fold.tool_counts))
-        return as_records(root, counts)
+        """One flat dict per agent in path order: `pandas.DataFrame(run.to_records())`.
+
+        A task that was not done has a row, too: its status is `skipped`, its path the one that its
+        agent would have had, its error the reason. `answer` is what an agent ended with, or has
+        said so far; `cost_usd` is `None` where a call has no price; `subtree_tokens` and
+        `subtree_cost_usd` include all below the agent.
+        """
+        return self._read(self._records)
+
+    def _records(self, fold: TreeFold) -> list[dict[str, Any]]:
+        nodes = [*self._all_nodes(fold).values()]
+        costs = self._costs(fold, nodes, self._bus.milestones)
+        return as_records(
+            nodes[0] if nodes else None,
+            fold,
+            answers={n.agent_id: self._text_of(fold.agents[n.agent_id]) for n in nodes},
+            costs={path: (own.usd, whole.usd) for path, (own, whole) in costs.items()},
+        )
+
+    def _text_of(self, agent: AgentState) -> str:
+        if agent.answer is not None:
+            return agent.answer  # as of nearly all: the rows of an agent need not be read for it
+        story = Story(agent.agent_id)
+        story.feed(self._own_rows()[agent.agent_id])
+        return text_of(agent, story)
 
     # -- figures --------------------------------------------------------------------------------
 
@@ -253,7 +333,7 @@ class RunRecord(Shown):
 
         An agent without such a call has no part in it: it would be told as having cost nothing.
         """
-        return cost_of(self._calls()[0], paths=())
+        return cost_of(self._calls(self._bus.milestones)[0], paths=())
 
     def _new_feed(self) -> Feed:
         from agentnb.views.panel.feed import Feed
@@ -380,6 +460,28 @@ def _began(run_id: str) -> datetime | None:
     if re.fullmatch("0[0-9a-f]{11}7[0-9a-f]{19}", run_id) is None:
         return None
     return datetime.fromtimestamp(int(run_id[:12], 16) / 1000, UTC)
+
+
+def _sort_in(rows: Iterable[Row], own: dict[str, list[Row]]) -> None:
+    """Add each row that is an agent's to those of that agent."""
+    for row in rows:
+        agent_id = row[1] if len(row) == 3 else getattr(row[1], "agent_id", None)
+        if agent_id is not None:
+            own.setdefault(agent_id, []).append(row)
+
+
+def _calls_in(
+    rows: Iterable[EventRow], *, began: datetime | None, root_id: str
+) -> tuple[list[Call], list[Call]]:
+    calls: list[Call] = []
+    open_: dict[str, Call] = {}
+    for at_s, event in rows:
+        if isinstance(event, ModelCallStarted):
+            open_[event.agent_id] = _call(began, at_s, event, root_id)
+        elif isinstance(event, ModelCallFinished):
+            open_.pop(event.agent_id, None)
+            calls.append(_call(began, at_s, event, root_id))
+    return calls, list(open_.values())
 
 
 def _call(

@@ -8,13 +8,15 @@ import html
 import pickle
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
 from IPython.lib.pretty import pretty
 
 import agentnb
-from agentnb.bundles import ANSWER_LENGTH, OUTLINE_LINES, agent_bundle, agents_table
+from agentnb.agent_view import AgentView, AgentViews
+from agentnb.bundles import ANSWER_LENGTH, OUTLINE_LINES
 from agentnb.core.errors import AuthenticationFailed, OrchestratorError
 from agentnb.core.shown import Shown
 from agentnb.core.types import (
@@ -193,25 +195,21 @@ def test_run_that_goes_on_shows_how_far_it_is_and_what_there_is_so_far() -> None
     assert "<em>split</em>" in second["text/html"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Agent:
-    """What is shown of an agent that is looked at."""
-
-    path: str
-    task: str
-    status: AgentStatus
-    text: str = ""
-    error: str | None = None
-    cut: bool = False
-    children: tuple[str, ...] = ()
+def agent(path: str, task: str, status: AgentStatus, text: str = "", **other: Any) -> AgentView:
+    """An agent of a run, with other words."""
+    there = finished().agent("1")
+    blank: dict[str, Any] = {"error": None, "cut": False, "children": ()}
+    return dataclasses.replace(
+        there, path=path, task=task, status=status, text=text, **blank | other
+    )
 
 
 def test_agent_shows_path_status_task_text_error_and_its_sub_agents() -> None:
     below = tuple(f"1.{number}" for number in range(1, 101))
-    fine = Agent("1", "Look\nat it", AgentStatus.COMPLETED, "*It is.*", cut=True, children=below)
-    broken = Agent("2", "Look", AgentStatus.FAILED, error="no")
+    fine = agent("1", "Look\nat it", AgentStatus.COMPLETED, "*It is.*", cut=True, children=below)
+    broken = agent("2", "Look", AgentStatus.FAILED, error="no")
 
-    shown = agent_bundle(fine)
+    shown = bundle_of(fine)
 
     head, text, cut, children = shown["text/plain"].split("\n\n")
     assert (head, text) == ("1 ✓ completed · Look at it", "*It is.*")
@@ -219,22 +217,35 @@ def test_agent_shows_path_status_task_text_error_and_its_sub_agents() -> None:
     assert children.startswith("sub-agents: 1.1, 1.2, ")
     assert children.endswith(", 1.40 … and 60 more")
     assert "<em>It is.</em>" in shown["text/html"]
-    assert agent_bundle(broken)["text/plain"] == "2 ✗ failed · Look\n\nerror: no"
-    evil = Agent(ACTING, HOSTILE[0], AgentStatus.FAILED, ACTING, ACTING)
-    Bundle(agent_bundle(evil)["text/html"])
-    assert agents_table([fine, broken] * 20).plain.splitlines()[1:3] == [
-        "1     ✓ completed  Look at it  *It is.*",
-        "2     ✗ failed     Look                  no",
+    assert bundle_of(broken)["text/plain"] == "2 ✗ failed · Look\n\nerror: no"
+    evil = agent(ACTING, HOSTILE[0], AgentStatus.FAILED, ACTING, error=ACTING)
+    Bundle(bundle_of(evil)["text/html"])
+    several = AgentViews([fine, broken] * 20)
+    assert repr(several) == "AgentViews(40 agents: 20 completed, 20 failed)"
+    assert rows_of(bundle_of(several))[1:4] == [
+        "path|status|task|answer|error",
+        "1|✓ completed|Look at it|*It is.*|",
+        "2|✗ failed|Look||no",
     ]
+
+
+def test_agents_of_a_run_show_themselves_by_path() -> None:
+    run = finished()
+    run.result(DEADLINE_S)
+
+    assert repr(run.agents) == "AgentViews(3 agents: 2 completed, 1 failed)"
+    assert [row.split("|")[0] for row in rows_of(bundle_of(run.agents))[2:]] == ["root", "1", "2"]
+    assert bundle_of(run.agent("1"))["text/plain"] == "1 ✓ completed · A\n\n**A** is $5 or $6"
+    assert len(repr(run.agent("root"))) < 200
 
 
 def test_sub_agents_result_shows_task_status_answer_as_markdown_and_error() -> None:
     fine, failed, skipped = finished().result(DEADLINE_S).sub_agent_results
 
-    assert bundle_of(fine)["text/plain"] == "✓ completed · A\n\n**A** is $5 or $6"
+    assert bundle_of(fine)["text/plain"] == "1 ✓ completed · A\n\n**A** is $5 or $6"
     assert "<strong>A</strong>" in bundle_of(fine)["text/html"]
-    assert bundle_of(failed)["text/plain"].startswith("✗ failed · B\n\nhalf\n\nerror: ")
-    assert bundle_of(skipped)["text/plain"].startswith("– skipped · root\n\n")  # noqa: RUF001
+    assert bundle_of(failed)["text/plain"].startswith("2 ✗ failed · B\n\nhalf\n\nerror: ")
+    assert bundle_of(skipped)["text/plain"].startswith("3 – skipped · root\n\n")  # noqa: RUF001
 
 
 def test_list_of_results_shows_a_table() -> None:
@@ -245,11 +256,11 @@ def test_list_of_results_shows_a_table() -> None:
     *rows, last = rows_of(shown)
     assert rows == [
         words,
-        "|status|task|answer|error",
-        "0|✓ completed|A|**A** is $5 or $6|",
-        "1|✗ failed|B|half|no",
+        "path|status|task|answer|error",
+        "1|✓ completed|A|**A** is $5 or $6|",
+        "2|✗ failed|B|half|no",
     ]
-    assert last.startswith("2|– skipped|root||the task")  # noqa: RUF001
+    assert last.startswith("3|– skipped|root||the task")  # noqa: RUF001
     assert "<span>$</span>5 or <span>$</span>6" in shown["text/html"], "no formula for MathJax"
 
 

@@ -106,6 +106,14 @@ def test_run_of_a_childs_thread_tells_the_same_paths_as_one_of_a_top_level_threa
         f"{THREAD}.1.3",
     ]
     assert told_by_paths(below)["jobs"].count("") == 5
+    assert [
+        (row["path"], row["task"]) for row in below.to_records() if row["agent_id"] is None
+    ] == [
+        ("2", "the task"),
+        ("4", "the task"),
+    ]
+    assert below.agent("3.1").agent_id == f"{THREAD}.1.3.1"
+    assert below.agent(f"{THREAD}.1.3").children == ("3.1", "3.2")
     incomplete = {task.path: str(task.status) for task in below.result().incomplete}
     assert incomplete == {"4": "skipped", "5": "failed"}
     assert incomplete == {task.path: str(task.status) for task in top.result().incomplete}
@@ -201,3 +209,10 @@ def test_record_of_before_numbers_were_told_has_the_paths_that_it_had() -> None:
     assert run.thread_id == run.tree.agent_id
     assert list(run.cost.by_agent) == ["root", "1", "2"]
     assert told_by_paths(run)["timeline"] == ["root", "1", "2"]
+    assert told_by_paths(run)["records"] == [
+        ("root", "root", "completed"),
+        ("1", "A", "completed"),
+        ("2", "B", "failed"),
+        ("3", "root", "skipped"),
+    ]
+    assert [agent.path for agent in run.agents] == ["root", "1", "2"]

@@ -75,6 +75,7 @@ def told(run: RunRecord) -> dict[str, Any]:
         "usage": run.usage,
         "graph": ([*run.graph.nodes(data=True)], [*run.graph.edges]),
         "records": run.to_records(),
+        "agents": run.agents,
         "json": run.to_json(),
     }
 
@@ -89,10 +90,10 @@ def test_loaded_run_tells_what_the_run_told(tmp_path: Path) -> None:
     assert record.status is AgentStatus.COMPLETED
     assert record.output == "Grüße, together"
     assert [r["status"] for r in record.to_records()] == [
-        "completed", "completed", "completed", "failed",
+        "completed", "completed", "completed", "failed", "skipped",
     ]  # fmt: skip
     assert [(r["tool_calls"], r["tool_errors"]) for r in record.to_records()] == [
-        (0, 0), (1, 1), (0, 0), (0, 0),
+        (0, 0), (1, 1), (0, 0), (0, 0), (0, 0),
     ]  # fmt: skip
     assert record.tool_counts == {"1": (1, 1)}
     assert any("skipped" in note or "not started" in note for note in record.notes["root"])

@@ -7,8 +7,10 @@ consequence; a run that is still going on is folded just as one from a file.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -39,6 +41,8 @@ from agentnb.core.types import (
     AgentStatus,
     RunUsage,
     Usage,
+    child_id,
+    id_at,
     one_line,
     path_key,
     path_of,
@@ -102,6 +106,14 @@ class AgentState:
     """The profile that it was made by; empty for none."""
     tool_calls: int = 0
     tool_errors: int = 0
+    calls: int = 0
+    """Model calls, those that are open included."""
+    usage: dict[str, Usage] = field(default_factory=dict)
+    """By `provider/model`, of the calls that have ended."""
+    answer: str | None = None
+    """What it ended with; `None` before that, and where its process died."""
+    cut: bool = False
+    """Whether its answer ended at a limit."""
     skipped: list[SkippedTask] = field(default_factory=list)
     """Tasks that it asked for and that were not started, in the order in which that was told."""
 
@@ -154,6 +166,10 @@ class TreeFold:
         """The path of an agent of this run."""
         return path_of(agent_id, self.root_id)
 
+    def id_at(self, path: str) -> str:
+        """The id that the agent of this run with that path has."""
+        return id_at(path, self.root_id)
+
     def _new_agent(self, agent_id: str) -> AgentState:
         path = self.path_of(agent_id)
         agent = self.agents[agent_id] = AgentState(agent_id, path, path_key(path))
@@ -181,6 +197,7 @@ class TreeFold:
                 agent.spawned_at_s = at_s
             case ModelCallStarted():
                 agent.goes_on()
+                agent.calls += 1
                 agent.model = event.model
             case AgentTextDelta():
                 agent.goes_on()
@@ -197,7 +214,8 @@ class TreeFold:
                 agent.notes.append(one_line(note, limit=80))
             case ModelCallFinished():
                 agent.tokens_used += event.usage.total_tokens
-                self._usage[event.model] = self._usage.get(event.model, Usage()) + event.usage
+                for usage in (agent.usage, self._usage):
+                    usage[event.model] = usage.get(event.model, Usage()) + event.usage
             case CycleDetected():
                 agent.notes.append(f"not started: {event.cycle_description}")
                 agent.skip([event.task_description], event.cycle_description, [event.number])
@@ -235,6 +253,7 @@ class TreeFold:
             case _:
                 return
         agent.waiting_for = None
+        agent.answer, agent.cut = getattr(event, "text", None), getattr(event, "cut", False)
         agent.ended_ms = getattr(event, "duration_ms", agent.duration_ms)
 
     @property
@@ -277,6 +296,32 @@ class TreeFold:
             children.setdefault(agent.parent_id, []).append(node)
         roots = [node for node in children.get(None, ()) if node.depth == 0]
         return roots[-1] if roots else None
+
+    def skipped(self) -> list[tuple[str, AgentState, SkippedTask]]:
+        """The tasks that were not started: the path that each would have had, and who asked."""
+        children = Counter(agent.parent_id for agent in self.agents.values())
+        return [
+            (self.path_of(child_id(agent.agent_id, number)), agent, task)
+            for agent in self.in_path_order()
+            for number, task in self._numbered(agent, children[agent.agent_id])
+        ]
+
+    def _numbered(self, agent: AgentState, children: int) -> list[tuple[int, SkippedTask]]:
+        """An agent's skipped tasks; those without a number come after all that have one."""
+        found: dict[int, SkippedTask] = {}
+        without: list[SkippedTask] = []
+
+        def is_free(number: int) -> bool:
+            return number not in found and child_id(agent.agent_id, number) not in self.agents
+
+        for task in agent.skipped:
+            if task.number is not None and task.number > 0 and is_free(task.number):
+                found[task.number] = task
+            else:
+                without.append(task)
+        free = filter(is_free, count(max([children, *found]) + 1))
+        found.update(zip(free, without, strict=False))
+        return sorted(found.items())
 
     def notes(self) -> dict[str, list[str]]:
         """By path: what went wrong with an agent, and what it asked for and did not get."""

@@ -542,6 +542,11 @@ def path_of(agent_id: str, root_id: str) -> str:
     return ROOT_PATH if agent_id == root_id else agent_id.removeprefix(f"{root_id}.")
 
 
+def id_at(path: str, root_id: str) -> str:
+    """The id of the agent with a path: what `path_of` takes apart."""
+    return root_id if path == ROOT_PATH else f"{root_id}.{path}"
+
+
 def child_id(parent_id: str, number: int) -> str:
     """The id of the agent that has its parent's task `number`, from 1."""
     return f"{parent_id}.{number}"

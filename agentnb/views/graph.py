@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentnb.core.tree import ToolCount
-from agentnb.core.types import AgentNode
+from agentnb.core.tree import AgentState, SkippedTask, TreeFold
+from agentnb.core.types import AgentNode, AgentStatus, path_key
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -38,33 +38,90 @@ def as_graph(root: AgentNode | None) -> nx.DiGraph[str]:
     return graph
 
 
-_NO_TOOLS = ToolCount(0, 0)
-
-
 def as_records(
-    root: AgentNode | None, tools: Mapping[str, ToolCount] | None = None
+    root: AgentNode | None,
+    fold: TreeFold,
+    *,
+    answers: Mapping[str, str],
+    costs: Mapping[str, tuple[float | None, float | None]],
 ) -> list[dict[str, Any]]:
-    """One flat dict per agent in path order, as `pandas.DataFrame` takes it.
+    """One flat dict per agent and per skipped task in path order, as `pandas.DataFrame` takes it.
 
     Args:
         root: The tree.
-        tools: By path, the tool calls of those who made any.
+        fold: Of the same events.
+        answers: By agent id, what each agent ended with, or has said so far.
+        costs: By path, US dollars of an agent's own calls, and with those of all below it.
     """
-    nodes = root.walk() if root is not None else ()
-    counts = [(node, (tools or {}).get(node.path, _NO_TOOLS)) for node in nodes]
-    return [
-        {
-            "path": node.path,
-            "task": node.task,
-            "status": str(node.status),
-            "depth": node.depth,
-            "model": node.model,
-            "tokens_used": node.tokens_used,
-            "duration_ms": node.duration_ms,
-            "agent_id": node.agent_id,
-            "parent_id": node.parent_id,
-            "tool_calls": count.calls,
-            "tool_errors": count.errors,
-        }
-        for node, count in counts
-    ]
+    nodes = [*root.walk()] if root is not None else []
+    tokens_below: dict[str, int] = {}
+    for node in reversed(nodes):  # each after all below it
+        below = sum(tokens_below[child.path] for child in node.children)
+        tokens_below[node.path] = node.tokens_used + below
+    rows = {
+        node.path: _agent_row(
+            node,
+            fold.agents[node.agent_id],
+            answer=answers[node.agent_id],
+            subtree_tokens=tokens_below[node.path],
+            costs=costs[node.path],
+        )
+        for node in nodes
+    }
+    for path, parent, task in fold.skipped():
+        if parent.path in rows:
+            rows[path] = _skipped_row(path, parent, task)
+    return [rows[path] for path in sorted(rows, key=path_key)]
+
+
+def _agent_row(
+    node: AgentNode,
+    agent: AgentState,
+    *,
+    answer: str,
+    subtree_tokens: int,
+    costs: tuple[float | None, float | None],
+) -> dict[str, Any]:
+    return {
+        "path": node.path,
+        "task": node.task,
+        "status": str(node.status),
+        "answer": answer,
+        "error": agent.error,
+        "cut": agent.cut,
+        "depth": node.depth,
+        "model": node.model,
+        "calls": agent.calls,
+        "tool_calls": agent.tool_calls,
+        "tool_errors": agent.tool_errors,
+        "tokens_used": node.tokens_used,
+        "subtree_tokens": subtree_tokens,
+        "cost_usd": costs[0],
+        "subtree_cost_usd": costs[1],
+        "duration_ms": node.duration_ms,
+        "agent_id": node.agent_id,
+        "parent_id": node.parent_id,
+    }
+
+
+def _skipped_row(path: str, parent: AgentState, task: SkippedTask) -> dict[str, Any]:
+    return {
+        "path": path,
+        "task": task.task,
+        "status": str(AgentStatus.SKIPPED),
+        "answer": "",
+        "error": task.reason,
+        "cut": False,
+        "depth": parent.depth + 1,
+        "model": "",
+        "calls": 0,
+        "tool_calls": 0,
+        "tool_errors": 0,
+        "tokens_used": 0,
+        "subtree_tokens": 0,
+        "cost_usd": 0.0,
+        "subtree_cost_usd": 0.0,
+        "duration_ms": 0,
+        "agent_id": None,
+        "parent_id": parent.agent_id,
+    }

@@ -6,7 +6,7 @@ import io
 
 import networkx as nx
 
-from agentnb.core.tree import ToolCount
+from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentNode, AgentStatus
 from agentnb.views.graph import as_graph, as_records
 
@@ -39,23 +39,6 @@ def test_graph_can_be_written_in_networkxs_own_formats() -> None:
     assert set(back.edges) == set(as_graph(ROOT).edges)
 
 
-def test_record_of_an_agent_is_flat_and_plain_and_in_path_order() -> None:
-    records = as_records(ROOT, {"1.1": ToolCount(3, 1)})
-
-    assert [record["path"] for record in records] == ["root", "1", "1.1", "2"]
-    assert records[2] == {
-        "path": "1.1", "task": "leaf", "status": "failed", "depth": 2, "model": "p/m",
-        "tokens_used": 5, "duration_ms": 6, "agent_id": "nb.1.1", "parent_id": "nb.1",
-        "tool_calls": 3, "tool_errors": 1,
-    }  # fmt: skip
-    assert (records[0]["tool_calls"], records[0]["tool_errors"]) == (0, 0)
-    assert {type(value) for record in records for value in record.values()} == {
-        str,
-        int,
-        type(None),
-    }
-
-
 def test_nothing_is_there_before_the_root() -> None:
     assert len(as_graph(None)) == 0
-    assert as_records(None) == []
+    assert as_records(None, TreeFold(), answers={}, costs={}) == []

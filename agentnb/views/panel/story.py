@@ -32,6 +32,8 @@ class CallStory:
     started: ModelCallStarted
     pieces: list[str] = field(default_factory=list)
     finished: ModelCallFinished | None = None
+    begun_s: float = 0.0
+    """Seconds since the run began."""
 
     @property
     def text(self) -> str:
@@ -64,7 +66,7 @@ class Story:
             if getattr(event, "agent_id", None) != agent_id:
                 continue
             if isinstance(event, ModelCallStarted):
-                self.calls.append(CallStory(event))
+                self.calls.append(CallStory(event, begun_s=at_s))
             elif isinstance(event, ModelCallFinished):
                 if self.calls:
                     self.calls[-1].finished = event

@@ -1,0 +1,283 @@
+"""One agent, as the events of its run tell of it: what it was asked, told, and said.
+
+A view is a snapshot: it is made when it is asked for, and never changes. Of a loaded run it is
+equal to that of the run itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentnb.core.events import Row
+from agentnb.core.life import has_block
+from agentnb.core.shown import Listed, Shown
+from agentnb.core.spawn import read_reply
+from agentnb.core.tree import AgentState
+from agentnb.core.types import (
+    AgentNode,
+    AgentStatus,
+    CompletionRequest,
+    Message,
+    RunUsage,
+    Usage,
+    assistant_message,
+    one_line,
+    quoted,
+    text_so_far,
+)
+from agentnb.prices import Cost
+from agentnb.views.panel.story import CallStory, Story
+from agentnb.views.panel.tool_story import ToolStory
+
+_NOT_THE_END = (None, "tool_use", "pause_turn")
+"""Stop reasons of a reply of which the events do not hold all: its tool calls, or what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One model call of an agent. Each transport attempt is a call of its own."""
+
+    number: int
+    """Among the calls of its agent, from 1."""
+    status: str
+    """`started` or `finished`."""
+    request: CompletionRequest
+    """As it was sent."""
+    model: str
+    """`provider/model`."""
+    attempt: int
+    """Of the transport, from 1."""
+    is_synthesis: bool
+    text: str
+    """The reply, as far as it came."""
+    at_s: float
+    """When it was sent, in seconds since the run began."""
+    usage: Usage | None = None
+    """`None` while it is open; so are the next three."""
+    stop_reason: str | None = None
+    """`None` also when the reply did not come to its end."""
+    error: str | None = None
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tool call of an agent."""
+
+    number: int
+    """Among the tool calls of its agent, from 1."""
+    status: str
+    """`started` or `finished`."""
+    tool_use_id: str
+    name: str
+    input: Any
+    """The arguments by name; the beginnings where `input_is_cut`."""
+    at_s: float
+    """When it began, in seconds since the run began."""
+    result: str | None = None
+    """`None` while it is open; the beginning where `result_is_cut`."""
+    is_error: bool = False
+    duration_ms: int | None = None
+    """`None` while it is open."""
+    input_is_cut: bool = False
+    result_is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AgentView(Shown):
+    """One agent of a run, when it was asked for."""
+
+    path: str
+    """What a person reads: `root`, `1`, `1.2`."""
+    agent_id: str
+    parent: str | None
+    """The parent's path; `None` for the root."""
+    children: tuple[str, ...]
+    """The paths of its own sub-agents, in the order of their tasks. Skipped tasks have none."""
+    task: str
+    status: AgentStatus
+    depth: int
+    """0 for the root."""
+    model: str
+    """`provider/model`: the one that it asked last."""
+    duration_ms: int
+    """From its spawn to its end, or to its newest event."""
+    text: str
+    """The answer, or as much of it as there is so far."""
+    error: str | None
+    """Why it did not complete; `None` for an agent that completed or is at work."""
+    cut: bool
+    """Whether the answer ended at a limit."""
+    messages: tuple[Message, ...]
+    """The conversation: what was last sent to its model, and the reply to it as text."""
+    calls: tuple[ModelCall, ...]
+    """All model calls, in order."""
+    tool_calls: tuple[ToolCall, ...]
+    """All tool calls, in the order in which they began."""
+    usage: RunUsage
+    """The provider's numbers of its own calls that have ended."""
+    cost: Cost
+    """What its own calls cost, as an estimate; see `RunRecord.cost`."""
+    subtree_usage: RunUsage
+    """Its own usage, and that of all agents below it."""
+    subtree_cost: Cost
+    """Its own cost, and that of all agents below it."""
+    is_whole: bool
+    """Whether all of it is here: false where the events hold only the beginning of a tool's input
+    or result, and where the newest reply is open, broke off, or went on with tools."""
+
+    def __repr__(self) -> str:
+        path = one_line(self.path, limit=60)
+        return f"AgentView({path}, {self.status}, {quoted(self.task)}, {quoted(self.text)})"
+
+
+class AgentViews(Listed[AgentView]):
+    """Several agents of a run."""
+
+    __slots__ = ()
+    noun = "agent"
+
+
+def views_of(
+    nodes: Sequence[AgentNode],
+    *,
+    agents: Mapping[str, AgentState],
+    rows: Mapping[str, Sequence[Row]],
+    costs: Mapping[str, tuple[Cost, Cost]],
+    wanted: int | None = None,
+) -> AgentViews:
+    """The views of agents of one run.
+
+    Args:
+        nodes: A branch of the tree, or all of it, in path order.
+        agents: By id, what the fold knows of each.
+        rows: By id, the rows of the record that are each agent's own.
+        costs: By path, each agent's own cost, and with all below it.
+        wanted: How many of the first of `nodes` to make views of; all of them when left out.
+    """
+    usages: dict[str, dict[str, Usage]] = {}
+    for node in reversed(nodes):  # each after all below it
+        whole = usages[node.agent_id] = dict(agents[node.agent_id].usage)
+        for child in node.children:
+            for model, usage in usages[child.agent_id].items():
+                whole[model] = whole.get(model, Usage()) + usage
+    paths = {node.agent_id: node.path for node in nodes}
+    return AgentViews(
+        _view(
+            node,
+            agents[node.agent_id],
+            rows.get(node.agent_id, ()),
+            parent=_parent_path(node, agents, paths),
+            subtree_usage=RunUsage.of(usages[node.agent_id]),
+            costs=costs[node.path],
+        )
+        for node in nodes[:wanted]
+    )
+
+
+def _parent_path(
+    node: AgentNode, agents: Mapping[str, AgentState], paths: Mapping[str, str]
+) -> str | None:
+    if node.parent_id is None:
+        return None
+    return paths.get(node.parent_id) or agents[node.parent_id].path
+
+
+def _view(
+    node: AgentNode,
+    agent: AgentState,
+    rows: Sequence[Row],
+    *,
+    parent: str | None,
+    subtree_usage: RunUsage,
+    costs: tuple[Cost, Cost],
+) -> AgentView:
+    story = Story(node.agent_id)
+    story.feed(rows)
+    tool_calls = tuple(_tool_call(call) for call in story.tools.calls)
+    messages, messages_are_whole = _messages(story)
+    return AgentView(
+        path=node.path,
+        agent_id=node.agent_id,
+        parent=parent,
+        children=tuple(child.path for child in node.children),
+        task=node.task,
+        status=node.status,
+        depth=node.depth,
+        model=node.model,
+        duration_ms=node.duration_ms,
+        text=text_of(agent, story),
+        error=agent.error,
+        cut=agent.cut,
+        messages=messages,
+        calls=tuple(_model_call(number, call) for number, call in enumerate(story.calls, 1)),
+        tool_calls=tool_calls,
+        usage=RunUsage.of(agent.usage),
+        cost=costs[0],
+        subtree_usage=subtree_usage,
+        subtree_cost=costs[1],
+        is_whole=messages_are_whole
+        and not any(call.input_is_cut or call.result_is_cut for call in tool_calls),
+    )
+
+
+def text_of(agent: AgentState, story: Story) -> str:
+    """What an agent ended with; of one that did not end, what it has said so far."""
+    if agent.answer is not None:
+        return agent.answer
+    for call in reversed(story.calls):
+        # A call that goes on with a paused reply has its beginning in the conversation.
+        said = text_so_far(call.request.messages) + call.text
+        if "<spawn_agents" in said and has_block(reading := read_reply(said)):
+            said = reading.text_before
+        if said.strip():
+            return said.strip()
+    return ""
+
+
+def _messages(story: Story) -> tuple[tuple[Message, ...], bool]:
+    """The conversation, and whether the events hold all of it."""
+    if not story.calls:
+        return (), True
+    newest = story.calls[-1]
+    reply = (assistant_message(newest.text),) if newest.text else ()
+    stop_reason = newest.finished.stop_reason if newest.finished is not None else None
+    return (*newest.request.messages, *reply), stop_reason not in _NOT_THE_END
+
+
+def _model_call(number: int, call: CallStory) -> ModelCall:
+    started, finished = call.started, call.finished
+    return ModelCall(
+        number=number,
+        status="started" if finished is None else "finished",
+        request=started.request,
+        model=started.model,
+        attempt=started.attempt,
+        is_synthesis=started.is_synthesis,
+        text=call.text,
+        at_s=call.begun_s,
+        usage=finished.usage if finished is not None else None,
+        stop_reason=finished.stop_reason if finished is not None else None,
+        error=finished.error if finished is not None else None,
+        duration_ms=finished.duration_ms if finished is not None else None,
+    )
+
+
+def _tool_call(call: ToolStory) -> ToolCall:
+    started, finished = call.started, call.finished
+    return ToolCall(
+        number=call.n,
+        status="started" if finished is None else "finished",
+        tool_use_id=started.tool_use_id,
+        name=started.name,
+        input=started.input,
+        at_s=call.begun_s,
+        # An older record has the first line of a result only.
+        result=(finished.result or finished.result_summary) if finished is not None else None,
+        is_error=finished is not None and finished.is_error,
+        duration_ms=finished.duration_ms if finished is not None else None,
+        input_is_cut=started.input_length is not None,
+        result_is_cut=finished is not None and finished.result_length is not None,
+    )
