@@ -45,6 +45,7 @@ from agentnb.prices import Call, Cost, cost_of, costs_with_below
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
 from agentnb.views.panel.story import Story
+from agentnb.views.panel.told import untold_notes
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -114,6 +115,11 @@ class RunRecord(Shown):
     def notes(self) -> Mapping[str, Sequence[str]]:
         """By path: errors, and what was asked for and not done."""
         return self._read(TreeFold.notes)
+
+    @property
+    def untold_notes(self) -> Mapping[str, Sequence[str]]:
+        """Those of `notes` that the panel shows in the details of their agent only."""
+        return self._read(untold_notes)
 
     @property
     def tool_counts(self) -> Mapping[str, ToolCount]:

@@ -131,6 +131,13 @@ class AgentState:
             SkippedTask(task, reason, number) for task, number in zip(tasks, padded, strict=True)
         ]
 
+    @property
+    def reasons(self) -> list[str]:
+        """Why it did not complete, in a line; none where nothing says why."""
+        if not self.error:
+            return []
+        return [f"error: {self.error}" if self.status is AgentStatus.FAILED else self.error]
+
     def goes_on(self) -> None:
         """It works, whatever it did before."""
         self.status, self.waiting_for, self.ended_ms = AgentStatus.RUNNING, None, None
@@ -326,14 +333,7 @@ class TreeFold:
     def notes(self) -> dict[str, list[str]]:
         """By path: what went wrong with an agent, and what it asked for and did not get."""
         return {
-            agent.path: [
-                *([_why(agent)] if agent.error else []),
-                *agent.notes,
-            ]
+            agent.path: lines
             for agent in self.in_path_order()
-            if agent.error or agent.notes
+            if (lines := [*agent.reasons, *agent.notes])
         }
-
-
-def _why(agent: AgentState) -> str:
-    return f"error: {agent.error}" if agent.status is AgentStatus.FAILED else str(agent.error)

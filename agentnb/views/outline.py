@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from textwrap import wrap
 
 from agentnb.core.shown import counted
@@ -50,19 +52,52 @@ def outline(root: AgentNode, *, notes: Mapping[str, Sequence[str]] | None = None
     Returns:
         The lines, joined, without a line break at the end.
     """
-    notes = notes or {}
-    lines: list[str] = []
+    return "".join(text for text, _ in outline_parts(root, notes=notes))
+
+
+def outline_parts(
+    root: AgentNode,
+    *,
+    notes: Mapping[str, Sequence[str]] | None = None,
+    untold: Mapping[str, Sequence[str]] | None = None,
+) -> list[tuple[str, bool]]:
+    """The outline in parts: those that repeat a live view, and those that add to it.
+
+    What adds to it is some of the notes, and above them the path and the status of their agent. It
+    reads well alone, too: without the lines of the tree, indented by two blanks.
+
+    Args:
+        root: The tree.
+        notes: As for `outline`.
+        untold: Those of `notes` that a live view does not tell.
+
+    Returns:
+        Each part with whether it adds to a live view. No two neighbours are alike in that.
+    """
+    notes, untold = notes or {}, untold or {}
+    parts: list[tuple[str, bool]] = []
     # An entry: the node, what stands before its line, what stands before all below it.
     open_nodes = [(root, "", "")]
     while open_nodes:
         node, lead, indent = open_nodes.pop()
-        lines.append(lead + _line(node))
+        own, adding = notes.get(node.path, ()), frozenset(untold.get(node.path, ()))
+        head, task = _line(node)
+        adds = not adding.isdisjoint(own)
+        parts += [(lead, False), (head, adds), (task, False), ("\n", adds)]
         rail = indent + ("│  " if node.children else "   ")
-        lines.extend(rail + line for note in notes.get(node.path, ()) for line in _wrapped(note))
+        for note in own:
+            adds = note in adding
+            for line in _wrapped(note):
+                parts += [(rail[:-2], False), (f"{rail[-2:]}{line}\n", adds)]
         below = [_placed(child, indent, last=False) for child in node.children[:-1]]
         below += [_placed(child, indent, last=True) for child in node.children[-1:]]
         open_nodes.extend(reversed(below))
-    return "\n".join(lines)
+    last, adds = parts[-1]
+    parts[-1] = (last.removesuffix("\n"), adds)
+    return [
+        ("".join(text for text, _ in group), adds)
+        for adds, group in groupby(filter(itemgetter(0), parts), itemgetter(1))
+    ]
 
 
 def lines_below(
@@ -133,7 +168,8 @@ def _placed(node: AgentNode, indent: str, *, last: bool) -> tuple[AgentNode, str
     return node, indent + elbow, indent + rail
 
 
-def _line(node: AgentNode) -> str:
+def _line(node: AgentNode) -> tuple[str, str]:
+    """Who it is and how it stands, and what its task is."""
     head = f"{visible(node.path, _PATH_WIDTH)} {GLYPHS[node.status]} {node.status}"
     task = visible(node.task, TASK_WIDTH)
-    return f"{head} · {task}" if task else head
+    return head, f" · {task}" if task else ""

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import unicodedata
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentnb.core.tree import ToolCount
 from agentnb.core.types import AgentNode, AgentStatus
-from agentnb.views.outline import GLYPHS, TASK_WIDTH, lines_below, outline
+from agentnb.views.outline import GLYPHS, TASK_WIDTH, lines_below, outline, outline_parts
 
 
 def node(
@@ -64,6 +65,44 @@ def test_tree_shows_path_status_and_task_of_each_agent_with_its_notes_below() ->
         "   └─ 3.1 ► running · Do it\n"
         "         error: none"
     )
+
+
+def test_what_adds_to_a_live_view_reads_well_alone() -> None:
+    root = node(
+        "root",
+        node("1", node("1.1"), task="Collect", status=AgentStatus.FAILED),
+        node("2", status=AgentStatus.EXHAUSTED),
+        node("3"),
+        task="Compare",
+    )
+    notes = {
+        "root": ["2 tool calls", "skipped: draw the cover"],
+        "1": ["error: the server answered 400: " + "reasonable " * 7],
+        "2": ["the budget ended"],
+        "3": ["1 tool call"],
+    }
+    untold = {"root": notes["root"][1:], "1": notes["1"], "2": notes["2"]}
+
+    parts = outline_parts(root, notes=notes, untold=untold)
+
+    assert "".join(text for text, _ in parts) == outline(root, notes=notes)
+    assert "".join(text for text, adds in parts if adds) == (
+        "root ✓ completed\n"
+        "  skipped: draw the cover\n"
+        "1 ✗ failed\n"
+        "  error: the server answered 400: reasonable reasonable reasonable reasonable reasonable\n"
+        "    reasonable reasonable\n"
+        "2 ◔ exhausted\n"
+        "  the budget ended\n"
+    )
+    kinds = [adds for _, adds in parts]
+    assert all(one is not other for one, other in pairwise(kinds))
+
+
+def test_tree_without_untold_notes_adds_nothing_to_a_live_view() -> None:
+    assert outline_parts(node("root"), notes={"root": ["n"]}) == [
+        ("root ✓ completed · Do it\n   n", False)
+    ]
 
 
 def test_long_note_goes_on_below_itself_inside_its_own_branch() -> None:

@@ -71,6 +71,24 @@ class Told:
         return [visible(f"Not brought together: {why}. Done: {_listed(done) or 'nothing'}.", 300)]
 
 
+def untold_notes(tree: TreeFold) -> dict[str, list[str]]:
+    """Those of a tree's notes that neither the lines of a run that ended tell, nor its answer.
+
+    The lines tell why a branch was cancelled and why the run failed, the answer of an exhausted
+    run why it is not whole. Why a sub-agent failed may be cut on its card; any other note stands
+    in the details alone, which have to be opened.
+    """
+    return {
+        agent.path: lines
+        for agent in tree.in_path_order()
+        if (lines := [*([] if _is_told(agent) else agent.reasons), *agent.notes])
+    }
+
+
+def _is_told(agent: AgentState) -> bool:
+    return agent.parent_id is None or agent.status is AgentStatus.CANCELLED
+
+
 def _of_exhausted(event: BudgetExhausted, tree: TreeFold) -> str:
     done = _listed([tree.path_of(agent_id) for agent_id in event.completed_agents])
     undone = [tree.path_of(agent_id) for agent_id in event.incomplete_agents]
