@@ -1,4 +1,4 @@
-"""What a cell shows of a run: a live view at once, and at the end a picture, outline and answer.
+"""What a cell shows of a run: a live view at once, and at the end answer, outline and picture.
 
 The last three are new and final outputs, hold no ids and no times, and are the same in every
 replay, so that a saved notebook reads well and can be compared. The live view and the picture
@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from IPython.core.getipython import get_ipython
 from IPython.display import display
@@ -49,20 +50,39 @@ def wanted_display() -> str:
 
 
 def show_result(
-    result: OrchestratorResult, *, notes: Mapping[str, Sequence[str]], quiet: bool = False
+    result: OrchestratorResult,
+    *,
+    notes: Mapping[str, Sequence[str]],
+    quiet: bool = False,
+    untold: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Display how a run ended, also when it ended early."""
+    """Display how a run ended, also when it ended early.
+
+    Args:
+        result: What it came to.
+        notes: Further lines for the outline, by the path of an agent.
+        quiet: Show the answer alone.
+        untold: Of a run that this cell shows live, too: those of `notes` that the live view does
+            not tell. The output is the same whether there is a live view or not.
+    """
     wanted = wanted_display()
     if wanted in ("widget", "none"):
         return
-    bundle = static_bundle(result.agent_tree, result.final_response, notes=notes, quiet=quiet)
+    bundle = static_bundle(
+        result.agent_tree, result.final_response, notes=notes, quiet=quiet, untold=untold
+    )
     if wanted == "text":
         bundle = {"text/plain": bundle["text/plain"]}
+    picture = None
     try:
+        # Drawn before the answer is shown: `cell.css` knows the picture by its place, right below.
         if has_picture(quiet=quiet):
-            _show_picture(result.agent_tree)
-    finally:  # an interrupt must not take the answer away, either
+            picture = _drawn(result.agent_tree)
+    finally:  # an interrupt must not take the answer away
         display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types here
+    if picture is not None:
+        data, about = picture
+        display(data, raw=True, metadata=about)  # type: ignore[no-untyped-call]
 
 
 def has_picture(*, quiet: bool) -> bool:
@@ -114,15 +134,14 @@ def _tell_missing(what: str, error: Exception) -> None:
     sys.stderr.write(f"There is no {what} ({why}).\n")
 
 
-def _show_picture(root: AgentNode) -> None:
-    """Display the tree. What keeps it from being drawn is told in a line, and that is all."""
+def _drawn(root: AgentNode) -> tuple[dict[str, str], dict[str, Any]] | None:
+    """The picture of the tree; in place of one that cannot be drawn, a line that says why."""
     try:
         _warming_up().join()  # two threads in the same half-made module could see it half made
-        data, about = picture_bundle(root)
+        return picture_bundle(root)
     except Exception as error:
         _tell_missing("picture of the tree", error)
-        return
-    display(data, raw=True, metadata=about)  # type: ignore[no-untyped-call]
+        return None
 
 
 def warm_up() -> None:

@@ -299,8 +299,12 @@ def _expect_picture(order: _Order) -> None:
 
 
 def _finish(run: Run, order: _Order, result: OrchestratorResult) -> None:
-    show_result(result, notes=_below(run), quiet=order.quiet)
+    _show_end(run, order, result)
     _bind(order.name, result)
+
+
+def _show_end(run: Run, order: _Order, result: OrchestratorResult) -> None:
+    show_result(result, notes=_below(run), quiet=order.quiet, untold=run.untold_notes)
 
 
 @contextmanager
@@ -311,7 +315,7 @@ def _what_was_reached(run: Run, order: _Order) -> Iterator[None]:
     except OrchestratorError as error:
         reached = error.partial_result
         if reached is not None and has_something_to_show(reached):
-            show_result(reached, notes=_below(run), quiet=order.quiet)
+            _show_end(run, order, reached)
         raise
 
 

@@ -1,7 +1,8 @@
-"""What stays in a cell when nothing is alive: a picture, an outline of the tree, the answer.
+"""What stays in a cell when nothing is alive: the answer, an outline of the tree, a picture.
 
 It is seen without a kernel, without JavaScript and without trust, and the same run gives the
-same bytes in every replay, so that a saved notebook can be compared with a fresh one.
+same bytes in every replay, so that a saved notebook can be compared with a fresh one. The answer
+comes first: it is what the person asked for.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from typing import Any
 from agentnb.core.types import AgentNode
 from agentnb.views.figures import plot_tree
 from agentnb.views.markdown import answer_html
-from agentnb.views.outline import outline
+from agentnb.views.outline import outline, outline_parts
 from agentnb.views.text import visible_text
 
 # JupyterLab wraps the lines of every `pre`, which breaks the branches of a tree, and strips a
 # `style` element from an untrusted notebook, but not these properties from an attribute. No
 # colours: those of the theme are right in the light and in the dark one.
 _OUTLINE_STYLE = (
-    "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.2;margin:0 0 1em 0"
+    "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.2;margin:1em 0"
 )
+
+_REPEATS = "agentnb-repeats-live-view"
+"""The class of what `cell.css` hides, while a live view of the same run stands before it."""
 
 
 def static_bundle(
@@ -30,6 +34,7 @@ def static_bundle(
     *,
     notes: Mapping[str, Sequence[str]] | None = None,
     quiet: bool = False,
+    untold: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, str]:
     """The final output of a cell, as MIME types to text.
 
@@ -38,13 +43,19 @@ def static_bundle(
         answer: What the run answered, in Markdown; data, whatever it holds.
         notes: Further lines for the outline, by the path of an agent.
         quiet: Show the answer alone.
+        untold: For a cell that may show the run live, too: those of `notes` that a live view does
+            not tell. All else of the outline is marked as what repeats it. `None`: nothing is.
     """
     plain = [visible_text(answer)]
     html = [f'<div class="agentnb-answer">\n{answer_html(answer)}</div>']
     if not quiet:
         tree = outline(root, notes=notes)
-        plain.insert(0, tree)
-        html.insert(0, outline_html(tree))
+        plain.append(tree)
+        html.append(
+            outline_html(tree)
+            if untold is None
+            else _outline_below_live_view(outline_parts(root, notes=notes, untold=untold))
+        )
     return {
         "text/plain": "\n\n".join(plain),
         "text/html": "\n".join(['<div class="agentnb-result">', *html, "</div>"]),
@@ -53,7 +64,24 @@ def static_bundle(
 
 def outline_html(tree: str) -> str:
     """An outline as HTML, with its lines as they are."""
-    return f'<pre class="agentnb-outline" style="{_OUTLINE_STYLE}">{escape(tree)}</pre>'
+    return _in_pre(escape(tree))
+
+
+def _outline_below_live_view(parts: Sequence[tuple[str, bool]]) -> str:
+    """An outline as HTML, from its text in parts, each with whether it adds to a live view."""
+    if not any(adds for _, adds in parts):
+        return _in_pre(escape("".join(text for text, _ in parts)), _REPEATS)
+    return _in_pre(
+        "".join(
+            escape(text) if adds else f'<span class="{_REPEATS}">{escape(text)}</span>'
+            for text, adds in parts
+        )
+    )
+
+
+def _in_pre(lines: str, *more_classes: str) -> str:
+    classes = " ".join(["agentnb-outline", *more_classes])
+    return f'<pre class="{classes}" style="{_OUTLINE_STYLE}">{lines}</pre>'
 
 
 def picture_bundle(root: AgentNode) -> tuple[dict[str, str], dict[str, Any]]:

@@ -62,7 +62,7 @@ def test_result_is_one_output_rich_and_plain(displayed: list[dict[str, str]]) ->
 
     (data,) = displayed
     assert set(data) == {"text/plain", "text/html"}
-    assert data["text/plain"] == "root ✓ completed · Is it so?\n\n**Yes.**"
+    assert data["text/plain"] == "**Yes.**\n\nroot ✓ completed · Is it so?"
     assert "<strong>Yes.</strong>" in data["text/html"]
 
 

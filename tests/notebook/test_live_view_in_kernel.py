@@ -29,7 +29,7 @@ def kernel() -> Iterator[Kernel]:
 def test_live_view_comes_first_and_its_output_holds_the_view_alone(kernel: Kernel) -> None:
     shown = kernel.ok("%%spawn\nPlan")
 
-    assert shown.order == ["view", "picture", "display"]
+    assert shown.order == ["view", "display", "picture"]
     ((data, about),) = shown.views
     assert set(data) == {VIEW}
     assert about == {"agentnb": {"view": "live"}}
@@ -48,7 +48,7 @@ def test_background_cell_has_the_live_view_and_one_line(kernel: Kernel) -> None:
     ("wanted", "order"),
     [
         ("widget", ["view"]),
-        ("static", ["picture", "display"]),
+        ("static", ["display", "picture"]),
         ("text", ["display"]),
         ("none", []),
     ],
@@ -70,7 +70,7 @@ def test_quiet_cell_has_no_live_view(kernel: Kernel) -> None:
 def test_cell_that_blocks_has_the_live_view_too(kernel: Kernel, blocks: str) -> None:
     shown = kernel.ok(blocks, "out.show()" if "capture" in blocks else blocks)
 
-    assert shown.order == ["view", "picture", "display"]
+    assert shown.order == ["view", "display", "picture"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_view_that_cannot_be_made_is_told_in_a_line_and_takes_nothing_away() -> 
 
         shown = kernel.ok("%%spawn -o answer\nPlan")
 
-        assert shown.order == ["picture", "display"]
+        assert shown.order == ["display", "picture"]
         assert shown.stderr.startswith("There is no live view of the run (ModuleNotFoundError: ")
         assert kernel.value("answer.output") == "Brought together."
 

@@ -33,12 +33,12 @@ def kernel() -> Iterator[Kernel]:
         yield kernel
 
 
-def test_picture_comes_before_outline_and_answer_and_says_in_words_what_it_shows(
+def test_picture_comes_after_answer_and_outline_and_says_in_words_what_it_shows(
     kernel: Kernel,
 ) -> None:
     shown = kernel.ok("%%spawn\nPlan")
 
-    assert shown.order == ["view", "picture", "display"]
+    assert shown.order == ["view", "display", "picture"]
     ((data, about),) = shown.pictures
     assert set(data) == {"image/png", "text/plain"}
     assert data["text/plain"] == ALT
@@ -85,7 +85,7 @@ def test_run_that_fails_shows_the_picture_of_what_it_had_reached(kernel: Kernel,
 
     kernel.ok(SCRIPT)
     assert shown.status == "error"
-    assert [kind for kind in shown.order if kind != "view"] == ["picture", "display"]
+    assert [kind for kind in shown.order if kind != "view"] == ["display", "picture"]
     assert shown.pictures[0][0]["text/plain"] == "Tree of 2 agents: root failed, 1 completed."
 
 
@@ -108,7 +108,7 @@ def test_picture_that_cannot_be_drawn_is_told_in_a_line_and_takes_nothing_away(
 
     kernel.ok("static.plot_tree = was")
     assert shown.order == ["view", "display"]
-    assert shown.displays[0]["text/plain"].endswith("Brought together.")
+    assert shown.displays[0]["text/plain"].startswith("Brought together.\n\nroot ✓")
     assert shown.stderr == f"There is no picture of the tree ({reason}).\n"
     assert kernel.value("answer.output") == "Brought together."
 
@@ -126,7 +126,7 @@ def test_interrupt_while_the_picture_is_drawn_takes_the_answer_away_from_nobody(
     kernel.ok("static.plot_tree = was")
     assert shown.status == "error"
     assert shown.order == ["view", "display"]
-    assert shown.displays[0]["text/plain"].endswith("Brought together.")
+    assert shown.displays[0]["text/plain"].startswith("Brought together.\n\nroot ✓")
 
 
 def test_matplotlib_without_its_files_costs_the_picture_alone() -> None:
@@ -167,7 +167,7 @@ def test_what_draws_is_loaded_while_the_cell_waits_for_its_run() -> None:
 
         shown = kernel.ok("%%spawn\nHello")
 
-        assert shown.order == ["view", "picture", "display"]
+        assert shown.order == ["view", "display", "picture"]
         assert "completed" in shown.displays[0]["text/plain"]
 
 

@@ -262,6 +262,6 @@ def test_run_of_a_notebook_in_a_kernel_waits_for_its_spawn_cells(tmp_path: Path)
 
         assert WAITING in shown.stdout
         assert [d["text/plain"] for d in shown.displays] == [
-            "root ✓ completed · Hello\n\nWell said."
+            "Well said.\n\nroot ✓ completed · Hello"
         ]
         assert kernel.value("said") == "Well said."

@@ -60,7 +60,7 @@ def test_tree_runs_over_http_and_comes_back_into_the_cell(kernel: Kernel) -> Non
 
     (display,) = shown.displays
     assert shown.status == "ok", shown
-    tree, _, answer = display["text/plain"].partition("\n\n")
+    answer, _, tree = display["text/plain"].partition("\n\n")
     assert tree.splitlines() == [
         "root ✓ completed · Count everything.",
         "├─ 1 ✓ completed · Count the whales.",
@@ -92,7 +92,7 @@ def test_key_that_is_not_taken_is_one_line_and_the_next_run_takes_the_new_one(
     assert refused.error.startswith("AuthenticationFailed: ")
     assert "\n" not in refused.error
     assert "an-old-key" not in refused.text
-    assert taken.displays[0]["text/plain"].endswith("Well said.")
+    assert taken.displays[0]["text/plain"].startswith("Well said.\n\nroot ✓")
 
 
 # Follows the next run on the kernel's own loop, where it gets its turns only while the cell

@@ -10,6 +10,7 @@ from agentnb.views.markdown import answer_html
 from agentnb.views.outline import outline
 from agentnb.views.static import static_bundle
 
+REPEATS = "agentnb-repeats-live-view"
 # What JupyterLab 4.6 lets through in an untrusted notebook, as far as it is used here.
 KEPT_WHEN_UNTRUSTED = {"white-space", "overflow-x", "line-height", "margin", "text-align"}
 
@@ -27,10 +28,12 @@ class Outline(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.text = ""
+        self.adding = ""
+        """What of the outline does not repeat a live view."""
         self.classes: list[str] = []
         self.tags: set[str] = set()
         self.properties: set[str] = set()
-        self._inside = False
+        self._inside = self._repeats = False
         self.feed(html)
         self.close()
 
@@ -41,36 +44,40 @@ class Outline(HTMLParser):
             self.classes.append(str(given["class"]))
         style = given.get("style") or ""
         self.properties |= {part.split(":")[0] for part in style.split(";") if part}
-        self._inside = self._inside or given.get("class") == "agentnb-outline"
+        kinds = str(given.get("class")).split()
+        self._inside = self._inside or "agentnb-outline" in kinds
+        self._repeats = self._repeats or REPEATS in kinds
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = self._inside and tag != "pre"
+        self._repeats = self._inside and self._repeats and tag != "span"
 
     def handle_data(self, data: str) -> None:
         if self._inside:
             self.text += data
+            self.adding += "" if self._repeats else data
 
 
-def test_plain_text_is_the_outline_a_blank_line_and_the_answer() -> None:
+def test_plain_text_is_the_answer_a_blank_line_and_the_outline() -> None:
     bundle = static_bundle(tree(), "**Yes.**\n\n\tNo.", notes={"1": ["error: none"]})
 
     assert bundle["text/plain"] == (
+        "**Yes.**\n\n\tNo.\n"
+        "\n"
         "root ✓ completed · Compare <b>\n"
         "└─ 1 ✗ failed · Read & note\n"
-        "      error: none\n"
-        "\n"
-        "**Yes.**\n\n\tNo."
+        "      error: none"
     )
 
 
-def test_html_holds_the_escaped_outline_and_the_rendered_answer() -> None:
+def test_html_holds_the_rendered_answer_and_below_it_the_escaped_outline() -> None:
     notes = {"root": ["skipped: <i>all</i>"]}
 
     bundle = static_bundle(tree(), "**Yes.**", notes=notes)
 
     page = Outline(bundle["text/html"])
     assert page.text == outline(tree(), notes=notes)
-    assert page.classes == ["agentnb-result", "agentnb-outline", "agentnb-answer"]
+    assert page.classes == ["agentnb-result", "agentnb-answer", "agentnb-outline"]
     assert page.tags == {"div", "pre", "p", "strong"}
     assert answer_html("**Yes.**") in bundle["text/html"]
 
@@ -88,19 +95,38 @@ def test_quiet_bundle_is_the_answer_alone() -> None:
     assert "<strong>Yes.</strong>" in bundle["text/html"]
 
 
+def test_outline_of_a_cell_with_a_live_view_is_marked_as_what_repeats_it() -> None:
+    bundle = static_bundle(tree(), "**Yes.**", untold={})
+
+    page = Outline(bundle["text/html"])
+    assert page.classes == ["agentnb-result", "agentnb-answer", f"agentnb-outline {REPEATS}"]
+    assert bundle["text/plain"] == static_bundle(tree(), "**Yes.**")["text/plain"]
+
+
+def test_note_that_a_live_view_does_not_tell_stays_with_the_agent_it_is_of() -> None:
+    notes = {"root": ["3 tool calls"], "1": ["1 tool call", "error: <none>"]}
+
+    bundle = static_bundle(tree(), "Yes.", notes=notes, untold={"1": ["error: <none>"]})
+
+    page = Outline(bundle["text/html"])
+    assert page.text == outline(tree(), notes=notes)
+    assert page.adding == "1 ✗ failed\n  error: <none>"
+    assert set(page.classes[3:]) == {REPEATS}
+
+
 def test_root_alone_still_has_its_line() -> None:
     root = AgentNode("id", None, "root", "Say hello", 0, AgentStatus.COMPLETED)
 
     bundle = static_bundle(root, "Hello.")
 
-    assert bundle["text/plain"] == "root ✓ completed · Say hello\n\nHello."
+    assert bundle["text/plain"] == "Hello.\n\nroot ✓ completed · Say hello"
     assert Outline(bundle["text/html"]).text == "root ✓ completed · Say hello"
 
 
 def test_control_characters_of_an_answer_are_shown_in_both_forms() -> None:
     bundle = static_bundle(tree(), "a\x1b[2Jb\ud800\n\tc")
 
-    assert bundle["text/plain"].endswith("\n\na\\x1b[2Jb\ufffd\n\tc")
+    assert bundle["text/plain"].startswith("a\\x1b[2Jb\ufffd\n\tc\n\nroot ")
     for text in bundle.values():
         assert "\x1b" not in text
         assert text.encode().decode() == text
