@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from agentnb.views.panel.controls import bar_markup
 from tests.browser.tree_page import Open, new_agent
 
 
@@ -37,8 +39,8 @@ def test_tree_tells_its_structure_to_those_who_do_not_see_it(open_tree: Open) ->
         expect(second).to_have_attribute(f"aria-{name}", value)
     expect(tree.item("1")).to_have_attribute("aria-expanded", "true")
     assert tree.item("1.1.1").get_attribute("aria-expanded") is None
-    name = str(tree.item("1").get_attribute("aria-label"))
-    assert name.startswith(f"1, {tree.item('1').get_attribute('data-status')}, ")
+    status = tree.item("1").get_attribute("data-status")
+    expect(tree.item("1")).to_have_accessible_name(re.compile(f"^1 {status} "))
 
 
 def test_arrow_keys_walk_fold_and_unfold(open_tree: Open) -> None:
@@ -85,7 +87,8 @@ def test_button_of_a_branch_closes_it_and_says_how_many_it_hides(open_tree: Open
     tree.page.get_by_role("button", name="Collapse 1", exact=True).click()
 
     expect(tree.item("1")).to_contain_text(f"{below} hidden: ")
-    expect(tree.page.get_by_role("button", name="Expand 1", exact=True)).to_have_text(f"+{below}")
+    button = tree.page.get_by_role("button", name=f"Expand 1: +{below}", exact=True)
+    expect(button).to_have_text(f"+{below}")
 
 
 def test_closed_branch_tells_what_happens_inside(open_tree: Open) -> None:
@@ -146,8 +149,11 @@ def test_zoom_by_buttons_keys_and_wheel(open_tree: Open) -> None:
     percent = tree.page.locator("[data-action=reset]")
     board = tree.page.locator(".agentnb-board")
 
+    percent.click()
+    expect(percent).to_have_text("100 %")
     tree.page.get_by_role("button", name="Zoom out").click()
     expect(percent).to_have_text("90 %")
+    expect(percent).to_have_accessible_name("90 %: zoom to 100 %")
     tree.item("root").focus()
     tree.page.keyboard.press("+")
     expect(percent).to_have_text("100 %")
@@ -161,14 +167,84 @@ def test_zoom_by_buttons_keys_and_wheel(open_tree: Open) -> None:
     expect(percent).to_have_text("100 %")
 
 
-def test_small_tree_fits_whole(open_tree: Open) -> None:
-    tree = open_tree("agents=30")
-    board = tree.page.locator(".agentnb-board")
+FITS = "one => one.scrollHeight <= one.clientHeight && one.scrollWidth <= one.clientWidth"
+FONT = "one => parseFloat(getComputedStyle(one).fontSize)"
 
-    tree.page.get_by_role("button", name="Fit the tree").click()
 
-    fits = "one => one.scrollHeight <= one.clientHeight && one.scrollWidth <= one.clientWidth"
-    assert board.evaluate(fits)
+@pytest.mark.parametrize(("agents", "width"), [(6, 1280), (6, 500), (30, 1280)])
+def test_tree_fits_whole_by_itself(open_tree: Open, agents: int, width: int) -> None:
+    tree = open_tree(f"agents={agents}", width=width)
+
+    assert tree.page.locator(".agentnb-board").evaluate(FITS)
+    assert tree.item("root").evaluate(FONT) >= 10
+
+
+def test_fit_follows_growth_and_size_until_a_person_zooms_and_comes_back_when_asked(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=4")
+    page, board = tree.page, tree.page.locator(".agentnb-board")
+    fit = page.get_by_role("button", name="Fit the tree")
+    percent, body = page.locator("[data-action=reset]"), page.locator(".agentnb-body")
+    expect(percent).to_have_text("100 %")
+    expect(fit).to_have_attribute("aria-pressed", "true")
+    small = body.evaluate("one => one.offsetHeight")
+
+    # Words change nothing, new agents do: the pane grows first, and then the tree gets smaller.
+    tree.frame({"path": "1", "task": "Many words. " * 50, "doing": "more words"})
+    tree.frame(*(new_agent(f"1.{number}") for number in range(10, 22)), seq=3)
+    expect(tree.item("1.21")).to_be_visible()
+    tree.painted()
+    assert board.evaluate(FITS)
+    assert body.evaluate("one => one.offsetHeight") > small
+    expect(percent).not_to_have_text("100 %")
+    page.set_viewport_size({"width": 500, "height": 800})
+    page.wait_for_function("document.querySelector('.agentnb-board').clientWidth < 500")
+    tree.painted()
+    assert board.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+    tree.item("root").focus()
+    page.keyboard.press("0")
+    expect(fit).to_have_attribute("aria-pressed", "false")
+    tree.frame(*(new_agent(f"1.{number}") for number in range(30, 36)), seq=4)
+    expect(tree.item("1.35")).to_have_count(1)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    tree.painted()
+    expect(percent).to_have_text("100 %")
+    tree.item("root").focus()
+    page.keyboard.press("f")
+    expect(fit).to_have_attribute("aria-pressed", "true")
+    assert board.evaluate(FITS)
+
+
+def test_details_stand_below_the_tree_where_the_cell_is_narrow(open_tree: Open) -> None:
+    tree = open_tree("agents=6")
+    page, board = tree.page, tree.page.locator(".agentnb-board")
+
+    beside = [board.bounding_box(), tree.details.bounding_box()]
+    page.locator("#view").evaluate(
+        "one => { one.style.width = '500px' }"
+    )  # the cell, not the window
+    tree.painted()
+    below = [board.bounding_box(), tree.details.bounding_box()]
+
+    assert beside[1]["x"] > beside[0]["x"] + beside[0]["width"]  # type: ignore[index]
+    assert below[1]["y"] >= below[0]["y"] + below[0]["height"]  # type: ignore[index]
+    assert board.evaluate(FITS)
+
+
+def test_pane_of_a_run_that_has_ended_is_as_high_as_its_tree(open_tree: Open) -> None:
+    tree = open_tree("agents=6", width=1280)
+    body = tree.page.locator(".agentnb-body")
+    expect(tree.items).to_have_count(6)
+    while_it_runs = body.evaluate("one => one.offsetHeight")
+    rows = [row["path"] for row in tree.page.evaluate("page.rows")]
+
+    tree.frame(*({"path": path, "status": "completed"} for path in rows), done=True)
+    tree.painted()
+
+    assert body.evaluate("one => one.offsetHeight") <= while_it_runs
+    assert tree.page.locator(".agentnb-tree-view").evaluate("one => one.offsetHeight") <= 340
 
 
 def test_free_space_can_be_dragged(open_tree: Open) -> None:
@@ -187,6 +263,7 @@ def test_free_space_can_be_dragged(open_tree: Open) -> None:
 
 def test_growth_above_does_not_move_what_is_looked_at(open_tree: Open) -> None:
     tree = open_tree("agents=300")
+    tree.page.locator("[data-action=reset]").click()
     tree.item("3.1").click()
     before = tree.item("3.1").bounding_box()
 
@@ -549,6 +626,29 @@ def test_end_of_agents_and_run_is_told_to_a_screen_reader(open_tree: Open) -> No
 
     live = tree.page.locator(".agentnb-live[aria-live=polite]")
     expect(live).to_have_text("1 failed, root completed. The run has ended: completed.")
+
+
+def test_forced_colours_tell_apart_what_is_selected_pressed_and_used(open_tree: Open) -> None:
+    tree = open_tree("agents=6")
+    tree.page.emulate_media(forced_colors="active")
+    tree.item("1").click()
+    tree.page.evaluate(
+        """markup => { document.getElementById("slider").innerHTML = markup; }""",
+        bar_markup(40_000, 50_000),
+    )
+    ground = "one => getComputedStyle(one).backgroundColor"
+    line = "one => getComputedStyle(one).stroke"
+
+    assert tree.item("1").evaluate(ground) != tree.item("2").evaluate(ground)
+    fit, other = (tree.page.get_by_role("button", name=name) for name in ("Fit the", "Zoom in"))
+    assert fit.evaluate(ground) != other.evaluate(ground)
+    bar = tree.page.get_by_role("progressbar")
+    assert bar.locator("div").evaluate(ground) != bar.evaluate(ground)
+    text = tree.item("2").evaluate("one => getComputedStyle(one).color")
+    assert tree.page.locator(".agentnb-lines-path").evaluate(line) == text
+    tree.item("1").press("ArrowDown")
+    focused = tree.page.locator("[role=treeitem]:focus")
+    assert focused.evaluate("one => getComputedStyle(one).outlineWidth") == "3px"
 
 
 @pytest.mark.parametrize("width", [480, 1400])

@@ -45,3 +45,11 @@ test("from an agent that is gone the first key goes to the first one", () => {
   assert.deepEqual(press("ArrowDown", "9"), { go: "root" });
   assert.equal(keyMeaning({ key: "ArrowDown" }, [], "9"), null);
 });
+
+test("zoom and fit have keys of their own, in the tree alone", () => {
+  assert.deepEqual(
+    ["+", "-", "0", "f"].map((key) => press(key, "1")),
+    [{ zoom: 1 }, { zoom: -1 }, { zoom: 0 }, { fit: true }],
+  );
+  assert.equal(press("f", "1", { ctrlKey: true }), null);
+});

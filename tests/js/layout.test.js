@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { arrange, connect, descendants } from "../../agentnb/views/static/layout.js";
-import { fittingZoom, nextZoom, sizesAt } from "../../agentnb/views/static/scale.js";
+import { paneHeight } from "../../agentnb/views/static/pane.js";
+import {
+  extentAt,
+  fittingSqueeze,
+  fittingZoom,
+  nextZoom,
+  sizesAt,
+} from "../../agentnb/views/static/scale.js";
 
 const TREE = { null: ["root"], root: ["1", "2"], 1: ["1.1", "1.2"], 2: ["2.1"] };
 const childrenOf = (path) => TREE[path] ?? [];
@@ -79,14 +86,76 @@ test("letters stay legible while cards shrink, and cards say less", () => {
   for (const zoom of [2, 1, 0.6, 0.33, 0.25]) assert.ok(sizesAt(zoom).font >= 10, `at ${zoom}`);
 });
 
-test("a tree that fits is shown whole and never larger than it is", () => {
-  const room = { width: 900, height: 400 };
-  const few = fittingZoom({ columns: 2, rows: 2 }, room);
-  const some = fittingZoom({ columns: 4, rows: 20 }, room);
+const fitted = (extent, { width, height }) => {
+  const zoom = fittingZoom(extent, height);
+  const sizes = sizesAt(zoom, fittingSqueeze(extent, zoom, width));
+  return { zoom, sizes, ...extentAt(extent, sizes) };
+};
 
-  assert.equal(few, 1);
-  assert.ok(sizesAt(some).row * 20 <= 400);
-  assert.ok(sizesAt(some).column * 3 + sizesAt(some).cardWidth <= 900);
+test("a tree that fits is shown whole and never larger than it is", () => {
+  const room = { width: 700, height: 418 };
+  for (const [columns, rows] of [
+    [1, 1],
+    [3, 4],
+    [4, 9],
+    [5, 20],
+    [2, 22],
+  ]) {
+    const { zoom, width, height } = fitted({ columns, rows }, room);
+
+    assert.ok(width <= room.width && height <= room.height, `${columns} x ${rows}`);
+    assert.ok(zoom <= 1);
+  }
+  assert.equal(fitted({ columns: 3, rows: 4 }, room).zoom, 1);
+});
+
+test("a tree that is too wide has narrower cards and keeps its rows", () => {
+  const { zoom, sizes, width } = fitted({ columns: 4, rows: 2 }, { width: 480, height: 300 });
+
+  assert.equal(zoom, 1);
+  assert.ok(sizes.column < sizesAt(1).column);
+  assert.equal(sizes.lines, 3);
+  assert.ok(width <= 480);
+});
+
+test("a tree that is too large for letters that can be read stays legible, and is scrolled", () => {
+  const { sizes, width, height } = fitted({ columns: 9, rows: 400 }, { width: 480, height: 300 });
+
+  assert.ok(sizes.font >= 10.5);
+  assert.ok(sizes.lines >= 1);
+  assert.ok(width > 480 && height > 300);
+});
+
+test("while a tree grows, its fit never gets larger and changes a few times only", () => {
+  const zooms = new Set();
+  let last = 1;
+  for (let rows = 1; rows < 300; rows += 1) {
+    const zoom = fittingZoom({ rows }, 418);
+    assert.ok(zoom <= last);
+    last = zoom;
+    zooms.add(zoom);
+  }
+  assert.ok(zooms.size <= 9, `${zooms.size} sizes`);
+});
+
+const BOUNDS = { least: 220, most: 420 };
+
+test("the pane grows in steps while the run goes on, and never back", () => {
+  const heights = [];
+  let before = 0;
+  for (const needed of [80, 150, 220, 230, 300, 310, 200, 390, 4_000]) {
+    before = paneHeight(needed, { ...BOUNDS, before, isOver: false });
+    heights.push(before);
+  }
+
+  assert.deepEqual(heights, [220, 220, 220, 310, 310, 310, 310, 400, 420]);
+});
+
+test("when the run has ended the pane is as high as the tree, between its bounds", () => {
+  const height = (needed, before = 0) => paneHeight(needed, { ...BOUNDS, before, isOver: true });
+
+  assert.deepEqual([height(80), height(266.6), height(4_000)], [220, 267, 420]);
+  assert.equal(height(80, 300), 300);
 });
 
 test("steps of zoom come to an end in both directions", () => {

@@ -19,9 +19,9 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class)\b)", r
 
 
 @cache
-def joined_module() -> str:
-    """All modules that the entry needs, as one; the entry's own `export default` is its face."""
-    return "\n".join(_plain(name) for name in in_order(ENTRY))
+def joined_module(entry: str = ENTRY) -> str:
+    """All modules that an entry needs, as one; the entry's own `export default` is its face."""
+    return "\n".join(_plain(name) for name in in_order(entry))
 
 
 def style() -> str:

@@ -1,15 +1,31 @@
-// The window onto the tree: scrolling, dragging, zooming. Keeps still what a person looks at: a zoom
-// keeps the point under the pointer, and whoever re-arranges the tree can keep an agent in its place.
+// The window onto the tree: scrolling, dragging, zooming. It fits the tree by itself until a person
+// zooms or drags. Keeps still what a person looks at: a zoom keeps the point under the pointer, and
+// whoever re-arranges the tree can keep an agent in its place.
 
 import { make, makeSvg, setAttribute } from "./dom.js";
-import { fittingZoom, limitZoom, MARGIN, nextZoom, sizesAt } from "./scale.js";
+import {
+  extentAt,
+  fittingSqueeze,
+  fittingZoom,
+  limitZoom,
+  MARGIN,
+  nextZoom,
+  sizesAt,
+} from "./scale.js";
 
 const DRAG_SLACK = 3;
+const SCROLLBAR = 16;
 
 export class Board {
   zoom = 1;
   sizes = sizesAt(1);
   extent = { columns: 0, rows: 0 };
+  /** Whether it fits the tree by itself: until a person zooms or drags, and again when they ask. */
+  isFitting = true;
+  #squeeze = 1;
+  #pane;
+  /** Its inner size in pixels when it was measured last; reading it at any time would cost a layout. */
+  #window = null;
   #lines = makeSvg("path", { class: "agentnb-lines-path", "vector-effect": "non-scaling-stroke" });
   #svg = makeSvg(
     "svg",
@@ -19,10 +35,15 @@ export class Board {
   #onZoom;
   #scroll = { left: 0, top: 0 };
 
-  /** `tree` is the element that holds the cards; `onZoom()` is called when sizes have changed. */
-  constructor(tree, onZoom, signal) {
+  /**
+   * `tree` is the element that holds the cards, `pane` what the board stands in; `onZoom()` is called
+   * when sizes have changed.
+   */
+  constructor(tree, pane, onZoom, signal) {
+    this.#pane = pane;
     this.#onZoom = onZoom;
-    this.stage = make("div", "agentnb-stage", {}, this.#svg, tree);
+    this.toggles = make("div", "agentnb-toggles");
+    this.stage = make("div", "agentnb-stage", {}, this.#svg, tree, this.toggles);
     this.element = make("div", "agentnb-board", {}, this.stage);
     const listen = (name, handler, options = {}) =>
       this.element.addEventListener(name, handler, { signal, ...options });
@@ -32,33 +53,72 @@ export class Board {
     this.#resize();
   }
 
-  /** Takes the tree's extent and lines as `arrange` and `connect` give them. */
-  draw(extent, lines) {
+  /**
+   * Takes the tree's extent and lines as `arrange` and `connect` give them. The cards are to be placed
+   * anew afterwards. With `mayGrow` false a fit makes nothing larger: the tree changes by itself.
+   */
+  draw(extent, lines, { mayGrow = true } = {}) {
     this.extent = extent;
+    this.#fit({ mayGrow });
     setAttribute(this.#lines, "d", lines);
     setAttribute(this.#svg, "viewBox", `0 0 ${extent.columns || 1} ${extent.rows || 1}`);
     this.#resize();
   }
 
+  /** The next step of zoom, as a person wants it. */
   step(direction) {
     this.setZoom(nextZoom(this.zoom, direction));
   }
 
-  fit() {
-    const { clientWidth: width, clientHeight: height } = this.element;
-    this.setZoom(fittingZoom(this.extent, { width, height }));
+  /** 100 %, with columns as wide as they are meant to be. */
+  naturalSize() {
+    this.setZoom(1, undefined, undefined, 1);
   }
 
-  /** Zooms; `x` and `y`, in pixels of the window, are the point that stays where it is. */
-  setZoom(zoom, x = this.element.clientWidth / 2, y = this.element.clientHeight / 2) {
+  /** Fits the tree, and goes on to do so. */
+  fit() {
+    this.isFitting = true;
+    this.refit();
+    this.#onZoom();
+  }
+
+  /** Fits the tree into its window, if that is not left to a person. */
+  refit() {
+    const before = this.sizes;
+    if (!this.#fit({ mayGrow: true })) return;
+    this.#resize();
+    this.#onZoom();
+    // What is in the middle stays there.
+    const middle = this.#scroll.top + this.#window.height / 2 - MARGIN;
+    this.keep(middle, (middle / before.row) * this.sizes.row);
+  }
+
+  /** The size of the window, or of the pane around it, was changed, or it came into the page. */
+  measure() {
+    const { clientWidth: width, clientHeight: height } = this.element;
+    if (!width) return;
+    this.#pane.measure();
+    this.#window = { width, height };
+    this.refit();
+  }
+
+  /**
+   * Zooms as a person wants it; `x` and `y`, in pixels of the window, are the point that stays where
+   * it is. `squeeze` makes the columns narrower than the zoom alone does.
+   */
+  setZoom(
+    zoom,
+    x = this.element.clientWidth / 2,
+    y = this.element.clientHeight / 2,
+    squeeze = this.#squeeze,
+  ) {
     const next = limitZoom(zoom);
-    if (next === this.zoom) return;
+    this.isFitting = false;
     const before = this.sizes;
     const { scrollLeft, scrollTop } = this.element;
     const column = (scrollLeft + x - MARGIN) / before.column;
     const row = (scrollTop + y - MARGIN) / before.row;
-    this.zoom = next;
-    this.sizes = sizesAt(next);
+    this.#take(next, squeeze);
     this.#resize();
     this.#onZoom();
     this.element.scrollTo({
@@ -80,9 +140,14 @@ export class Board {
     });
   }
 
-  /** Scrolls so that what stood in row `before` and now stands in row `after` seems not to move. */
+  /** How far down a row begins, in pixels of the tree. */
+  topOf(row) {
+    return row * this.sizes.row;
+  }
+
+  /** Scrolls so that what was so far down `before` and is there `after` seems not to move. */
   keep(before, after) {
-    if (before !== after) this.element.scrollTop += (after - before) * this.sizes.row;
+    if (before !== after) this.element.scrollTop += after - before;
   }
 
   /** The rows that are in the window or next to it, from `first` to `last`. */
@@ -100,6 +165,30 @@ export class Board {
       this.element.scrollTo({ ...this.#scroll, behavior: "instant" });
     }
     this.#scroll.height = this.element.clientHeight;
+    this.measure();
+  }
+
+  // Whether that changed anything; nothing is drawn yet.
+  #fit({ mayGrow }) {
+    if (!this.#window) return false;
+    const { width, height } = this.#window;
+    const fitting = fittingZoom(this.extent, this.#pane.room ?? height);
+    // The pane makes room for the tree as it would be fitted, whatever a person does with it inside.
+    const zoom = mayGrow ? fitting : Math.min(fitting, this.zoom);
+    const fittingColumns = fittingSqueeze(this.extent, zoom, width);
+    const growth = sizesAt(zoom, fittingColumns).column / this.sizes.column;
+    const squeeze = mayGrow ? fittingColumns : fittingColumns / Math.max(1, growth);
+    const needed = extentAt(this.extent, sizesAt(zoom, squeeze));
+    this.#pane.follow(needed.height + (needed.width > width + 1 ? SCROLLBAR : 0));
+    if (!this.isFitting || (zoom === this.zoom && squeeze === this.#squeeze)) return false;
+    this.#take(zoom, squeeze);
+    return true;
+  }
+
+  #take(zoom, squeeze) {
+    this.zoom = zoom;
+    this.#squeeze = squeeze;
+    this.sizes = sizesAt(zoom, squeeze);
   }
 
   #remember() {
@@ -109,16 +198,16 @@ export class Board {
 
   #resize() {
     const { sizes, extent, stage } = this;
-    const width = extent.columns * sizes.column;
-    const height = extent.rows * sizes.row;
-    stage.style.width = `${width + 2 * MARGIN}px`;
-    stage.style.height = `${height + 2 * MARGIN}px`;
-    this.#svg.style.width = `${width}px`;
-    this.#svg.style.height = `${height}px`;
+    const { width, height } = extentAt(extent, sizes);
+    stage.style.width = `${width}px`;
+    stage.style.height = `${height}px`;
+    this.#svg.style.width = `${extent.columns * sizes.column}px`;
+    this.#svg.style.height = `${extent.rows * sizes.row}px`;
     stage.style.setProperty("--agentnb-card-width", `${sizes.cardWidth}px`);
     stage.style.setProperty("--agentnb-card-height", `${sizes.cardHeight}px`);
     stage.style.setProperty("--agentnb-card-font", `${sizes.font}px`);
     stage.dataset.lines = sizes.lines;
+    setAttribute(stage, "data-narrow", sizes.isNarrow ? "true" : null);
   }
 
   #wheel(event) {
@@ -133,7 +222,7 @@ export class Board {
   // With a finger the browser itself pans; with a mouse the free space can be dragged.
   #drag(event) {
     if (event.pointerType !== "mouse" || event.button !== 0) return;
-    if (event.target.closest(".agentnb-node")) return;
+    if (event.target.closest(".agentnb-node, button")) return;
     const { element } = this;
     const box = element.getBoundingClientRect();
     const onBar =
@@ -151,6 +240,10 @@ export class Board {
       const x = moved.clientX - from.x;
       const y = moved.clientY - from.y;
       if (Math.abs(x) + Math.abs(y) < DRAG_SLACK) return;
+      if (this.isFitting) {
+        this.isFitting = false;
+        this.#onZoom();
+      }
       element.dataset.dragging = "true";
       element.scrollTo({ left: from.left - x, top: from.top - y, behavior: "instant" });
     };

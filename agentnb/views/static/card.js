@@ -2,7 +2,7 @@
 // changed. Text nodes are kept and only their data is set, so a frame costs what has changed.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
-import { doingNow, timeTaken, tokenCount, toolCount, wholeNumber } from "./format.js";
+import { timeLeft, timeTaken, tokenCount, wholeNumber } from "./format.js";
 import { isFinal, makeMark, statusCounts } from "./status.js";
 import { ToolMark } from "./tool_mark.js";
 
@@ -11,19 +11,32 @@ const FIRST_TOLD = ["running", "waiting", "failed", "pending"];
 /** What stands in a card besides its row. `hidden` are the rows below it when it is collapsed. */
 const PLAIN = { hidden: null, matching: true };
 
+// A card's name is what stands on it, so that who speaks to their computer says what they see. What
+// goes on changing is left out: a screen reader would tell the name again and again.
+const UNNAMED = { "aria-hidden": "true" };
+
 export class Card {
   #words = {};
   #mark = makeMark("pending");
   #tools;
+  #tokens;
+  #time;
+  #isCounting = true;
   #toggle;
-  #label = null;
+  #toggles;
   #stated = {};
 
-  constructor(path) {
+  /** `toggles` is where the button of a branch stands: in the card it would be a part of its name. */
+  constructor(path, toggles) {
     this.path = path;
-    const tokens = this.#span("tokens", "agentnb-node-tokens");
+    this.#toggles = toggles;
+    const tokens = this.#span("tokens", "agentnb-node-tokens", UNNAMED);
+    this.#tokens = tokens;
+    this.#time = this.#span("time", "agentnb-node-time", UNNAMED);
+    const left = this.#span("left", "", UNNAMED);
     const doing = this.#span("doing", "agentnb-node-doing", { dir: "auto" });
-    const foot = make("span", "agentnb-node-foot", {}, doing, tokens);
+    doing.append(left);
+    const foot = make("span", "agentnb-node-foot", {}, doing, " ", tokens);
     this.#tools = new ToolMark(foot, tokens);
     this.element = make(
       "div",
@@ -34,7 +47,9 @@ export class Card {
         "agentnb-node-words",
         {},
         make("span", "agentnb-node-head", {}, this.#mark.element, ...this.#spans()),
+        " ",
         this.#span("task", "agentnb-node-task", { dir: "auto" }),
+        " ",
         foot,
       ),
     );
@@ -54,15 +69,23 @@ export class Card {
     this.#tools.show(hidden ? null : row, { isBrief: Boolean(row.doing || row.error) });
     this.#sum(hidden);
     this.tick(row, now, hidden);
-    this.#name(row, hidden);
+    this.#count(!isFinal(row.status));
+  }
+
+  remove() {
+    this.element.remove();
+    this.#toggle?.remove();
   }
 
   /** Shows only what changes by the mere passing of time. */
   tick(row, now, hidden = null) {
     setText(this.#words.time, timeTaken(row, now));
     // An open tool call has its own words, before these.
-    const doing = row.tool ? "" : doingNow(row, now) || (row.error ?? "");
+    const isDoing = !hidden && !row.tool;
+    const left = isDoing ? timeLeft(row, now) : "";
+    const doing = isDoing ? row.doing || (left ? "" : (row.error ?? "")) : "";
     setText(this.#words.doing, hidden ? hiddenWords(hidden) : doing);
+    setText(this.#words.left, left && doing ? `, ${left}` : left);
     this.#tools.tick(hidden ? null : row, now);
     this.#state("data-trouble", !hidden && !row.doing && row.error ? "true" : null);
   }
@@ -74,7 +97,12 @@ export class Card {
     this.#state("aria-setsize", size);
     this.#state("aria-expanded", expanded === null ? null : String(expanded));
     this.#offer(expanded);
-    this.#move(margin + column * sizes.column, margin + row * sizes.row);
+    const left = margin + column * sizes.column;
+    const top = margin + row * sizes.row;
+    this.#move(left, top);
+    if (!this.#toggle) return;
+    this.#toggle.style.left = `${left + sizes.cardWidth + 1}px`;
+    this.#toggle.style.top = `${top + sizes.cardHeight / 2}px`;
   }
 
   select(selected, focusable) {
@@ -85,8 +113,10 @@ export class Card {
   #spans() {
     return [
       this.#span("path", "agentnb-node-path"),
+      " ",
       this.#span("status", "agentnb-node-status"),
-      this.#span("time", "agentnb-node-time"),
+      " ",
+      this.#time,
     ];
   }
 
@@ -123,33 +153,30 @@ export class Card {
       });
       this.#words.toggle = document.createTextNode("");
       this.#toggle.append(this.#words.toggle);
-      this.element.append(this.#toggle);
+      this.#toggles.append(this.#toggle);
     }
-    const verb = expanded ? "Collapse" : "Expand";
-    setAttribute(this.#toggle, "aria-label", `${verb} ${this.path}`);
-    if (expanded) setText(this.#words.toggle, "−");
-    else if (this.#words.toggle.data === "−" || !this.#words.toggle.data) {
-      setText(this.#words.toggle, "+");
-    }
+    if (expanded) this.#nameToggle("−", `Collapse ${this.path}`);
+    else if (!this.#words.toggle.data.startsWith("+")) this.#nameToggle("+", `Expand ${this.path}`);
   }
 
   #sum(hidden) {
     if (!hidden || !this.#toggle) return;
-    setText(this.#words.toggle, `+${wholeNumber(hidden.length)}`);
+    const count = `+${wholeNumber(hidden.length)}`;
+    this.#nameToggle(count, `Expand ${this.path}: ${count}`);
   }
 
-  // The name holds no tokens and no seconds: a reader would hear them again and again.
-  #name(row, hidden) {
-    const parts = [row.path, this.#words.status.data, row.task];
-    if (hidden) parts.push(hiddenWords(hidden));
-    else {
-      if (row.doing || row.error) parts.push(row.doing || row.error);
-      if (isFinal(row.status) && row.tool_calls) parts.push(toolCount(row, "tool call"));
+  #nameToggle(text, label) {
+    setText(this.#words.toggle, text);
+    setAttribute(this.#toggle, "aria-label", label);
+  }
+
+  // Whether time and tokens go on: what they come to at the end is a part of the name.
+  #count(isCounting) {
+    if (isCounting === this.#isCounting) return;
+    this.#isCounting = isCounting;
+    for (const span of [this.#time, this.#tokens]) {
+      setAttribute(span, "aria-hidden", isCounting ? "true" : null);
     }
-    const label = parts.filter(Boolean).join(", ");
-    if (label === this.#label) return;
-    this.#label = label;
-    this.element.setAttribute("aria-label", label);
   }
 }
 

@@ -36,9 +36,9 @@ export class Details {
       this.#head(),
       this.#task.element,
       this.#factList(),
+      section(this.#textTitle, this.#text.element),
       this.calls.element,
       this.#prompt.element,
-      section(this.#textTitle, this.#text.element),
       this.#tools.element,
     );
     this.#cancel.addEventListener("click", () => this.#askToCancel(onCancel), { signal });

@@ -54,11 +54,15 @@ export function timeTaken(row, now) {
   return elapsed(now - row.begun);
 }
 
+/** How long an agent will wait at most: `39 s left`; `""` when that is not known, or over. */
+export function timeLeft(row, now) {
+  const left = Number.isFinite(row.until) ? Math.ceil(row.until - now) : 0;
+  return left > 0 ? `${elapsed(left)} left` : "";
+}
+
 /** What an agent does or waits for, with the seconds that are left when they are known. */
 export function doingNow(row, now) {
-  const left = Number.isFinite(row.until) ? Math.ceil(row.until - now) : 0;
-  if (!row.doing) return left > 0 ? `${elapsed(left)} left` : "";
-  return left > 0 ? `${row.doing}, ${elapsed(left)} left` : row.doing;
+  return [row.doing, timeLeft(row, now)].filter(Boolean).join(", ");
 }
 
 /** An agent's tool calls: `3 calls, 1 error`, or with another word for `what`; `""` for none. */
@@ -66,11 +70,6 @@ export function toolCount(row, what = "call") {
   if (!row?.tool_calls) return "";
   const calls = counted(row.tool_calls, what);
   return row.tool_errors ? `${calls}, ${counted(row.tool_errors, "error")}` : calls;
-}
-
-/** An open tool call: `look_up and 2 more: half of it`. */
-export function toolNow({ name, said }) {
-  return said ? `${name}: ${said}` : String(name ?? "");
 }
 
 /** For how long a tool call has been open, in whole seconds; `""` where there is none. */

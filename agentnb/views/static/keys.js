@@ -2,7 +2,8 @@
 
 /**
  * What to do when `event` is pressed on the agent `path`: `{ go: path }`, `{ fold: path }`,
- * `{ unfold: [paths] }`, `{ zoom: 1 | -1 | 0 }`, `{ stay: true }` for a key that is used up, or `null`.
+ * `{ unfold: [paths] }`, `{ zoom: 1 | -1 | 0 }`, `{ fit: true }`, `{ stay: true }` for a key that is used
+ * up, or `null`.
  *
  * `items` are those of `arrange`, in the order in which the arrow keys walk.
  */
@@ -10,6 +11,7 @@ export function keyMeaning(event, items, path) {
   if (event.altKey || event.ctrlKey || event.metaKey) return null;
   const zoom = { "+": 1, "=": 1, "-": -1, 0: 0 }[event.key];
   if (zoom !== undefined) return { zoom };
+  if (event.key === "f" || event.key === "F") return { fit: true };
   const at = items.findIndex((item) => item.path === path);
   if (at < 0) return items.length ? walkFromNowhere(event.key, items) : null;
   const item = items[at];

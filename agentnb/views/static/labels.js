@@ -1,27 +1,29 @@
 // What ipywidgets' slider lacks: a name for its handle, and an End key that knows a new end. A slider may
-// be made after the tree, so the panel around is watched while the tree is there.
+// be made after the tree, so the page around is watched while the tree is there.
 
-const UNNAMED = ".noUi-handle:not([aria-label])";
 const NAME = "Budget in tokens";
 
-/**
- * Looks after the sliders of the panel that `element` stands in, now and later, until `signal` aborts;
- * without a panel, names those of a dashboard and returns false. `onEnd(total)` hears that a person
- * wants the most that a slider has: its own End key goes to where the slider ended at first.
- */
-export function mendSliders(element, signal, onEnd) {
-  const panel = element.closest(".agentnb-panel");
-  if (!panel) {
-    nameHandles(document.querySelectorAll(`.agentnb-budget-slider ${UNNAMED}`));
-    return false;
-  }
-  const name = () => nameHandles(panel.querySelectorAll(UNNAMED));
+/** Names the handles of the budget sliders in `root`, now and later; what it returns ends that. */
+export function nameSliders(root) {
+  // Kept up to date by the browser, so that looking at every change of a page costs nothing.
+  const handles = root.getElementsByClassName("noUi-handle");
+  const name = () => {
+    for (const handle of handles) {
+      const isOurs = handle.closest(".agentnb-budget-slider, .agentnb-panel");
+      if (isOurs && !handle.hasAttribute("aria-label")) handle.setAttribute("aria-label", NAME);
+    }
+  };
   name();
-  const watcher = new MutationObserver((records) => {
-    if (records.some(({ target }) => !element.contains(target))) name();
-  });
-  watcher.observe(panel, { childList: true, subtree: true });
-  signal.addEventListener("abort", () => watcher.disconnect());
+  const watcher = new MutationObserver(name);
+  watcher.observe(root, { childList: true, subtree: true });
+  return () => watcher.disconnect();
+}
+
+/**
+ * Has the End key of the sliders of `panel` go to where they end: their own goes to where they ended at
+ * first. `onEnd(total)` hears that a person wants the most that a slider has, until `signal` aborts.
+ */
+export function hearEndKey(panel, signal, onEnd) {
   const keyed = (event) => {
     const slider = event.target.closest(".agentnb-budget-slider .noUi-target");
     if (event.key !== "End" || !slider || slider.hasAttribute("disabled")) return;
@@ -31,9 +33,4 @@ export function mendSliders(element, signal, onEnd) {
     if (Number.isFinite(end)) onEnd(end);
   };
   panel.addEventListener("keydown", keyed, { capture: true, signal });
-  return true;
-}
-
-function nameHandles(handles) {
-  for (const handle of handles) handle.setAttribute("aria-label", NAME);
 }

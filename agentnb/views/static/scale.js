@@ -4,32 +4,46 @@
 import { CARD_HEIGHT, CARD_WIDTH } from "./layout.js";
 
 const COLUMN = 222;
-const ROW = 66;
+const ROW = 62;
 // Words need width more than height: columns shrink more slowly than rows.
 const SHRINKING = 0.45;
 const FONT = 12;
 const SMALLEST_FONT = 10.5;
-// Of an overview that does not fit, a part that can be told apart is worth more than all of it.
-const SMALLEST_FIT = 0.18;
+// Of a status, all but the longest words are seen in such a column: a small tree gets it if it fits.
+const LEGIBLE_COLUMN = 168;
+// A card of this column still has room for a shape, a path and the beginning of a status.
+const SMALLEST_COLUMN = 104;
 /** Free pixels around the tree. */
 export const MARGIN = 12;
+// A closed branch in the last column has its button beside it.
+const AFTER_LAST = 16;
 
+// What a tree is fitted to by itself: so few that it rarely changes its size while it grows. With the
+// last of them a card has one line; below that it would be a mere dot.
+const FIT_STEPS = [1, 0.92, 0.85, 0.75, 0.66, 0.57, 0.45, 0.36, 0.28];
 const STEPS = [0.12, 0.18, 0.25, 0.33, 0.45, 0.6, 0.75, 0.9, 1, 1.25, 1.5, 2];
 export const MIN_ZOOM = STEPS[0];
 export const MAX_ZOOM = STEPS.at(-1);
 
-/** Pixels of columns, rows, cards and letters, and how many `lines` a card has room for, 0 to 3. */
-export function sizesAt(zoom) {
+/**
+ * Pixels of columns, rows, cards and letters, and how many `lines` a card has room for, 0 to 3.
+ * `squeeze` makes the columns narrower, below 1, or wider, and leaves the rows.
+ */
+export function sizesAt(zoom, squeeze = 1) {
   const row = ROW * zoom;
-  const column = COLUMN * (zoom < 1 ? zoom ** SHRINKING : zoom);
+  const column = columnAt(zoom) * squeeze;
   const cardHeight = row * CARD_HEIGHT;
   return {
     row,
     column,
     cardHeight,
     cardWidth: column * CARD_WIDTH,
-    font: Math.min(Math.max(SMALLEST_FONT, FONT * zoom), Math.max(8, cardHeight)),
-    lines: cardHeight >= 51 ? 3 : cardHeight >= 34 ? 2 : cardHeight >= 15 ? 1 : 0,
+    font: Math.min(
+      Math.max(SMALLEST_FONT, FONT * zoom * Math.min(1, squeeze)),
+      Math.max(8, cardHeight),
+    ),
+    isNarrow: column * CARD_WIDTH < 150,
+    lines: cardHeight >= 46 ? 3 : cardHeight >= 31 ? 2 : cardHeight >= 15 ? 1 : 0,
   };
 }
 
@@ -43,10 +57,32 @@ export function limitZoom(zoom) {
   return Math.min(MAX_ZOOM, Math.max(MIN_ZOOM, zoom));
 }
 
-/** The largest zoom, up to 100 %, at which so many columns and rows are seen at once. */
-export function fittingZoom({ columns, rows }, { width, height }) {
-  const byRows = (height - 2 * MARGIN) / (ROW * Math.max(1, rows));
-  const byColumns =
-    ((width - 2 * MARGIN) / (COLUMN * Math.max(1, columns - 1 + CARD_WIDTH))) ** (1 / SHRINKING);
-  return Math.min(1, Math.max(SMALLEST_FIT, Math.min(byRows, byColumns)));
+/** Pixels that so many columns and rows take, with the free room around them. */
+export function extentAt({ columns, rows }, sizes) {
+  return {
+    width: (Math.max(1, columns) - 1) * sizes.column + sizes.cardWidth + 2 * MARGIN + AFTER_LAST,
+    height: (Math.max(1, rows) - 1) * sizes.row + sizes.cardHeight + 2 * MARGIN,
+  };
+}
+
+/** The largest step of zoom, up to 100 %, at which so many rows are seen at once; else the last. */
+export function fittingZoom({ rows }, height) {
+  const fits = (zoom) => extentAt({ columns: 1, rows }, sizesAt(zoom)).height <= height;
+  return FIT_STEPS.find(fits) ?? FIT_STEPS.at(-1);
+}
+
+/**
+ * By how much the columns of a zoom are to be narrower to be seen at once, as far as they may be, or
+ * may be wider where there is room for them.
+ */
+export function fittingSqueeze({ columns }, zoom, width) {
+  const natural = columnAt(zoom);
+  const free = width - 2 * MARGIN - AFTER_LAST;
+  const wanted = free / (Math.max(1, columns) - 1 + CARD_WIDTH);
+  const widest = Math.max(natural, LEGIBLE_COLUMN);
+  return Math.min(widest, Math.max(SMALLEST_COLUMN, wanted)) / natural;
+}
+
+function columnAt(zoom) {
+  return COLUMN * (zoom < 1 ? zoom ** SHRINKING : zoom);
 }

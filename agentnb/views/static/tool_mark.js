@@ -3,7 +3,7 @@
 // agents have none.
 
 import { make, makeSvg, setAttribute, setText } from "./dom.js";
-import { openFor, toolCount, toolNow, wholeNumber } from "./format.js";
+import { openFor, toolCount, wholeNumber } from "./format.js";
 
 // A nut, in a square from -1 to 1: no status has that shape.
 const SHAPE = "M-1 0L-.5-.87H.5L1 0L.5.87H-.5ZM.42 0A.42.42 0 1 0-.42 0A.42.42 0 1 0 .42 0Z";
@@ -22,10 +22,11 @@ export class ToolMark {
   /** Shows the calls of a row; of `null` none. `isBrief` leaves room for other words. */
   show(row, { isBrief }) {
     const open = row?.tool ?? null;
-    const words = open ? toolNow(open) : countWords(row, isBrief);
+    const words = open ? String(open.name ?? "") : countWords(row, isBrief);
     if (!words && !this.#parts) return;
     this.#parts ??= this.#make();
     setText(this.#parts.words, words);
+    setText(this.#parts.said, open?.said ? `: ${open.said}` : "");
     setAttribute(this.#parts.element, "data-tool", open ? "open" : null);
     setAttribute(this.#parts.element, "hidden", words ? null : "");
   }
@@ -37,17 +38,21 @@ export class ToolMark {
 
   #make() {
     const words = document.createTextNode("");
+    const said = document.createTextNode("");
     const time = document.createTextNode("");
     const shape = makeSvg(
       "svg",
       { class: "agentnb-tool-mark", viewBox: "-1.05 -1.05 2.1 2.1", "aria-hidden": "true" },
       makeSvg("path", { "fill-rule": "evenodd", d: SHAPE }),
     );
-    const said = make("span", "agentnb-node-tool-words", { dir: "auto" }, words);
-    const element = make("span", "agentnb-node-tool", {}, shape, said);
-    this.#foot.prepend(element);
-    this.#foot.insertBefore(make("span", "agentnb-node-tool-time", {}, time), this.#before);
-    return { element, words, time };
+    // What it reports is no part of the card's name: it changes too often.
+    const report = make("span", "", { "aria-hidden": "true" }, said);
+    const text = make("span", "agentnb-node-tool-words", { dir: "auto" }, words, report);
+    const element = make("span", "agentnb-node-tool", {}, shape, text);
+    this.#foot.prepend(element, " ");
+    const clock = make("span", "agentnb-node-tool-time", { "aria-hidden": "true" }, time);
+    this.#foot.insertBefore(clock, this.#before);
+    return { element, words, said, time };
   }
 }
 

@@ -6,6 +6,8 @@ import { isFiltering } from "./filter.js";
 import { wholeNumber } from "./format.js";
 import { makeMark, statusCounts } from "./status.js";
 
+const FIT = "Fit the tree into its window";
+
 export class Toolbar {
   #actions;
   #statuses = new Set();
@@ -21,9 +23,15 @@ export class Toolbar {
   #found = document.createTextNode("");
   #foundBox = make("span", "agentnb-found", { role: "status" }, this.#found);
   #clear = makeButton("agentnb-clear", "Clear", { "aria-label": "Clear the filter", hidden: "" });
-  #percent = makeButton("agentnb-percent", "100 %", { "aria-label": "Zoom to 100 %" });
+  #percent = makeButton("agentnb-percent", "", { title: "Zoom to 100 %" });
+  #fit = makeButton("", "Fit", {
+    "data-action": "fit",
+    "aria-label": FIT,
+    "aria-pressed": "true",
+    title: FIT,
+  });
 
-  /** `actions` has `filter`, `collapseAll`, `expandAll`, `zoomBy`, `zoomTo`, `fit`. */
+  /** `actions` has `filter`, `collapseAll`, `expandAll`, `zoomBy`, `naturalSize`, `fit`. */
   constructor(actions, signal) {
     this.#actions = actions;
     this.element = make(
@@ -36,6 +44,7 @@ export class Toolbar {
       this.#clear,
       this.#views(),
     );
+    this.zoom(1, true);
     const listen = (element, name, handler) => element.addEventListener(name, handler, { signal });
     listen(this.#search, "input", () => this.#changed());
     listen(this.#search, "keydown", (event) => {
@@ -72,8 +81,12 @@ export class Toolbar {
     this.#clear.hidden = !filtering;
   }
 
-  zoom(zoom) {
-    this.#percent.textContent = `${Math.round(zoom * 100)} %`;
+  /** The zoom, and whether the tree is fitted by itself. */
+  zoom(zoom, isFitting) {
+    const words = `${Math.round(zoom * 100)} %`;
+    if (this.#percent.textContent !== words) this.#percent.textContent = words;
+    setAttribute(this.#percent, "aria-label", `${words}: zoom to 100 %`);
+    setAttribute(this.#fit, "aria-pressed", String(isFitting));
   }
 
   get #filter() {
@@ -93,7 +106,7 @@ export class Toolbar {
       button("out", "−", "Zoom out"),
       this.#percent,
       button("in", "+", "Zoom in"),
-      button("fit", "Fit", "Fit the tree into its window"),
+      this.#fit,
     );
   }
 
@@ -133,13 +146,13 @@ export class Toolbar {
   }
 
   #act(name) {
-    const { collapseAll, expandAll, zoomBy, zoomTo, fit } = this.#actions;
+    const { collapseAll, expandAll, zoomBy, naturalSize, fit } = this.#actions;
     const acts = {
       collapse: collapseAll,
       expand: expandAll,
       out: () => zoomBy(-1),
       in: () => zoomBy(1),
-      reset: () => zoomTo(1),
+      reset: naturalSize,
       fit,
     };
     acts[name]();

@@ -11,12 +11,16 @@ import { arrange, connect, descendants } from "./layout.js";
 import { MARGIN } from "./scale.js";
 import { isFinal } from "./status.js";
 
+/** The run goes on, and nobody asked for another picture. */
+const BY_ITSELF = { mayGrow: false };
+
 export class Tree {
   selected = "root";
   /** How many agents match the filter, and of how many. */
   counts = { matching: 0, all: 0 };
   #scene;
   #onSelect;
+  #onZoom;
   #cards = new Map();
   #items = [];
   #rows = new Map();
@@ -27,8 +31,9 @@ export class Tree {
   #matching = null;
 
   /** `scene` is who is there and when; `onSelect(path)` hears every choice of a person. */
-  constructor(scene, { onSelect, onZoom, signal }) {
+  constructor(scene, { pane, onSelect, onZoom, signal }) {
     this.#scene = scene;
+    this.#onZoom = onZoom;
     this.#onSelect = onSelect;
     this.element = make("div", "agentnb-tree", {
       role: "tree",
@@ -36,28 +41,29 @@ export class Tree {
     });
     this.board = new Board(
       this.element,
+      pane,
       () => {
         this.#place();
         onZoom();
       },
       signal,
     );
-    this.element.addEventListener("click", (event) => this.#click(event), { signal });
+    this.board.stage.addEventListener("click", (event) => this.#click(event), { signal });
     this.element.addEventListener("keydown", (event) => this.#key(event), { signal });
   }
 
   /** Shows changed agents; `paths` may hold some that are new, and some that are not in the page. */
   update(paths, { added = false } = {}) {
-    if (this.#matching && (added || this.#matchesDiffer(paths))) this.arrange();
-    else if (added) this.arrange(paths);
+    if (this.#matching && (added || this.#matchesDiffer(paths))) this.arrange(undefined, BY_ITSELF);
+    else if (added) this.arrange(paths, BY_ITSELF);
     else this.#refreshAll(paths);
   }
 
   /**
    * Builds the tree anew from what there is, and keeps in its place what a person looks at. Only the
-   * cards of `paths` are written anew, if it is given.
+   * cards of `paths` are written anew, if it is given. `mayGrow` is whether a fit may make it larger.
    */
-  arrange(paths) {
+  arrange(paths, { mayGrow = true } = {}) {
     const anchor = this.#anchor();
     const { rows, childrenOf, exists, ancestorsOf } = this.#scene;
     const all = [...rows()];
@@ -69,7 +75,7 @@ export class Tree {
     const { items, ...extent } = arrange(childrenOf, { folded: this.#closed, shown, exists });
     this.#items = items;
     this.#rows = new Map(items.map((item) => [item.path, item]));
-    this.board.draw(extent, connect(items));
+    this.board.draw(extent, connect(items), { mayGrow });
     // A tree without items is one that is not there yet.
     setAttribute(this.element, "aria-busy", items.length ? null : "true");
     this.#replaceCards();
@@ -77,7 +83,8 @@ export class Tree {
     this.#refreshAll(paths ?? this.#rows.keys());
     this.#mark();
     const after = this.#rows.get(anchor?.path);
-    if (after) this.board.keep(anchor.row, after.row);
+    if (after) this.board.keep(anchor.top, this.board.topOf(after.row));
+    this.#onZoom();
   }
 
   /** Moves on the times of the agents that are at work and can be seen. */
@@ -150,14 +157,14 @@ export class Tree {
     const focused = document.activeElement;
     for (const [path, card] of this.#cards) {
       if (this.#rows.has(path)) continue;
-      card.element.remove();
+      card.remove();
       this.#cards.delete(path);
     }
     let before = null;
     for (const { path } of this.#items) {
       let card = this.#cards.get(path);
       if (!card) {
-        card = new Card(path);
+        card = new Card(path, this.board.toggles);
         this.#cards.set(path, card);
       }
       // In the order of the outline: that is the order in which a screen reader reads.
@@ -211,7 +218,8 @@ export class Tree {
     const { first, last } = this.board.rowsInView();
     const inView = (item) => item && item.row >= first + 2 && item.row <= last - 3;
     const selected = this.#rows.get(this.selected);
-    return inView(selected) ? selected : this.#items.find(inView);
+    const found = inView(selected) ? selected : this.#items.find(inView);
+    return found && { path: found.path, top: this.board.topOf(found.row) };
   }
 
   #mark() {
@@ -240,7 +248,8 @@ export class Tree {
     if (meaning.go) this.select(meaning.go, { focus: true });
     if (meaning.fold) this.#fold(meaning.fold);
     if (meaning.unfold) this.#unfold(meaning.unfold);
-    if (meaning.zoom === 0) this.board.setZoom(1);
+    if (meaning.fit) this.board.fit();
+    if (meaning.zoom === 0) this.board.naturalSize();
     else if (meaning.zoom) this.board.step(meaning.zoom);
   }
 }

@@ -5,7 +5,8 @@ import { Announcer } from "./announcer.js";
 import { Asking } from "./asking.js";
 import { Details } from "./details.js";
 import { make, makeButton } from "./dom.js";
-import { mendSliders } from "./labels.js";
+import { hearEndKey, nameSliders } from "./labels.js";
+import { Pane } from "./pane.js";
 import { Scene } from "./scene.js";
 import { Scrubber } from "./scrubber.js";
 import { Toolbar } from "./toolbar.js";
@@ -22,6 +23,7 @@ export class View {
   #over = new AbortController();
   #scene;
   #asking;
+  #pane;
   #tree;
   #toolbar;
   #details;
@@ -39,7 +41,8 @@ export class View {
   /** What is looked at: a call (`null`: the newest) at a time (`null`: now). */
   #call = null;
   #at = null;
-  #labelled = false;
+  #panel = null;
+  #isOver = false;
 
   constructor(link, model) {
     this.#link = link;
@@ -89,9 +92,12 @@ export class View {
 
   #build() {
     const { signal } = this.#over;
+    const body = make("div", "agentnb-body");
+    this.#pane = new Pane(body, () => this.#link.store.done);
     this.#tree = new Tree(this.#scene, {
+      pane: this.#pane,
       onSelect: () => this.#choose(),
-      onZoom: () => this.#toolbar.zoom(this.#tree.board.zoom),
+      onZoom: () => this.#toolbar.zoom(board.zoom, board.isFitting),
       signal,
     });
     const { board } = this.#tree;
@@ -104,7 +110,7 @@ export class View {
         collapseAll: () => this.#tree.collapseAll(),
         expandAll: () => this.#tree.expandAll(),
         zoomBy: (direction) => board.step(direction),
-        zoomTo: (zoom) => board.setZoom(zoom),
+        naturalSize: () => board.naturalSize(),
         fit: () => board.fit(),
       },
       signal,
@@ -118,6 +124,7 @@ export class View {
       signal,
     });
     this.#scrubber = new Scrubber((at) => this.#goTo(at), signal);
+    body.append(board.element, this.#details.element);
     this.element = make(
       "div",
       // Keys pressed in here are ours: JupyterLab would move cells with them.
@@ -125,7 +132,7 @@ export class View {
       { "data-lm-suppress-shortcuts": "true" },
       this.#toolbar.element,
       this.#notice,
-      make("div", "agentnb-body", {}, board.element, this.#details.element),
+      body,
       this.#scrubber.element,
       this.#announcer.element,
     );
@@ -138,6 +145,7 @@ export class View {
     const here = setInterval(() => this.#here(), HERE_MS);
     const size = new ResizeObserver(() => this.#settled());
     size.observe(this.element);
+    size.observe(this.#tree.board.element);
     const controls = () => this.#soon();
     const height = () => this.#resize();
     this.#model.on("change:controls", controls);
@@ -155,16 +163,18 @@ export class View {
   #settled() {
     if (!this.element.isConnected) return;
     this.#tree.board.restore();
-    this.#mendSliders();
-  }
-
-  #mendSliders() {
+    const panel = this.element.closest(".agentnb-panel");
+    if (!panel || this.#panel === panel) return;
+    this.#panel = panel;
     const toEnd = (total) => this.#link.send({ type: "budget", total });
-    this.#labelled ||= mendSliders(this.element, this.#over.signal, toEnd);
+    const { signal } = this.#over;
+    signal.addEventListener("abort", nameSliders(panel));
+    hearEndKey(panel, signal, toEnd);
   }
 
   #resize() {
     const height = Number(this.#model.get("height")) || 0;
+    this.#pane.given = Math.max(0, height);
     if (height > 0) this.element.style.setProperty("--agentnb-height", `${height}px`);
     else this.element.style.removeProperty("--agentnb-height");
   }
@@ -183,6 +193,10 @@ export class View {
       this.#rearrange = this.#added = false;
       this.#dirty.clear();
     }
+    if (this.#link.store.done && !this.#isOver) {
+      this.#isOver = true;
+      this.#tree.board.refit();
+    }
     this.#count();
     this.#showDetails();
     this.#offerReplay();
@@ -196,7 +210,6 @@ export class View {
 
   #tick() {
     if (document.hidden || this.#link.store.done || this.#scene.isReplay) return;
-    this.#mendSliders();
     this.#tree.tick();
     this.#showDetails();
   }

@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import pytest
+
 from agentnb.views.panel.module import STATIC, in_order, joined_module
 
+ENTRIES = ("panel.js", "slider_namer.js")
 _TOP_LEVEL = re.compile(
     r"^(?:export )?(?:async )?(?:function\*?|const|let|class) +([\w$]+)", re.MULTILINE
 )
 
 
 def test_every_module_is_needed_and_stands_behind_what_it_imports() -> None:
-    order = in_order("panel.js")
+    orders = [in_order(entry) for entry in ENTRIES]
 
-    assert sorted(order) == sorted(path.name for path in STATIC.glob("*.js"))
-    for place, name in enumerate(order):
-        needed = re.findall(r'from\s+"\./([\w-]+\.js)"', (STATIC / name).read_text("utf-8"))
-        assert set(needed) <= set(order[:place]), name
+    assert {name for order in orders for name in order} == {p.name for p in STATIC.glob("*.js")}
+    for order in orders:
+        for place, name in enumerate(order):
+            needed = re.findall(r'from\s+"\./([\w-]+\.js)"', (STATIC / name).read_text("utf-8"))
+            assert set(needed) <= set(order[:place]), name
 
 
 def test_no_top_level_name_is_taken_twice() -> None:
@@ -29,8 +33,9 @@ def test_no_top_level_name_is_taken_twice() -> None:
     assert [name for name, times in names.items() if times > 1] == []
 
 
-def test_joined_module_imports_nothing_and_exports_its_face_alone() -> None:
-    joined = joined_module()
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_joined_module_imports_nothing_and_exports_its_face_alone(entry: str) -> None:
+    joined = joined_module(entry)
 
     assert re.findall(r"^import\b.*", joined, re.MULTILINE) == []
     assert len(re.findall(r"^export\b.*", joined, re.MULTILINE)) == 1

@@ -1,0 +1,62 @@
+// The pane that tree and details stand in. Its height follows the tree, so that a small tree leaves no
+// empty room below: in steps and never back while the run goes on, and exactly when it has ended. What
+// a person or a program has set stays as it is.
+
+const STEP = 90;
+const BORDERS = 2;
+
+export class Pane {
+  /** A height in pixels that was asked for; 0 for none. */
+  given = 0;
+  #element;
+  #isOver;
+  #bounds = { least: 0, most: 0 };
+  #height = 0;
+  #isExact = false;
+
+  /** `element` has the bounds in its style; `isOver()` is whether the run has ended. */
+  constructor(element, isOver) {
+    this.#element = element;
+    this.#isOver = isOver;
+  }
+
+  /** How much of the tree the pane can show at most; `null` where its height is not ours. */
+  get room() {
+    return this.#isOurs ? this.#bounds.most - BORDERS : null;
+  }
+
+  /** Takes its bounds from the style again: they are others in a narrow cell. */
+  measure() {
+    const style = getComputedStyle(this.#element);
+    const read = (name) => Number.parseFloat(style.getPropertyValue(name)) || 0;
+    const bounds = { least: read("--agentnb-pane-least"), most: read("--agentnb-pane-most") };
+    if (bounds.least !== this.#bounds.least || bounds.most !== this.#bounds.most) this.#height = 0;
+    this.#bounds = bounds;
+  }
+
+  /** The tree needs so many pixels. */
+  follow(needed) {
+    if (!this.#isOurs || !this.#bounds.most) return;
+    const isOver = this.#isOver();
+    // Once, when the run ends, it may become lower; from then on it only makes room.
+    const before = isOver && !this.#isExact ? 0 : this.#height;
+    this.#isExact = isOver;
+    const height = paneHeight(needed + BORDERS, { ...this.#bounds, before, isOver });
+    if (height === this.#height) return;
+    this.#height = height;
+    this.#element.style.setProperty("--agentnb-pane", `${height}px`);
+  }
+
+  // A person who drags the corner sets the height of what is dragged.
+  get #isOurs() {
+    const dragged = [this.#element, ...this.#element.children].some(({ style }) => style.height);
+    return !this.given && !dragged;
+  }
+}
+
+/** The height for a tree that needs `needed` pixels, not below `before`; in steps unless `isOver`. */
+export function paneHeight(needed, { least, most, before, isOver }) {
+  const steps = Math.max(0, Math.ceil((needed - least) / STEP));
+  const wanted = isOver ? Math.ceil(needed) : least + steps * STEP;
+  return Math.max(before, Math.min(most, Math.max(least, wanted)));
+}
