@@ -41,7 +41,7 @@ class Panel:
     @property
     def number(self) -> Locator:
         """The budget as a number."""
-        return self.place.get_by_role("spinbutton")
+        return self.place.get_by_role("textbox", name="Total tokens")
 
     @property
     def question(self) -> Locator:

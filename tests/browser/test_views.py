@@ -57,7 +57,9 @@ def test_panel_that_is_made_after_the_end_shows_everything_and_steers_nothing(de
     panel.select("1")
     expect(panel.text).to_have_text("done: a")
     expect(panel.button("Cancel run")).to_be_disabled()
-    expect(panel.number).to_be_disabled()
+    for control in (panel.slider, panel.number):  # there is nothing to set any more
+        expect(control).to_be_hidden()
+    expect(panel.bar).to_have_attribute("aria-valuetext", re.compile("of 500,000 tokens"))
     expect(panel.scrubber).to_be_visible()
 
 

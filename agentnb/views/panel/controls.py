@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ipywidgets import BoundedIntText, Button, IntSlider, Layout
+from ipywidgets import HTML, Button, IntSlider, Layout, Text, VBox
+from traitlets import Bool, Int
 
-from agentnb.views.panel.attached import Attached, Page
+from agentnb.views.panel.attached import Attached, Page, text
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.limits import (
@@ -25,6 +26,8 @@ from agentnb.views.panel.limits import (
     slider_step,
 )
 from agentnb.views.panel.news import News, Summary
+from agentnb.views.panel.slider_namer import SliderNamer
+from agentnb.views.panel.typed import UnclearNumber, tokens_of
 from agentnb.views.panel.wish import Wish
 
 _thread = threading.local()
@@ -42,29 +45,25 @@ def _no_order() -> Iterator[None]:
 
 
 class _BudgetControl(Attached):
-    """A number that is the run's total.
+    """What shows the run's total, and orders another one.
 
     Raises:
         NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
     """
 
+    value: int
+    max: int
+    disabled: bool
     _may_stop = False
     """Whether it may set the total to what is used, which ends the run."""
 
-    def __init__(self, feed: Feed, **traits: Any) -> None:
+    def _begin(self, feed: Feed) -> int:
+        """Before the widget is made, with the feed's lock: the total that it is to show."""
         self.ceiling = ceiling()
         self.feed = feed
-        with feed.lock, _no_order():
-            total = feed.whole().summary.budget_total
-            self._wish = Wish(total)
-            super().__init__(min=0, value=total, **self._bounds(total, 0), **traits)
-            self.attach(feed)
-        hear(self)
-        self.observe(self._changed, "value")
-
-    def _bounds(self, total: int, end: int) -> dict[str, int]:
-        """How far the control goes when it shows `total`, and went to `end` until now."""
-        raise NotImplementedError
+        total = feed.whole().summary.budget_total
+        self._wish = Wish(total)
+        return total
 
     def show(self, news: News) -> None:
         """Follow the run, but for what a person ordered and it does not have yet."""
@@ -76,20 +75,12 @@ class _BudgetControl(Attached):
 
     def _put(self, total: int) -> None:
         """Show a total. What stays as it is is not sent: somebody may be about to change it."""
-        with _no_order(), self.hold_sync():
-            for name, bound in self._bounds(total, self.max).items():
-                setattr(self, name, bound)
-            self.value = total
+        raise NotImplementedError
 
-    def set_state(self, sync_data: Mapping[str, Any]) -> None:
-        """Take what a front end says; what makes no sense is told, and put right there."""
-        assert self.feed is not None
-        with self.feed.lock:
-            try:
-                super().set_state(sync_data)
-            except Exception as error:
-                self._tell(error)
-                self.send_state()
+    def _say(self, line: str) -> None:
+        """Tell a person what came of their order, if it is not what they wanted."""
+        if self.feed is not None and self.feed.orders is not None:
+            self.feed.orders.tell(line)
 
     def _changed(self, change: Mapping[str, Any]) -> None:
         if getattr(_thread, "is_ours", False) or self.feed is None:
@@ -110,16 +101,16 @@ class _BudgetControl(Attached):
         total = allowed_total(wanted, used=summary.tokens_used, highest=highest)
         if wanted < summary.tokens_used and not self._may_stop:
             self._put(self._wish.shown)
-            orders.tell(_below_used(summary.tokens_used, self._wish.shown))
+            self._say(_below_used(summary.tokens_used, self._wish.shown))
             return
         if total != self._wish.shown:
             self._wish.give(total)
             orders.set_budget(total, made=self._wish.made)
         self._put(self._wish.shown)
         if total > wanted:
-            orders.tell(f"The budget is set to {total:,} tokens: so many are used already.")
+            self._say(f"The budget is set to {total:,} tokens: so many are used already.")
         elif total < wanted:
-            orders.tell(f"The budget is set to {total:,} tokens: it may not be larger.")
+            self._say(f"The budget is set to {total:,} tokens: it may not be larger.")
 
     def _tell(self, error: Exception) -> None:
         """A widget's callback has nobody to raise to: its traceback would land in some cell."""
@@ -130,7 +121,7 @@ class _BudgetControl(Attached):
 def _below_used(used: int, total: int) -> str:
     return (
         f"The budget stays at {total:,} tokens: {used:,} are used already, and a total below that "
-        "would end the run. Type it without points or commas; to end the run, cancel it."
+        "would end the run. To end the run, cancel it."
     )
 
 
@@ -139,38 +130,154 @@ class BudgetSlider(_BudgetControl, IntSlider):
 
     Args:
         feed: The run's frames.
+        is_alone: Whether no tree is around it that names its handle.
         traits: Of `ipywidgets.IntSlider`.
     """
 
     _may_stop = True
 
-    def __init__(self, feed: Feed, **traits: Any) -> None:
+    def __init__(self, feed: Feed, *, is_alone: bool = True, **traits: Any) -> None:
         # The readout is read as it is shown: with commas in it, 50,000 would be taken for 50.
         traits = {"description": "Budget", "readout_format": "d", **traits}
-        super().__init__(feed, continuous_update=False, **traits)
+        with feed.lock, _no_order():
+            total = self._begin(feed)
+            bounds = self._bounds(total, 0)
+            super().__init__(min=0, value=total, continuous_update=False, **bounds, **traits)
+            self.attach(feed)
+        hear(self)
+        self.observe(self._changed, "value")
         self.add_class("agentnb-budget-slider")
+        self._namer = SliderNamer() if is_alone else None
+
+    def close(self) -> None:
+        """Take it from all screens; it costs nothing from then on."""
+        if (namer := getattr(self, "_namer", None)) is not None:
+            namer.close()
+        super().close()
+
+    def set_state(self, sync_data: Mapping[str, Any]) -> None:
+        """Take what a front end says; what makes no sense is told, and put right there."""
+        assert self.feed is not None
+        with self.feed.lock:
+            try:
+                super().set_state(sync_data)
+            except Exception as error:
+                self._tell(error)
+                self.send_state()
+
+    def _put(self, total: int) -> None:
+        with _no_order(), self.hold_sync():
+            for name, bound in self._bounds(total, self.max).items():
+                setattr(self, name, bound)
+            self.value = total
 
     def _bounds(self, total: int, end: int) -> dict[str, int]:
+        """How far the slider goes when it shows `total`, and went to `end` until now."""
         end = slider_end(total, end=end, ceiling=self.ceiling)
         return {"max": end, "step": slider_step(end)}
 
 
-class BudgetNumber(_BudgetControl, BoundedIntText):
-    """The total as a number: any that is wanted, up to the ceiling.
+class BudgetNumber(_BudgetControl, VBox):
+    """The total as a number: any that is wanted, up to the ceiling, however it is written.
+
+    A text field, since a browser's own field for numbers drops what it does not know: `2e5` would
+    become 25. What cannot be read, or was read in another way than it was typed, is said below it.
 
     Args:
         feed: The run's frames.
-        traits: Of `ipywidgets.BoundedIntText`.
+        traits: Of `ipywidgets.Text`.
     """
+
+    value = Int().tag(sync=False)
+    """The total, in tokens. To be set and observed in Python."""
+    max = Int().tag(sync=False)
+    """The largest total that may be set."""
+    disabled = Bool(False).tag(sync=False)
 
     def __init__(self, feed: Feed, **traits: Any) -> None:
         traits = {"description": "Total tokens", "layout": Layout(width="15em"), **traits}
         traits = {"style": {"description_width": "initial"}, **traits}
-        super().__init__(feed, **traits)
+        with feed.lock, _no_order():
+            total = self._begin(feed)
+            self.field = _Field(self, value=str(total), continuous_update=False, **traits)
+            self.line = HTML(layout=Layout(display="none", max_width="24em", margin="0 2px"))
+            self._said_at = total
+            layout = Layout(overflow="visible", flex="0 1 auto")
+            super().__init__([self.field, self.line], layout=layout)
+            self._put(total)
+            self.attach(feed)
+        hear(self.field)
+        self.field.observe(self._typed, "value")
+        self.observe(self._changed, "value")
+        self.observe(lambda change: self._rest(change["new"]), "disabled")
+        self._rest(self.disabled)
         self.add_class("agentnb-budget-number")
 
-    def _bounds(self, total: int, end: int) -> dict[str, int]:
-        return {"max": highest_total(total, self.ceiling)}
+    def _put(self, total: int) -> None:
+        if total != self._said_at:
+            self._answer("")
+        with _no_order():
+            self.max = highest_total(total, self.ceiling)
+            changed, self.value = total != self.value, total
+            # What a person is correcting stays, until there is another total.
+            if changed or not self.line.value:
+                self.field.value = str(total)
+
+    def _typed(self, change: Mapping[str, Any]) -> None:
+        """A person has finished a text: an order, if it is clear."""
+        if getattr(_thread, "is_ours", False) or self.feed is None:
+            return
+        typed = change["new"]
+        with self.feed.lock:
+            self._answer("")
+            if not typed.strip():
+                self._put(self._wish.shown)
+                return
+            try:
+                total = tokens_of(typed)
+            except UnclearNumber as error:
+                self._answer(f"{error} The total is left as it is.")
+                return
+            before = self._wish.shown
+            if total == self.value:
+                self._put(before)
+            else:
+                self.value = total
+            is_taken = self._wish.shown == total and not self.line.value
+            if is_taken and typed.strip() != str(total):
+                self._answer(f"{typed.strip()} is {total:,} tokens.", role="status")
+
+    def _say(self, line: str) -> None:
+        self._answer(line)
+
+    def _answer(self, line: str, *, role: str = "alert") -> None:
+        """Show a line below the field, which a screen reader hears; an empty one takes it away."""
+        self._said_at = self._wish.shown
+        # First the room and then the words: an alert is told when it comes to be seen.
+        self.line.layout.display = "" if line else "none"
+        self.line.value = f'<div role="{role}" style="line-height:1.4">{text(line)}</div>' * bool(
+            line
+        )
+
+    def _rest(self, is_disabled: bool) -> None:
+        self.field.disabled = is_disabled
+
+
+class _Field(Text):
+    """Where a total is typed. No frame may come in the middle of what a front end says."""
+
+    def __init__(self, number: BudgetNumber, **traits: Any) -> None:
+        self._number = number
+        super().__init__(**traits)
+
+    def set_state(self, sync_data: Mapping[str, Any]) -> None:
+        assert self._number.feed is not None
+        with self._number.feed.lock:
+            try:
+                super().set_state(sync_data)
+            except Exception as error:
+                self._number._tell(error)
+                self.send_state()
 
 
 class CancelButton(Attached, Button):
@@ -227,12 +334,16 @@ def bar_markup(used: int, total: int) -> str:
     level = f", {word}" if word else ""
     filled = min(percent, 100)
     return (
-        '<div class="agentnb-budget-bar" style="line-height:1.4">'
+        # Beside each other, and in a narrow cell one above the other.
+        '<div class="agentnb-budget-bar" style="display:flex;flex-wrap:wrap;align-items:center;'
+        'gap:0 10px;line-height:1.4">'
         f'<div role="progressbar" aria-label="Budget used" aria-valuemin="0" aria-valuemax="100" '
         f'aria-valuenow="{filled}" aria-valuetext="{tokens} {share}{level}" '
-        'style="height:8px;overflow:hidden;'
+        'style="flex:1 1 8em;box-sizing:border-box;height:10px;overflow:hidden;'
         'border:1px solid var(--jp-border-color0,#757575);border-radius:4px">'
-        f'<div style="width:{filled}%;height:100%;background:{colour}"></div></div>'
+        # In forced colours a background is taken away, and the style sheet gives one that is not.
+        f'<div style="width:{filled}%;height:100%;forced-color-adjust:none;'
+        f'background:var(--agentnb-used,{colour})"></div></div>'
         f'<div aria-hidden="true">{tokens} <span style="white-space:nowrap">{share}{level}</span>'
         "</div></div>"
     )

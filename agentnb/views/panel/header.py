@@ -69,11 +69,12 @@ def facts_markup(summary: Summary) -> str:
         ("cost", _short(summary.cost)),
         ("doing", summary.doing),
     )
+    # Two lines, also where one is enough: what comes and goes moves nothing below.
+    lines = "0" if summary.done else "3.2em"
     shown = [f'<span class="agentnb-{name}">{text(words)}</span>' for name, words in facts if words]
     return (
         '<div class="agentnb-facts" style="display:flex;flex-wrap:wrap;gap:0 14px;line-height:1.6;'
-        # Two lines, also where one is enough: what comes and goes moves nothing below.
-        f'min-height:3.2em;align-content:flex-start;overflow-wrap:anywhere">{"".join(shown)}</div>'
+        f'min-height:{lines};align-content:flex-start;overflow-wrap:anywhere">{"".join(shown)}</div>'
     )
 
 

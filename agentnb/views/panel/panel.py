@@ -6,19 +6,57 @@ a cell is narrow, and take their colours from the page.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ipywidgets import HBox, Layout, VBox, Widget
+from ipywidgets import Box, DOMWidget, Layout, VBox
 from ipywidgets.widgets.widget_string import HTMLStyle
 
-from agentnb.views.panel.attached import Whole
+from agentnb.views.panel.attached import Attached, Whole
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.header import Header
 from agentnb.views.panel.limits import ceiling
+from agentnb.views.panel.news import News
 from agentnb.views.panel.notices import Notices
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
+
+
+class _Top(Attached, Box):
+    """Header, budget and controls, in two rows while the run goes on.
+
+    When it has ended nothing can be set any more: slider and number go, since the bar tells the
+    total, and what stays needs one row where the cell is wide. The button keeps its place: whoever
+    has just pressed it would lose the place of the keyboard.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        header: DOMWidget,
+        bar: DOMWidget,
+        *,
+        cancel: DOMWidget | None = None,
+        setters: Sequence[DOMWidget] = (),
+    ) -> None:
+        self._header, self._cancel, self._setters = header, cancel, setters
+        layout = Layout(flex_flow="row wrap", align_items="center", overflow="visible")
+        children = [header, *([cancel] if cancel else []), bar, *setters]
+        with feed.lock:
+            # A box of ipywidgets would scroll in itself by default.
+            super().__init__(children, layout=layout)
+            self.feed = feed
+            self.attach(feed)
+
+    def show(self, news: News) -> None:
+        """Make room when the run has ended."""
+        is_over = news.summary.done
+        self._header.layout.flex = "3 1 28em" if is_over else "1 1 calc(100% - 9em)"
+        if self._cancel is not None:
+            self._cancel.layout.order = "1" if is_over else "0"  # behind the bar
+        for setter in self._setters:
+            setter.layout.display = "none" if is_over else ""
 
 
 class RunPanel(Whole, VBox):
@@ -35,7 +73,7 @@ class RunPanel(Whole, VBox):
         traits: Of `ipywidgets.VBox`.
     """
 
-    def __init__(self, feed: Feed, tree: Widget | None = None, **traits: Any) -> None:
+    def __init__(self, feed: Feed, tree: DOMWidget | None = None, **traits: Any) -> None:
         if feed.orders is not None:
             ceiling()  # what is wrong with it is said before there is half a panel
         with feed.lock:  # its parts begin with the same frame
@@ -45,29 +83,28 @@ class RunPanel(Whole, VBox):
         self.add_class("agentnb-panel")
 
 
-def _parts(feed: Feed) -> list[Widget]:
+def _parts(feed: Feed) -> list[DOMWidget]:
     """All but the tree, from above.
 
     Each widget of a page comes as a message of its own, one after the other, and so does what it
     looks like: parts that look the same share it, for a panel that is there sooner.
     """
-    page, row = HTMLStyle(), Layout(flex_flow="row wrap", align_items="center", overflow="visible")
+    page = HTMLStyle()
     bar_layout = Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px")
     bar = BudgetBar(feed, layout=bar_layout, style=page)
     header, notices = Header(feed, page=page), Notices(feed, style=page)
     if feed.orders is None:
-        return [HBox([header], layout=row), HBox([bar], layout=row), notices]
+        return [_Top(feed, header, bar), notices]
     slider = BudgetSlider(
         feed,
+        is_alone=False,
         readout=False,  # the number beside it tells it
         layout=Layout(flex="2 1 16em", width="auto", min_width="0"),
         style={"description_width": "initial"},
     )
     cancel = CancelButton(feed, layout=Layout(width="auto", flex="0 0 auto"))
     return [
-        # A box of ipywidgets would scroll in itself by default.
-        HBox([header, cancel], layout=row),
-        HBox([bar, slider, BudgetNumber(feed)], layout=row),
+        _Top(feed, header, bar, cancel=cancel, setters=[slider, BudgetNumber(feed)]),
         BudgetQuestion(feed),
         notices,
     ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import re
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from ipywidgets import Widget, link
@@ -14,7 +17,8 @@ from agentnb.views.panel.limits import CEILING_VARIABLE, LARGEST
 from tests.support import DEADLINE_S
 from tests.views.panel.stage import FrontEnd, Stage, open_widgets
 
-BOTH = pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber])
+KINDS = (BudgetSlider, BudgetNumber)
+BOTH = pytest.mark.parametrize("kind", KINDS)
 Kind = Callable[[Stage], Widget]
 
 
@@ -29,6 +33,40 @@ def _nothing_left_open() -> Iterator[None]:
     Widget.close_all()
 
 
+class Hand:
+    """A person at one control: what they see of it, and set there."""
+
+    def __init__(self, control: Widget) -> None:
+        self._control = control
+        self.page = FrontEnd(getattr(control, "field", control))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        state = self.page.state
+        return {**state, "value": int(state["value"]), "max": self._control.max}
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return self.page.messages
+
+    def moves(self, *, value: object) -> None:
+        is_text = isinstance(self._control, BudgetNumber) and isinstance(value, int)
+        self.page.moves(value=str(value) if is_text else value)
+
+
+def line_of(number: BudgetNumber) -> str:
+    """What the number says below its field."""
+    return html.unescape(re.sub(r"<[^>]*>", "", str(number.line.value)))
+
+
+def told_by(control: Widget, stage: Stage) -> str:
+    """What a person is told: below the field, or beside the tree."""
+    if isinstance(control, BudgetNumber):
+        return line_of(control)
+    (notice,) = stage.whole().summary.notices
+    return notice
+
+
 # -- the budget -------------------------------------------------------------------------------
 
 
@@ -36,7 +74,8 @@ def _nothing_left_open() -> Iterator[None]:
 def test_budget_control_begins_with_the_total(kind: Kind) -> None:
     control = kind(Stage(budget_total=123_456))
 
-    assert (control.value, control.min, control.disabled) == (123_456, 0, False)
+    assert (control.value, control.disabled) == (123_456, False)
+    assert Hand(control).state["value"] == 123_456
 
 
 def test_slider_ends_at_about_twice_the_total_and_the_number_takes_any() -> None:
@@ -45,13 +84,13 @@ def test_slider_ends_at_about_twice_the_total_and_the_number_takes_any() -> None
     slider, number = BudgetSlider(stage), BudgetNumber(stage)
 
     assert (slider.max, slider.step, slider.continuous_update) == (100_000, 500, False)
-    assert (number.max, number.step, number.continuous_update) == (LARGEST, 1, False)
+    assert (number.max, number.field.continuous_update) == (LARGEST, False)
 
 
 @BOTH
 def test_what_a_person_sets_is_ordered_once(kind: Kind) -> None:
     stage = Stage()
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
 
     page.moves(value=80_000)
     stage.work()
@@ -96,7 +135,7 @@ def test_slider_grows_with_the_total() -> None:
 @BOTH
 def test_frame_on_its_way_does_not_move_the_control_back(kind: Kind) -> None:
     stage = Stage(budget_total=50_000)
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
 
     page.moves(value=80_000)
     stage.stale_frame(budget_total=50_000)
@@ -105,7 +144,7 @@ def test_frame_on_its_way_does_not_move_the_control_back(kind: Kind) -> None:
     stage.frame()
     stage.work()
 
-    assert all(message.get("value", 80_000) == 80_000 for message in page.messages)
+    assert all(int(message.get("value", 80_000)) == 80_000 for message in page.messages)
     assert page.state["value"] == 80_000
     assert stage.given == [("set_budget", 80_000)]
 
@@ -114,7 +153,7 @@ def test_frame_on_its_way_does_not_move_the_control_back(kind: Kind) -> None:
 def test_frames_send_nothing_while_the_total_stays(kind: Kind) -> None:
     # A front end writes anew what a person is typing when it hears anything of the widget.
     stage = Stage()
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
 
     stage.frame(tokens_used=10_000, at_s=3.0, notices=("Something.",))
 
@@ -122,9 +161,9 @@ def test_frames_send_nothing_while_the_total_stays(kind: Kind) -> None:
 
 
 def test_number_below_what_is_used_is_refused_and_says_why() -> None:
-    # `200.000` is typed by many, and comes as 200: that must not end a run.
     stage = Stage(budget_total=50_000, tokens_used=12_345)
-    page = FrontEnd(BudgetNumber(stage))
+    number = BudgetNumber(stage)
+    page = Hand(number)
 
     page.moves(value=200)
     stage.work()
@@ -132,8 +171,8 @@ def test_number_below_what_is_used_is_refused_and_says_why() -> None:
 
     assert stage.given == []
     assert page.state["value"] == 50_000
-    (notice,) = stage.whole().summary.notices
-    assert notice.startswith("The budget stays at 50,000 tokens: 12,345 are used already")
+    assert line_of(number).startswith("The budget stays at 50,000 tokens: 12,345 are used already")
+    assert stage.whole().summary.notices == ()
 
 
 @BOTH
@@ -149,9 +188,8 @@ def test_total_above_the_ceiling_is_the_ceiling_and_that_is_told(
     stage.frame()
 
     assert stage.given == [("set_budget", 60_000)]
-    assert stage.whole().summary.notices == (
-        "The budget is set to 60,000 tokens: it may not be larger.",
-    )
+    words = "The budget is set to 60,000 tokens: it may not be larger."
+    assert told_by(control, stage) == words
 
 
 def test_slider_below_what_is_used_becomes_what_is_used_and_says_why() -> None:
@@ -172,7 +210,7 @@ def test_slider_below_what_is_used_becomes_what_is_used_and_says_why() -> None:
 @BOTH
 def test_total_below_what_is_used_is_put_right_also_when_nothing_changes_by_it(kind: Kind) -> None:
     stage = Stage(budget_total=50_000, tokens_used=50_000)
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
 
     page.moves(value=40_000)
     stage.work()
@@ -211,7 +249,7 @@ def test_total_above_the_ceiling_is_shown_and_can_be_lowered_for_good(
 ) -> None:
     monkeypatch.setenv(CEILING_VARIABLE, "60_000")
     stage = Stage(budget_total=90_000)
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
 
     assert (page.state["value"], page.state["max"]) == (90_000, 90_000)
     page.moves(value=30_000)
@@ -235,7 +273,7 @@ def test_ceiling_that_is_no_number_is_an_error_where_the_control_is_made(
 @BOTH
 def test_order_that_cannot_be_given_puts_the_control_back_and_says_why(kind: Kind) -> None:
     stage = Stage(budget_total=50_000)
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
     stage.is_gone = True
 
     page.moves(value=80_000)
@@ -247,7 +285,7 @@ def test_order_that_cannot_be_given_puts_the_control_back_and_says_why(kind: Kin
 @BOTH
 def test_order_that_the_run_refuses_puts_the_control_back_and_says_why(kind: Kind) -> None:
     stage = Stage(budget_total=50_000)
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
     stage.failing = ValueError("No.")
 
     page.moves(value=80_000)
@@ -261,7 +299,7 @@ def test_order_that_the_run_refuses_puts_the_control_back_and_says_why(kind: Kin
 @BOTH
 def test_control_of_a_run_that_is_done_shows_its_total_and_is_disabled(kind: Kind) -> None:
     stage = Stage(budget_total=50_000)
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
     page.moves(value=80_000)
 
     stage.frame(done=True)
@@ -273,13 +311,18 @@ def test_control_of_a_run_that_is_done_shows_its_total_and_is_disabled(kind: Kin
     assert stage.given == [("set_budget", 80_000)]
 
 
-@BOTH
-@pytest.mark.parametrize("nonsense", ["many", None, [], float("nan"), float("inf")])
+NONSENSE: tuple[object, ...] = (None, [], float("nan"), float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "nonsense"),
+    [(BudgetSlider, "many"), *((kind, one) for kind in KINDS for one in NONSENSE)],
+)
 def test_nonsense_of_a_front_end_is_told_and_put_right(
     kind: Kind, nonsense: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage = Stage(budget_total=50_000)
-    page = FrontEnd(kind(stage))
+    page = Hand(kind(stage))
 
     page.moves(value=nonsense)
     stage.work()
@@ -288,6 +331,66 @@ def test_nonsense_of_a_front_end_is_told_and_put_right(
     assert stage.given == []
     assert len(stage.whole().summary.notices) == 1
     assert capsys.readouterr() == ("", "")
+
+
+# -- what is typed ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("typed", ["2e5", "200,000", "200 000", "200k", " 200_000 tokens "])
+def test_number_is_taken_however_it_is_written_and_says_how_it_was_read(typed: str) -> None:
+    stage = Stage(budget_total=50_000)
+    number = BudgetNumber(stage)
+    page = FrontEnd(number.field)
+
+    page.moves(value=typed)
+    stage.work()
+    stage.frame()
+
+    assert stage.given == [("set_budget", 200_000)]
+    assert page.state["value"] == "200000"
+    assert line_of(number) == f"{typed.strip()} is 200,000 tokens."
+    assert 'role="status"' in number.line.value
+    page.moves(value="300000")
+    assert line_of(number) == ""
+
+
+@pytest.mark.parametrize("typed", ["200.000", "1,5e5", "1.5", "-5", "many", "2e", "<b>7</b>"])
+def test_number_that_is_unclear_changes_nothing_stays_to_be_corrected_and_says_why(
+    typed: str,
+) -> None:
+    stage = Stage(budget_total=50_000)
+    number = BudgetNumber(stage)
+    page = FrontEnd(number.field)
+
+    page.moves(value=typed)
+    stage.work()
+    stage.frame(tokens_used=7, at_s=3.0)
+
+    assert stage.given == []
+    assert number.value == 50_000
+    assert page.state["value"] == typed
+    assert typed in line_of(number)
+    assert line_of(number).endswith("The total is left as it is.")
+    assert 'role="alert"' in number.line.value
+    assert "<b>" not in number.line.value
+    assert number.line.layout.display == ""
+
+
+def test_unclear_number_is_given_up_when_it_is_emptied_or_another_total_is_set() -> None:
+    stage = Stage(budget_total=50_000)
+    number = BudgetNumber(stage)
+    page = FrontEnd(number.field)
+
+    page.moves(value="many")
+    page.moves(value="")
+    assert (page.state["value"], line_of(number)) == ("50000", "")
+    page.moves(value="many")
+    stage.frame(budget_total=60_000)
+    assert (page.state["value"], line_of(number)) == ("60000", "")
+    assert number.line.layout.display == "none"
+    page.moves(value="60,000")
+    stage.work()
+    assert (page.state["value"], stage.given) == ("60000", [])
 
 
 def test_controls_linked_in_python_order_what_a_person_sets_and_nothing_else() -> None:
@@ -299,7 +402,7 @@ def test_controls_linked_in_python_order_what_a_person_sets_and_nothing_else() -
     stage.work()
     assert stage.given == []
 
-    FrontEnd(number).moves(value=70_000)
+    Hand(number).moves(value=70_000)
     stage.work()
     assert set(stage.given) == {("set_budget", 70_000)}
     assert slider.value == 70_000
@@ -312,8 +415,9 @@ def test_no_frame_is_shown_in_the_middle_of_what_a_front_end_says(
     # Traitlets would put the two together, and take the frame's total for the person's.
     stage = Stage(budget_total=50_000)
     control = kind(stage)
-    page, free = FrontEnd(control), list[bool]()
-    set_trait = control.set_trait
+    page, free = Hand(control), list[bool]()
+    spoken_to = getattr(control, "field", control)
+    set_trait = spoken_to.set_trait
 
     def try_lock() -> None:
         free.append(stage.lock.acquire(blocking=False))
@@ -326,7 +430,7 @@ def test_no_frame_is_shown_in_the_middle_of_what_a_front_end_says(
         other.join()
         set_trait(name, value)
 
-    monkeypatch.setattr(control, "set_trait", watched)
+    monkeypatch.setattr(spoken_to, "set_trait", watched)
     page.moves(value=80_000)
 
     assert free

@@ -84,14 +84,14 @@ def test_slider_moved_and_cancel_pressed_while_a_cell_blocks_reach_the_run(
     kernel: Kernel, door: Door
 ) -> None:
     kernel.ok(BEGIN)
-    names = "slider.model_id, number.model_id, button.model_id"
+    names = "slider.model_id, number.field.model_id, button.model_id"
     slider, number, button = kernel.value(f"[{names}]")
     with page_of(kernel) as page:
         blocked = kernel.send("run.result()")
         door.wait_for_knock()
 
         page.moves(slider, value=80_000)
-        page.waits_for(number, value=80_000)  # which knows it from the run
+        page.waits_for(number, value="80000")  # which knows it from the run
         page.clicks(button)
         shown = kernel.collect(blocked)
         page.waits_for(slider, disabled=True)
