@@ -90,6 +90,19 @@ def test_controls_of_a_run_that_is_done_are_there_and_disabled() -> None:
     assert the(BudgetNumber, panel).disabled
 
 
+def test_slider_and_number_take_no_room_when_the_run_has_ended_and_the_bar_stays() -> None:
+    stage = Stage()
+    panel = RunPanel(stage)
+    setters = [the(kind, panel) for kind in (BudgetSlider, BudgetNumber)]
+    assert [setter.layout.display for setter in setters] == ["", ""]
+
+    stage.frame(done=True, status=AgentStatus.COMPLETED)
+
+    assert [setter.layout.display for setter in setters] == ["none", "none"]
+    assert the(BudgetBar, panel).layout.display != "none"
+    assert the(CancelButton, panel).layout.display != "none"
+
+
 def test_closed_panel_costs_nothing_and_leaves_nothing_in_the_kernel() -> None:
     stage, before = Stage(), open_widgets()
     panel = RunPanel(stage)
