@@ -130,6 +130,7 @@ class Agent:
             below += agent.children
             agent.children.clear()
             agent.port.jobs = None
+            agent.port.withheld = {}
 
     @property
     def path(self) -> str:

@@ -200,7 +200,7 @@ def test_random_cancels_from_many_threads_keep_every_promise(seed: int) -> None:
         choose = random.Random(f"{seed} {number}")
         receipts: list[CancelReceipt] = []
         while len(receipts) < 6 and not run.done:
-            paths = [record["path"] for record in run.to_records()]
+            paths = [agent.path for agent in run.agents]
             receipts.append(run.cancel(choose.choice(paths[1:])))
         return [*receipts, *([run.cancel()] if seed % 2 else [])]
 

@@ -137,7 +137,7 @@ def test_broken_profile_is_one_line_for_who_uses_it_and_nothing_for_others(
         ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet'."),
         ("agentnb.configure(tools=type)", "ValueError: `tools` must be a list of"),
         ("session.spawn('Hello', max_depth='deep')", "ValueError: `max_depth` must be a whole"),
-        ("session.spawn_all(5)", "ValueError: `tasks` must be a sequence"),
+        ("session.spawn_all(5)", "ValueError: `tasks` must be a list of texts"),
         ("session.run_sync('Hello', model='nowhere/large')", "UnknownModel: No provider answers"),
     ],
 )
