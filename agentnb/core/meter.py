@@ -381,6 +381,8 @@ class Meter:
             return  # both lines at once: there is nothing left to ask about
         if not self._has_gate and self._policy == "stop":
             self._stop("the run was set to stop at the budget's warning line")
+        elif self.ran_dry:
+            return  # the root's synthesis is left, and waits for no answer
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):
             self._question.ask(warning)
 

@@ -705,6 +705,34 @@ async def test_synthesis_does_not_wait_for_the_question_once_the_pot_is_empty() 
     assert [e.reason for e in tree.of(BudgetResumed)] == ["ended"]
 
 
+@pytest.mark.parametrize("has_gate", [False, True], ids=["attended", "gate"])
+async def test_nothing_is_asked_when_only_the_synthesis_is_left(has_gate: bool) -> None:
+    asked: list[BudgetWarning] = []
+
+    def gate(warning: BudgetWarning) -> str:
+        asked.append(warning)
+        return "continue"
+
+    tasks = [f"part {n}" for n in range(10)]
+    replies: dict[str, Any] = {
+        "root": [spawn(*tasks), Reply("what there is", usage=Usage(1_400, 100))],
+        **{task: Reply("some", usage=Usage(700, 200)) for task in tasks},
+    }
+    tree = await run_tree(
+        by_agent(replies),
+        budget=8_000,
+        is_attended=lambda: True,
+        budget_gate=gate if has_gate else None,
+    )
+
+    assert tree.result.final_response == "what there is"
+    (warning,), (exhausted,) = tree.of(BudgetWarning), tree.of(BudgetExhausted)
+    assert exhausted.percentage < 80 < 100 * tree.request.budget.tokens_used / 8_000, "later on"
+    assert warning.tokens_used <= exhausted.tokens_used
+    assert tree.of(BudgetPaused) == []
+    assert asked == []
+
+
 async def test_pause_has_its_end_when_the_run_is_cancelled_from_outside() -> None:
     tree, run = await paused()
 
