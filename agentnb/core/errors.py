@@ -9,7 +9,7 @@
     │   ├── NoAnswer                a model was asked for its answer once more and gave none
     │   ├── RunCancelled            a person, or the notebook, stopped it
     │   └── InternalError           a bug, in agentnb or in what was handed to it
-    ├── UnknownAgent                an order for an agent that the run does not have
+    ├── UnknownAgent                a path or an id that no agent of the run has
     ├── UnknownModel                a model name that no provider answers to
     ├── UnknownPool, UnknownProfile a name that the settings do not have
     ├── ConfigError                 mistakes in a settings file; has `mistakes`
@@ -225,7 +225,7 @@ class ToolError(AgentnbError):
 
 
 class UnknownAgent(AgentnbError, LookupError):
-    """An order named an agent that the run does not have."""
+    """A path or an id that no agent of the run has."""
 
     def __init__(self, name: str, *, known: Sequence[str]) -> None:
         self.name, self.known = name, tuple(known)
@@ -233,7 +233,7 @@ class UnknownAgent(AgentnbError, LookupError):
         more = f" and {len(self.known) - 20} more" if len(self.known) > 20 else ""
         super().__init__(
             f"This run has no agent {name!r} so far (known: {shown}{more}). "
-            "Give the path or the id of one that is there, or nothing for the whole run."
+            "Give the path or the id of one that is there."
         )
 
 

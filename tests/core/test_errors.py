@@ -187,7 +187,7 @@ def test_unknown_agent_names_the_known_ones_and_how_to_say_it() -> None:
     assert (error.name, error.known) == ("9", ("root", "1", "1.1"))
     assert str(error) == (
         "This run has no agent '9' so far (known: 'root', '1', '1.1'). "
-        "Give the path or the id of one that is there, or nothing for the whole run."
+        "Give the path or the id of one that is there."
     )
 
 
