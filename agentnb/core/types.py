@@ -304,11 +304,6 @@ class SubAgentResult(Shown):
     """A completed answer that is not whole: it ended at the model's `max_tokens`, at its context
     window, or at the agent's `max_turns`."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the agent came to the end of its answer."""
-        return self.status is AgentStatus.COMPLETED and not self.cut
-
     def __repr__(self) -> str:
         said = quoted(self.response) if self.response.strip() or not self.error else ""
         said = said or f"error={quoted(self.error or '')}"

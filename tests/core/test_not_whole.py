@@ -34,8 +34,8 @@ async def test_cut_answer_of_a_sub_agent_is_marked_wherever_it_goes(reply: Reply
     )
 
     a, b = tree.result.sub_agent_results
-    assert (a.status, a.cut, a.is_whole) == (AgentStatus.COMPLETED, True, False)
-    assert (b.cut, b.is_whole) == (False, True)
+    assert (a.status, a.cut) == (AgentStatus.COMPLETED, True)
+    assert (b.status, b.cut) == (AgentStatus.COMPLETED, False)
     told = requests_of(provider, "root")[-1].last_user_text
     assert '<result task="A" status="completed" cut="true">\n    As far as it' in told
     assert '<result task="B" status="completed">' in told
