@@ -43,6 +43,55 @@ def test_tree_tells_its_structure_to_those_who_do_not_see_it(open_tree: Open) ->
     expect(tree.item("1")).to_have_accessible_name(re.compile(f"^1 {status} "))
 
 
+SEEN = """cards => {
+    const ticking = [".agentnb-node-time", ".agentnb-node-tokens", ".agentnb-node-tool-time"];
+    ticking.push(".agentnb-node-doing > span", ".agentnb-node-tool-words > span");
+    const working = "[role=treeitem]:is([data-status=running], [data-status=waiting])";
+    const style = document.createElement("style");
+    style.textContent = `${working} :is(${ticking}) { display: none }`;
+    document.head.append(style);
+    const seen = cards.map((card) => [card.dataset.agentPath, card.innerText]);
+    style.remove();
+    return Object.fromEntries(seen);
+}"""
+"""By path, the words seen on a card: all when it has ended, else those that do not tick."""
+
+
+def test_name_of_every_card_is_what_is_seen_on_it_in_every_state(open_tree: Open) -> None:
+    tree = open_tree("agents=1")
+    tool = {"name": "look_up", "said": "3 of 9", "since": 49.0}
+    ended: dict[str, Any] = {"ended": 61.0, "tokens": 1234}
+    tree.frame(
+        new_agent("1", doing="1 at work below", tokens=70, estimated=True),
+        new_agent("1.1", status="waiting", doing="try again after: Too many calls", until=99.0),
+        new_agent("2", tool=tool, tool_calls=1, tool_errors=0, tokens=512),
+        new_agent("3", status="completed", **ended),
+        new_agent("4", status="failed", attempt=2, error="The model is overloaded.", **ended),
+        new_agent("5", status="cancelled", error="too slow", **ended),
+        new_agent("6", status="exhausted", error="no room for it", **ended),
+        new_agent("7", status="interrupted", tool_calls=3, tool_errors=1, **ended),
+        new_agent("8", status="skipped", begun=None, ended=61.0, error="its turn did not come"),
+    )
+    expect(tree.items).to_have_count(10)
+    expect(tree.item("1.1")).to_contain_text("Too many calls, 38 s")
+    expect(tree.item("2")).to_contain_text("look_up: 3 of 9")
+
+    for change in ("", "Collapse 1", *["Zoom out"] * 5):
+        if change:
+            tree.page.get_by_role("button", name=change, exact=True).click()
+        tree.painted()
+        for path, words in tree.items.evaluate_all(SEEN).items():
+            expect(tree.item(path)).to_have_accessible_name(" ".join(words.split()))
+        for name in (
+            *(["1.1 waiting Task of 1.1 try again after: Too many calls"] if not change else []),
+            "2 running Task of 2 look_up",
+            "8 skipped Task of 8 its turn did not come",
+        ):
+            expect(tree.item(name.split()[0])).to_have_accessible_name(name)
+    expect(tree.item("1")).to_have_accessible_name("1 running Task of 1 1 hidden: 1 waiting")
+    expect(tree.item("4")).to_have_accessible_name(re.compile("^4 failed, attempt 2 .*overloaded"))
+
+
 def test_arrow_keys_walk_fold_and_unfold(open_tree: Open) -> None:
     tree = open_tree()
     tree.item("root").click()
@@ -626,6 +675,25 @@ def test_end_of_agents_and_run_is_told_to_a_screen_reader(open_tree: Open) -> No
 
     live = tree.page.locator(".agentnb-live[aria-live=polite]")
     expect(live).to_have_text("1 failed, root completed. The run has ended: completed.")
+
+
+@pytest.mark.parametrize(("width", "is_seen"), [(1400, True), (360, False)])
+def test_low_cards_have_the_task_beside_the_status_where_there_is_room(
+    open_tree: Open, width: int, is_seen: bool
+) -> None:
+    tree = open_tree("agents=1", width=width)
+    tree.frame(
+        *[new_agent(str(n), task="count the birds", status="completed") for n in range(1, 31)]
+    )
+    card = tree.item("30")
+    expect(tree.page.locator(".agentnb-stage")).to_have_attribute("data-lines", "1")
+
+    box = card.locator(".agentnb-node-task").bounding_box()
+    assert box is not None
+    assert (box["width"] > 60) is is_seen
+    status = card.locator(".agentnb-node-status")
+    assert status.evaluate("one => one.scrollWidth <= one.clientWidth")
+    expect(card).to_have_accessible_name("30 completed count the birds")
 
 
 def test_forced_colours_tell_apart_what_is_selected_pressed_and_used(open_tree: Open) -> None:

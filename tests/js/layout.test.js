@@ -118,6 +118,15 @@ test("a tree that is too wide has narrower cards and keeps its rows", () => {
   assert.ok(width <= 480);
 });
 
+test("a tree that is too high has low cards, as wide as there is room for", () => {
+  const { sizes, width } = fitted({ columns: 3, rows: 38 }, { width: 700, height: 418 });
+
+  assert.equal(sizes.lines, 1);
+  assert.equal(sizes.isNarrow, false);
+  assert.equal(sizes.column, sizesAt(1).column);
+  assert.ok(width <= 700);
+});
+
 test("a tree that is too large for letters that can be read stays legible, and is scrolled", () => {
   const { sizes, width, height } = fitted({ columns: 9, rows: 400 }, { width: 480, height: 300 });
 

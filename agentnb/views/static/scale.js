@@ -9,8 +9,6 @@ const ROW = 62;
 const SHRINKING = 0.45;
 const FONT = 12;
 const SMALLEST_FONT = 10.5;
-// Of a status, all but the longest words are seen in such a column: a small tree gets it if it fits.
-const LEGIBLE_COLUMN = 168;
 // A card of this column still has room for a shape, a path and the beginning of a status.
 const SMALLEST_COLUMN = 104;
 /** Free pixels around the tree. */
@@ -79,8 +77,8 @@ export function fittingSqueeze({ columns }, zoom, width) {
   const natural = columnAt(zoom);
   const free = width - 2 * MARGIN - AFTER_LAST;
   const wanted = free / (Math.max(1, columns) - 1 + CARD_WIDTH);
-  const widest = Math.max(natural, LEGIBLE_COLUMN);
-  return Math.min(widest, Math.max(SMALLEST_COLUMN, wanted)) / natural;
+  // Low cards are not narrower than there is room: they have status and task in one line.
+  return Math.min(COLUMN, Math.max(SMALLEST_COLUMN, wanted)) / natural;
 }
 
 function columnAt(zoom) {
