@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -18,6 +18,17 @@ MIXED = """{
     "root": [spawn("held", "quick", "broken", before="I split it."), "Brought together."],
     "held": Reply("Begun and then held, and ended.", pause=hold),
     "broken": LlmError("It cannot be done.", status_code=400),
+}"""
+# Three runs of one session. It keeps to a rate limit, so the one that meets it is the last.
+IN_TROUBLE = """{
+    "root": [
+        spawn("broken", before="I split it."), LlmError("The model has left.", status_code=400),
+        Reply(spawn("plan it", before="I split it."), pause=hold), "Brought together.",
+        spawn("limited"),
+    ],
+    "limited": RateLimited("Too many calls.", retry_after_s=59),
+    "broken": LlmError("It cannot be done.", status_code=400),
+    "plan it": [Reply(spawn("one", "two"), usage=Usage(80_000, 5_000)), "The plan is done."],
 }"""
 SERIOUS = ("serious", "critical")
 
@@ -85,6 +96,67 @@ def test_axe_has_no_serious_finding_while_it_runs_and_afterwards(
     panel.scrubber.fill("0")
     expect(panel.place.locator(".agentnb-tree-view")).to_have_attribute("data-replay", "true")
     assert findings(notebook.page) == []
+
+
+def test_axe_has_no_serious_finding_when_a_run_fails_asks_or_waits(desk: Desk, door: Door) -> None:
+    setup = scripted(IN_TROUBLE, door=door, settings="budget=100_000")
+    notebook = desk.notebook(setup, *["%%spawn\nDo it."] * 3)
+    notebook.run(0)
+
+    notebook.run(1)
+    panel = Panel(notebook.output(1))
+    panel.expect_statuses(root="failed", _1="failed")
+    expect(panel.notices).to_contain_text("The model has left.")
+    panel.open_prompt()
+    assert findings(notebook.page) == []
+
+    notebook.start(2)
+    panel = Panel(notebook.output(2))
+    door.wait_for_knock()
+    expect(panel.text).to_contain_text("I split")  # the page was asked: somebody is there
+    door.open()
+    expect(panel.question).to_contain_text("80 % of the budget is used")
+    assert findings(notebook.page) == []
+    with_forced_colours(notebook.page, lambda: expect_question_is_seen(panel))
+    panel.button("Continue").click()
+    notebook.wait(2)
+    panel.expect_statuses(root="completed", _1_2="completed")
+
+    notebook.start(3)
+    panel = Panel(notebook.output(3))
+    panel.expect_statuses(_1="waiting")
+    panel.select("1")
+    expect(panel.details).to_contain_text("Too many calls")
+    assert findings(notebook.page) == []
+    panel.button("Cancel run").click()
+    notebook.wait(3)
+    panel.expect_statuses(root="cancelled", _1="cancelled")
+    assert findings(notebook.page) == []
+
+
+def with_forced_colours(page: Page, check: Callable[[], None]) -> None:
+    """Check the page as those see it who set its colours themselves."""
+    page.emulate_media(forced_colors="active")
+    try:
+        assert findings(page) == []
+        check()
+    finally:
+        page.emulate_media(forced_colors="null")
+
+
+def expect_question_is_seen(panel: Panel) -> None:
+    """Its buttons are told from words by their borders, and the focus by a ring."""
+    panel.number.focus()
+    for name in ("Continue", "Stop"):
+        button = panel.button(name)
+        expect(button).to_have_css("border-top-style", "solid")
+        expect(button).to_have_css("border-top-width", "1px")
+        panel.place.page.keyboard.press("Tab")
+        expect(button).to_be_focused()
+        expect(button).to_have_css("outline-width", "3px")
+        expect(button).to_have_css("outline-style", "solid")
+    words = panel.question.evaluate("one => getComputedStyle(one).color")
+    expect(panel.button("Stop")).to_have_css("border-top-color", words)
 
 
 def test_slider_and_number_alone_have_names_and_the_number_answers_what_is_typed(
