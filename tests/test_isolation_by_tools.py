@@ -19,7 +19,7 @@ from tests.support import spawn
 
 SOUL, IDENTITY, USER, MEMORY = "soul-7f1a", "identity-2c9d", "user-b04e", "memory-5d2f"
 MESSAGE, ROOT_SAID, FINAL = "message-c4d1", "rootplan-88f0", "final-dd77"
-TOOL_RESULT, NOTE = "looked-up-91e0", "note-33b8"
+TOOL_RESULT, NOTE, KEPT = "looked-up-91e0", "note-33b8", "kept-5c17"
 AGENTS, STYLE, PROMPT_FILE = "agents-file-60a2", "style-file-71b3", "prompt-file-82c4"
 STRICT, KIND, KIND_SAID = "strict-prompt-93d5", "kind-prompt-a4e6", "kind-description-b5f7"
 CONTEXT, ORDERED, CONTEXT_BELOW = "context-p-d719", "ordered-prompt-e82a", "context-p1-f93b"
@@ -36,7 +36,7 @@ JOBS = {
 }
 
 SECRETS = {
-    *(SOUL, IDENTITY, USER, MEMORY, MESSAGE, ROOT_SAID, FINAL, TOOL_RESULT, NOTE),
+    *(SOUL, IDENTITY, USER, MEMORY, MESSAGE, ROOT_SAID, FINAL, TOOL_RESULT, NOTE, KEPT),
     *(AGENTS, STYLE, PROMPT_FILE, STRICT, KIND, KIND_SAID, CONTEXT, ORDERED, CONTEXT_BELOW),
     *(*TASKS.values(), *ANSWERS.values(), *JOBS.values()),
 }
@@ -60,8 +60,9 @@ tools:
 
 @tool
 def look(ctx: ToolContext) -> str:
-    """Look it up, and leave a note for the tools of this run."""
-    ctx.workspace["note"] = NOTE
+    """Look it up, leave a note for the agents, and keep something for the tools of this run."""
+    ctx.workspace["note"] = KEPT
+    ctx.notes["note"] = NOTE
     return TOOL_RESULT
 
 

@@ -82,7 +82,7 @@ class AgentPort:
         self.call_timeout_s = request.deadlines.timeout_s
         self.limit_time = request.deadlines.start
         self.path = path_of(agent_id, request.thread_id)
-        self.workspace = request.workspace
+        self.workspace, self.notes = request.workspace, request.notes
         self.jobs: Jobs | None = None
         """The agent's own, where it may start sub-agents by tools."""
         self.withheld: Mapping[str, Callable[[Mapping[str, Any]], str]] = {}

@@ -88,7 +88,12 @@ class ToolContext(Protocol):
 
     @property
     def workspace(self) -> dict[str, Any]:
-        """Notes that all agents and tools of the run share."""
+        """Shared by a person's tools in one run. No model reads or writes it."""
+        ...
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What the agents of the run wrote for each other with `workspace_write`, by key."""
         ...
 
     @property
@@ -388,7 +393,8 @@ class RunPort(Protocol):
     path: str
     """What a person reads for the agent."""
     workspace: dict[str, Any]
-    """What a `ToolContext` offers as such."""
+    notes: dict[str, str]
+    """Both are what a `ToolContext` offers under these names."""
     jobs: Jobs | None
     withheld: Mapping[str, Callable[[Mapping[str, Any]], str]]
     """By name: tools of the run that this agent has not. Given its input, each says why, as an

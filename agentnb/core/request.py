@@ -68,7 +68,7 @@ class RequestContext:
         gate: Lets calls through, so many at a time; all at once when left out.
         on_budget_warning: `ask`, `continue` or `stop`.
         is_attended: Whether a person is there to answer.
-        workspace: Notes that all agents of the run share.
+        workspace: What a person's tools share in the run. The agents' notes are not in it.
 
     Raises:
         ValueError: A limit is below what makes sense, or the warning policy is unknown.
@@ -108,6 +108,8 @@ class RequestContext:
         self.cancellation = Cancellation()
         self.cycle_detector = CycleDetector(cycle_threshold)
         self.workspace: dict[str, Any] = {} if workspace is None else workspace
+        self.notes: dict[str, str] = {}
+        """What agents write for each other with `workspace_write`, by key."""
         self.clock = clock or MonotonicClock()
         self.gate = gate or OpenGate()
         self.deadlines = Deadlines(self.clock, call_timeout_s)

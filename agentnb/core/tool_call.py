@@ -133,6 +133,10 @@ class CallContext:
         return self._port.workspace
 
     @property
+    def notes(self) -> dict[str, str]:
+        return self._port.notes
+
+    @property
     def cancelled(self) -> bool:
         return self._is_stopped
 

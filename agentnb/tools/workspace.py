@@ -2,6 +2,8 @@
 
 Agents know nothing of each other but what they are handed. Who asks for these tools
 (`Session(tools=["workspace"])`) hands all of them one more thing: what any of them writes here.
+The notes are models' words. What a person's tools keep in `ctx.workspace` is apart from them, so
+that no model can read or replace it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from functools import cache
 from agentnb.core.errors import ToolError
 from agentnb.core.protocols import Tool, ToolContext
 from agentnb.tools.function import tool
-from agentnb.tools.result import as_text
 
 NAME = "workspace"
 """Stands for both tools wherever tools are named."""
@@ -41,15 +42,13 @@ async def workspace_read(context: ToolContext, key: str = "") -> str:
     """Read a note from the workspace that all agents of this run share.
 
     Args:
-        context: Has the workspace.
+        context: Has the notes.
         key: Which note. Leave it out to get the list of all notes.
     """
-    notes = context.workspace.copy()  # at once, though threads may write
+    notes = context.notes.copy()  # at once, though threads may write
     if key in notes:
-        return as_text(notes[key])
-    listed = "".join(
-        f"\n- {name} ({len(as_text(note)):,} characters)" for name, note in notes.items()
-    )
+        return notes[key]
+    listed = "".join(f"\n- {name} ({len(note):,} characters)" for name, note in notes.items())
     if not key:
         return f"The notes:{listed}" if listed else "There are no notes yet."
     raise ToolError(f"There is no note {key!r}. There are:{listed or ' none yet.'}")
@@ -61,11 +60,11 @@ async def workspace_write(context: ToolContext, key: str, text: str) -> str:
     A note of the same key is replaced.
 
     Args:
-        context: Has the workspace.
+        context: Has the notes.
         key: Short and telling, like `findings/prices`.
         text: The note.
     """
-    notes = context.workspace
+    notes = context.notes
     if not key.strip() or len(key) > MOST_IN_KEY:
         raise ToolError(f"`key` must have 1 to {MOST_IN_KEY} characters: give a shorter one.")
     if len(text) > MOST_IN_NOTE:

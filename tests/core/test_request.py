@@ -65,6 +65,9 @@ def test_new_context_is_a_run_s_root() -> None:
     other = RequestContext(budget)
     assert (other.run_id, other.thread_id) != (request.run_id, request.thread_id)
     assert other.workspace is not request.workspace
+    assert request.notes == {}
+    assert request.notes is not other.notes
+    assert request.notes is not request.workspace
 
 
 def test_context_takes_what_it_is_given() -> None:

@@ -19,6 +19,7 @@ class Context:
     agent_id: str = "nb_20261101_k3x9aa"
     path: str = "root"
     workspace: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     cancelled: bool = False
     jobs: Jobs | None = None
     reports: list[str] = field(default_factory=list)
@@ -30,8 +31,8 @@ class Context:
         return function()
 
 
-def in_context(workspace: dict[str, Any] | None = None) -> ToolContext:
-    return Context(workspace={} if workspace is None else workspace)
+def in_context(notes: dict[str, str] | None = None) -> ToolContext:
+    return Context(notes={} if notes is None else notes)
 
 
 def called(tool: Tool, input: Mapping[str, Any], context: ToolContext | None = None) -> str:

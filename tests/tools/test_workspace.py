@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agentnb.core.errors import ToolError
+from agentnb.core.protocols import ToolContext
 from agentnb.core.types import ToolUse
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.session import Session
@@ -15,16 +16,16 @@ from tests.support import by_agent, requests_of, spawn
 from tests.tools.calling import called, in_context
 
 
-def read(notes: dict[str, Any], **input: Any) -> str:
+def read(notes: dict[str, str], **input: Any) -> str:
     return called(workspace_tools()[0], input, in_context(notes))
 
 
-def write(notes: dict[str, Any], **input: Any) -> str:
+def write(notes: dict[str, str], **input: Any) -> str:
     return called(workspace_tools()[1], input, in_context(notes))
 
 
 def test_note_that_was_written_can_be_read_and_replaced() -> None:
-    notes: dict[str, Any] = {}
+    notes: dict[str, str] = {}
 
     assert write(notes, key="a", text="one") == "Written: a (3 characters)."
     write(notes, key="a", text="two")
@@ -35,11 +36,9 @@ def test_note_that_was_written_can_be_read_and_replaced() -> None:
 
 def test_list_of_notes_tells_their_keys_and_lengths() -> None:
     assert read({}) == "There are no notes yet."
-    assert read({"a": "one", "b": {"x": 1}}) == "The notes:\n- a (3 characters)\n- b (7 characters)"
-
-
-def test_what_a_function_put_there_is_read_as_text() -> None:
-    assert read({"b": {"x": 1}}, key="b") == '{"x":1}'
+    assert (
+        read({"a": "one", "b": "a whale"}) == "The notes:\n- a (3 characters)\n- b (7 characters)"
+    )
 
 
 def test_missing_note_is_an_error_that_names_those_that_are_there() -> None:
@@ -96,6 +95,54 @@ def test_agents_of_a_run_share_one_workspace_and_runs_do_not() -> None:
 
     assert requests_of(provider, "B")[1].last_user_text == "a whale"
     assert requests_of(provider, "root")[3].last_user_text == "There are no notes yet."
+
+
+def test_no_model_reads_or_replaces_what_a_tool_of_a_person_keeps_in_the_workspace() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def connect(ctx: ToolContext) -> str:
+        """Keep what the other tools need."""
+        ctx.workspace["connection"] = {"password": "hunter2"}
+        return "connected"
+
+    def query(ctx: ToolContext) -> str:
+        """Use what is kept."""
+        seen.append({"workspace": dict(ctx.workspace), "notes": dict(ctx.notes)})
+        return "queried"
+
+    def use(name: str, **input: Any) -> Reply:
+        return Reply(tool_uses=(ToolUse("t", name, input),))
+
+    provider = by_agent(
+        {
+            "root": [
+                use("connect"),
+                use("workspace_read"),
+                use("workspace_read", key="connection"),
+                use("workspace_write", key="connection", text="mine"),
+                use("workspace_read", key="connection"),
+                use("query"),
+                spawn("A"),
+                "done",
+            ],
+            "A": [use("workspace_read"), use("query"), "done"],
+        }
+    )
+
+    Session(provider=provider, tools=[connect, query, "workspace"]).run_sync("x")
+
+    told = [request.last_user_text for request in requests_of(provider, "root")[2:6]]
+    assert told == [
+        "There are no notes yet.",
+        "There is no note 'connection'. There are: none yet.",
+        "Written: connection (4 characters).",
+        "mine",
+    ]
+    of_child = requests_of(provider, "A")[1].last_user_text
+    assert of_child == "The notes:\n- connection (4 characters)"
+    kept = {"connection": {"password": "hunter2"}}
+    assert seen == [{"workspace": kept, "notes": {"connection": "mine"}}] * 2
+    assert not any("hunter2" in str(request) for request in provider.requests)
 
 
 def test_nobody_has_a_workspace_who_did_not_ask_for_one() -> None:
