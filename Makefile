@@ -35,7 +35,7 @@ javascript: node_modules
 	npm test
 
 node_modules: package.json
-	npm install --no-package-lock --no-audit --no-fund
+	npm install --ignore-scripts --no-package-lock --no-audit --no-fund
 
 notebooks:
 	$(PYTHON) -m pytest notebooks

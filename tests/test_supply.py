@@ -1,0 +1,132 @@
+"""What is installed with this package and with its tools is named, and bounded where it matters."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+OURS = {"agentnb", "conftest", "tests"}
+
+# What a new major version of these draws, or reads, is seen by who uses the package.
+RENDERING = {"anywidget": "<1", "markdown-it-py": "<5", "matplotlib": "<4", "pyyaml": "<7"}
+
+
+# -- Python ----------------------------------------------------------------------------------------
+
+
+def test_package_declares_what_it_imports_and_nothing_else() -> None:
+    needed = names_of(PROJECT["dependencies"])
+    optional = names_of(line for name in ("lab", "nest", "openai") for line in EXTRAS[name])
+    imported = dict(imports_of([ROOT / "agentnb"]))
+
+    assert undeclared(imported, needed | optional) == {}
+    assert undeclared(dict(imports_of([ROOT / "agentnb"], top_only=True)), needed) == {}
+    assert needed - {name for module in imported for name in distributions_of(module)} == set()
+
+
+def test_every_import_of_the_tests_is_declared() -> None:
+    declared = names_of([*PROJECT["dependencies"], *(line for e in EXTRAS.values() for line in e)])
+
+    assert undeclared(dict(imports_of([ROOT / "tests", ROOT / "conftest.py"])), declared) == {}
+
+
+def test_import_that_nothing_declares_is_found(tmp_path: Path) -> None:
+    (tmp_path / "lonely.py").write_text("def f():\n    from yaml.nodes import Node\n")
+    imported = dict(imports_of([tmp_path]))
+
+    assert undeclared(imported, {"anthropic"}) == {"yaml": "lonely.py"}
+    assert dict(imports_of([tmp_path], top_only=True)) == {}
+
+
+@pytest.mark.parametrize(("name", "bound"), RENDERING.items(), ids=list(RENDERING))
+def test_new_major_version_of_what_renders_is_not_taken_unseen(name: str, bound: str) -> None:
+    (line,) = (line for line in PROJECT["dependencies"] if name_of(line) == name)
+
+    assert line.endswith(f",{bound}")
+
+
+def imports_of(roots: Iterable[Path], *, top_only: bool = False) -> Iterator[tuple[str, str]]:
+    """Names of the packages from outside that are imported, each with a file that does it.
+
+    Args:
+        roots: Files, or folders of files.
+        top_only: Leave out imports within functions and conditions, which may never be run.
+    """
+    for root in roots:
+        for path in [root] if root.is_file() else root.rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for node in tree.body if top_only else ast.walk(tree):
+                for module in modules_of(node):
+                    package = module.partition(".")[0]
+                    if package not in OURS | sys.stdlib_module_names:
+                        yield package, path.name
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+
+
+def undeclared(imported: dict[str, str], declared: set[str]) -> dict[str, str]:
+    """Of imported packages, with their files, those that none of the declared ones is."""
+    return {
+        package: file
+        for package, file in imported.items()
+        if not distributions_of(package) & declared
+    }
+
+
+def distributions_of(package: str) -> set[str]:
+    return names_of(_installed().get(package, ()))
+
+
+@cache
+def _installed() -> Mapping[str, Sequence[str]]:
+    """By package, the distributions that brought it. Reads the metadata of all of them."""
+    return packages_distributions()
+
+
+def names_of(lines: Iterable[str]) -> set[str]:
+    return {name_of(line) for line in lines}
+
+
+def name_of(line: str) -> str:
+    """The name in a line of requirements, spelt as an index spells it."""
+    found = re.match(r"[\w.-]+", line)
+    assert found is not None, line
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+# -- JavaScript ------------------------------------------------------------------------------------
+
+
+def test_javascript_tools_have_exact_versions_and_nothing_runs_as_they_are_installed() -> None:
+    package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+    tools = {name: of for key, of in package.items() if "ependencies" in key for name in of.items()}
+
+    assert tools
+    assert [tool for tool in tools if not re.fullmatch(r"\d+\.\d+\.\d+", tool[1])] == []
+    assert {"preinstall", "install", "postinstall", "prepare"} & set(package["scripts"]) == set()
+
+
+@pytest.mark.parametrize("file", [".ci/run", "Makefile"])
+def test_scripts_of_javascript_packages_are_not_run(file: str) -> None:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    installs = re.findall(r"npm (?:install|ci|i)\b.*", text)
+
+    assert installs
+    assert [line for line in installs if "--ignore-scripts" not in line] == []
+    assert "npx" not in text
