@@ -8,6 +8,7 @@ from typing import Any
 from ipywidgets import HTML, Box, DOMWidget, Widget
 
 from agentnb.views.panel.feed import TICK_S, Feed
+from agentnb.views.panel.messages import Guarded
 from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.show import Live
 from agentnb.views.text import visible
@@ -15,7 +16,7 @@ from agentnb.views.text import visible
 _LINE_LENGTH = 300
 
 
-class Whole(Live, DOMWidget):
+class Whole(Live, Guarded, DOMWidget):
     """A widget that is closed with all that belongs to it, and prints the same in every run."""
 
     def close(self) -> None:
@@ -45,6 +46,11 @@ class Attached(Whole):
         """Begin to show a run, everything so far at once. The widget is made by then."""
         self.feed = feed
         feed.attach(self)
+
+    def refuse(self, reason: str) -> None:
+        """Count a message of a page that made no sense, and tell of the first."""
+        if self.feed is not None:
+            self.feed.refuse(reason)
 
     def show(self, news: News) -> None:
         """Show what is new. Called by one thread at a time."""

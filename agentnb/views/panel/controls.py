@@ -25,6 +25,7 @@ from agentnb.views.panel.limits import (
     slider_end,
     slider_step,
 )
+from agentnb.views.panel.messages import TOTAL, TYPED, Guarded
 from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.slider_namer import SliderNamer
 from agentnb.views.panel.typed import UnclearNumber, tokens_of
@@ -135,6 +136,7 @@ class BudgetSlider(_BudgetControl, IntSlider):
     """
 
     _may_stop = True
+    from_page = TOTAL
 
     def __init__(self, feed: Feed, *, is_alone: bool = True, **traits: Any) -> None:
         # The readout is read as it is shown: with commas in it, 50,000 would be taken for 50.
@@ -263,12 +265,17 @@ class BudgetNumber(_BudgetControl, VBox):
         self.field.disabled = is_disabled
 
 
-class _Field(Text):
+class _Field(Guarded, Text):
     """Where a total is typed. No frame may come in the middle of what a front end says."""
+
+    from_page = TYPED
 
     def __init__(self, number: BudgetNumber, **traits: Any) -> None:
         self._number = number
         super().__init__(**traits)
+
+    def refuse(self, reason: str) -> None:
+        self._number.refuse(reason)
 
     def set_state(self, sync_data: Mapping[str, Any]) -> None:
         assert self._number.feed is not None

@@ -87,6 +87,8 @@ class Feed:
         self.orders: Orders | None = None
         """What a person can order; stays `None` for a run from a file."""
         self.viewers = viewers or Viewers()
+        self.refused = 0
+        """How many messages of pages made no sense."""
         self.lock = threading.RLock()
         """Held while a view is shown something. Whoever answers a front end takes it, too."""
         self.fold = PanelFold()
@@ -142,6 +144,13 @@ class Feed:
         if self.done:
             with self.lock:
                 self._show({})
+
+    def refuse(self, reason: str) -> None:
+        """Count a message of a page that was refused, and tell a person of the first."""
+        with self.lock:
+            self.refused += 1
+            if self.refused == 1:
+                self.tell(f"A message of a page was refused: {reason}. Others are only counted.")
 
     def whole(self) -> News:
         """Everything as it was in the newest frame. Under the lock."""

@@ -13,6 +13,7 @@ from ipywidgets import HTML, Box, Button, Layout
 from agentnb.views.panel.attached import Attached, text
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.messages import Guarded
 from agentnb.views.panel.news import News, Question
 from agentnb.views.panel.words import clock
 
@@ -56,7 +57,9 @@ class BudgetQuestion(Attached, Box):
         """What most runs never need: every widget that a panel has makes it come later."""
         self._words = HTML(layout=Layout(flex="1 1 20em", min_width="0"))
         for answer, name in _ANSWERS.items():
-            button = Button(description=name, disabled=True, layout=Layout(width="auto"))
+            button = _AnswerButton(
+                self, description=name, disabled=True, layout=Layout(width="auto")
+            )
             button.on_click(lambda _, answer=answer: self._pressed(answer))
             hear(button)
             self._buttons[answer] = button
@@ -77,6 +80,17 @@ class BudgetQuestion(Attached, Box):
     def _enable(self, is_open: bool) -> None:
         for button in self._buttons.values():
             button.disabled = not is_open
+
+
+class _AnswerButton(Guarded, Button):
+    """A button of a question."""
+
+    def __init__(self, question: BudgetQuestion, **traits: Any) -> None:
+        self._question = question
+        super().__init__(**traits)
+
+    def refuse(self, reason: str) -> None:
+        self._question.refuse(reason)
 
 
 def question_markup(question: Question) -> str:

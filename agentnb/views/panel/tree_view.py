@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import anywidget
@@ -21,13 +20,17 @@ from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
 from agentnb.views.panel.look import Look
+from agentnb.views.panel.messages import Guarded, MessageRefused, checked_message
 from agentnb.views.panel.module import joined_module, style
 from agentnb.views.panel.news import News
 from agentnb.views.panel.show import Live
 from agentnb.views.panel.viewers import GONE_AFTER_S
 
+MOST_VIEWS = 64
+"""Of one tree view, on all screens."""
 
-class TreeView(Live, anywidget.AnyWidget):
+
+class TreeView(Live, Guarded, anywidget.AnyWidget):
     """A live picture of a run: its tree, one agent's details, and a scrubber when it is done.
 
     Args:
@@ -53,6 +56,7 @@ class TreeView(Live, anywidget.AnyWidget):
         self._told: Sequence[str] = ()
         self._looks: dict[str, Look] = {}
         self._here_at_s: dict[str, float] = {}
+        """Views that said that they are there, and when; who said it last comes last."""
         with feed.lock:  # no frame may come between the state that goes out and the next one
             feed.attach(self)
             super().__init__(
@@ -127,32 +131,52 @@ class TreeView(Live, anywidget.AnyWidget):
 
     # -- in ---------------------------------------------------------------------------------------
 
-    def _heard(self, _: object, content: Mapping[str, Any], buffers: object) -> None:
-        """A front end speaks: on any thread. What makes no sense is passed over."""
-        kind, view = content.get("type"), str(content.get("view", ""))
-        with self._feed.lock, suppress(LookupError, TypeError, ValueError):
-            match kind:
-                case "hello":
-                    self._is_here(view)
-                    self.send(self._full_frame())
-                case "here":
-                    self._is_here(view)
-                case "bye":
-                    self._feed.viewers.went(self.model_id, view)
-                    self._looks.pop(view, None)
-                case "resend":
-                    self.send(self._full_frame())
-                case "sync" if content.get("seq") != self._seq:
-                    self.send(self._full_frame())
-                case "look":
-                    self._look(view, content)
-                case "budget" if self._feed.orders is not None:
-                    self._feed.orders.set_budget(self._allowed(int(content["total"])))
-                case "cancel" if self._feed.orders is not None:
-                    self._feed.orders.cancel(str(content["agent"]))
+    def refuse(self, reason: str) -> None:
+        """Count a message of a page that made no sense, and tell of the first."""
+        self._feed.refuse(reason)
+
+    def _heard(self, _: object, content: object, buffers: object) -> None:
+        """A front end speaks: on any thread."""
+        try:
+            message = checked_message(content)
+            with self._feed.lock:
+                self._take(message)
+        except MessageRefused as refused:
+            self.refuse(str(refused))
+        except Exception as error:  # what is raised to ipywidgets is printed into some cell
+            self._feed.tell(str(error) or type(error).__name__)
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        """Do what a page asks for, as far as it fits this run."""
+        match message["type"]:
+            case "hello":
+                self._is_here(message["view"])
+                self.send(self._full_frame())
+            case "here":
+                self._is_here(message["view"])
+            case "bye":
+                self._is_gone(message["view"])
+            case "resend":
+                self.send(self._full_frame())
+            case "sync" if message["seq"] != self._seq:
+                self.send(self._full_frame())
+            case "look":
+                if message["view"] not in self._here_at_s:
+                    raise MessageRefused("a view that never said it is there asked for details")
+                self._look(message["view"], message)
+            case "budget" if self._feed.orders is not None:
+                self._feed.orders.set_budget(self._allowed(message["total"]))
+            case "cancel" if self._feed.orders is not None:
+                agents = self._feed.fold.tree.agents.values()
+                if not any(agent.path == message["agent"] for agent in agents):
+                    raise MessageRefused("`agent` must be one of this run")
+                self._feed.orders.cancel(message["agent"])
 
     def _allowed(self, total: int) -> int:
+        """The total for the slider's end, which a page asks for."""
         summary = self._feed.whole().summary
+        if total < summary.tokens_used:  # it would end the run, which no page asks for in this way
+            raise MessageRefused("`total` must be at least what is used")
         highest = highest_total(summary.budget_total, ceiling())
         return allowed_total(total, used=summary.tokens_used, highest=highest)
 
@@ -160,17 +184,26 @@ class TreeView(Live, anywidget.AnyWidget):
         if self._can_answer:
             self._feed.viewers.here(self.model_id, view)
         now_s = time.monotonic()
+        self._here_at_s.pop(view, None)
         self._here_at_s[view] = now_s
-        for other, at_s in list(self._here_at_s.items()):
-            if at_s < now_s - GONE_AFTER_S:  # a page that was closed: nobody reads on there
-                del self._here_at_s[other]
+        for other, at_s in self._here_at_s.items():
+            # A page that was closed: nobody reads on there. It stays known, since one whose run has
+            # ended does not say any more that it is there, and may still ask.
+            if at_s < now_s - GONE_AFTER_S:
                 self._looks.pop(other, None)
+        if len(self._here_at_s) > MOST_VIEWS:
+            self._is_gone(next(iter(self._here_at_s)))
+
+    def _is_gone(self, view: str) -> None:
+        self._feed.viewers.went(self.model_id, view)
+        self._here_at_s.pop(view, None)
+        self._looks.pop(view, None)
 
     def _look(self, view: str, content: Mapping[str, Any]) -> None:
-        call, at = content.get("call"), content.get("at")
+        call, at = content["call"], content["at"]
         # A replay goes to the times that rows tell, which are rounded: with what they tell of.
         at_s = None if at is None else float(at) + HALF_A_STEP_S
-        look = Look(str(content.get("agent", "root")), call=call and int(call), at_s=at_s)
+        look = Look(content["agent"], call=call, at_s=at_s)
         fold, cost_of = self._feed.fold, self._feed.cost_of
         if at_s is not None:
             if fold.root is not None:
