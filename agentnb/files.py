@@ -1,30 +1,113 @@
-"""A file is replaced as a whole or not at all: what was there is not lost to a full disk."""
+"""Files of a person, which may have been put where they are by somebody else.
+
+One is read only when it is a file with a bound, and replaced as a whole or not at all: what was
+there is not lost to a full disk, and nothing outside its folder is written through a link.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from agentnb.core.types import one_line
+
+_LONGEST_NAME = 200
+"""Characters of a file's name in an error."""
+# What is there on no system but some: on Windows nothing blocks, and nobody makes links by stealth.
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+def read_file(path: Path, *, max_bytes: int) -> bytes:
+    """What a file holds. Never waits for a writer, and follows a link: that changes nothing.
+
+    Raises:
+        OSError: It is not there, cannot be read, is no regular file (a folder, a pipe, a device),
+            or holds more than `max_bytes`. A name in it is cut.
+    """
+    with _names_cut():
+        _check_regular(path.stat(), path, max_bytes)  # to open a device may already act
+        with os.fdopen(os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY), "rb") as file:
+            _check_regular(os.fstat(file.fileno()), path, max_bytes)
+            content = file.read(max_bytes + 1)  # a file may grow, or not know its size
+        if len(content) > max_bytes:
+            raise _too_large(path, max_bytes)
+        return content
 
 
 def replace_file(path: Path, text: str) -> None:
     """Write a text as UTF-8 in place of what a file holds, keeping its permissions.
 
-    What a link points to is replaced, and not the link. What is no regular file (a pipe, a
-    terminal) is written to.
+    A link is replaced, and what it points to stays as it is. What is no regular file (a pipe, a
+    terminal) is written to, but not by way of a link.
 
     Raises:
-        OSError: The file cannot be written. It is as it was.
+        OSError: The file cannot be written. It is as it was. A name in it is cut.
     """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-        return
-    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}")
+    content = text.encode()
+    with _names_cut():
+        there = _there(path)
+        if there is not None and not stat.S_ISREG(there.st_mode):
+            with os.fdopen(os.open(path, os.O_WRONLY | _NO_LINK | _BINARY), "wb") as file:
+                file.write(content)
+            return
+        # A name that nobody can foretell, made anew: nobody can have put a link there.
+        beside = path.with_name(f".agentnb-{secrets.token_hex(8)}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY
+        # What a file keeps from others is kept from them while it is written, too.
+        made = os.open(beside, flags, 0o666 if there is None else 0o600)
+        try:
+            with os.fdopen(made, "wb") as file:
+                file.write(content)
+            if there is not None:
+                beside.chmod(stat.S_IMODE(there.st_mode))
+            beside.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink()
+            raise
+
+
+def _there(path: Path) -> os.stat_result | None:
+    """What stands at a path, to be kept or written to; `None` for nothing, and for a link."""
     try:
-        beside.write_text(text, encoding="utf-8")
-        if path.exists():
-            beside.chmod(path.stat().st_mode)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
+        found = path.lstat()
+        if not stat.S_ISLNK(found.st_mode):
+            return found
+        behind = path.stat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(behind.st_mode):
+        raise OSError(errno.ELOOP, "It is a link to what is no regular file", str(path))
+    return None
+
+
+def _check_regular(found: os.stat_result, path: Path, max_bytes: int) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "It is a folder", str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "It is no regular file, but a pipe or a device", str(path))
+    if found.st_size > max_bytes:
+        raise _too_large(path, max_bytes)
+
+
+def _too_large(path: Path, max_bytes: int) -> OSError:
+    return OSError(errno.EFBIG, f"It is larger than {max_bytes:,} bytes", str(path))
+
+
+@contextmanager
+def _names_cut() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        for name in ("filename", "filename2"):
+            said = getattr(error, name, None)
+            if isinstance(said, str | bytes | os.PathLike):
+                setattr(error, name, one_line(os.fsdecode(said), limit=_LONGEST_NAME))
         raise

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from agentnb.agent_view import AgentView, AgentViews, text_of, views_of
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.document import read_document, write_document
+from agentnb.core.document import check_document, read_document, write_document
 from agentnb.core.errors import RunCancelled, UnknownAgent, UnreadableRun
 from agentnb.core.events import (
     AgentCancelled,
@@ -40,7 +40,7 @@ from agentnb.core.life import without_block
 from agentnb.core.shown import Shown
 from agentnb.core.tree import AgentState, ToolCount, TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of, quoted
-from agentnb.files import replace_file
+from agentnb.files import read_file, replace_file
 from agentnb.prices import Call, Cost, cost_of, costs_with_below
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from agentnb.views.panel.tree_view import TreeView
 
 T = TypeVar("T")
+
+_MOST_BYTES = 2**30
+"""Of a file that is read as a run: ten times the largest that were seen."""
 
 
 class RunRecord(Shown):
@@ -383,26 +386,33 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
         path: The file.
 
     Raises:
-        UnreadableRun: The file is not there, or holds no run that this version can read.
+        UnreadableRun: The file is not there, is no regular file, is larger than 1 GiB, or holds no
+            run that this version can read.
     """
     source = one_line(os.fsdecode(path), limit=200)
     with _no_garbage_collection():
         document = read_document(_text_of(path, source), source=source, parse=_parse)
+        check_document(document, source=source)
         bus = EventBus.of_record(document.run_id, document.rows)
         return RunRecord(document.run_id, document.task, bus)
 
 
 def _text_of(path: str | os.PathLike[str], source: str) -> str:
     try:
-        return Path(os.fsdecode(path)).read_bytes().decode("utf-8-sig")
+        # A name may be as long as whoever made it likes, and a zero byte in it is a `ValueError`.
+        return read_file(Path(os.fsdecode(path)), max_bytes=_MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise UnreadableRun(source, f"there is no such file in {Path.cwd()}") from error
+        where = one_line(str(Path.cwd()), limit=200)
+        raise UnreadableRun(source, f"there is no such file in {where}") from error
     except IsADirectoryError as error:
         raise UnreadableRun(source, "it is a folder") from error
     except UnicodeDecodeError as error:
         why = f"it is not UTF-8 text (byte {error.object[error.start]:#04x} at {error.start:,})"
         raise UnreadableRun(source, why) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise UnreadableRun(source, why[:1].lower() + why[1:]) from error
+    except ValueError as error:
         raise UnreadableRun(source, one_line(str(error), limit=200)) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -216,12 +217,13 @@ def test_file_that_cannot_be_written_is_left_as_it_was(
     run.to_json(path)
     before = path.read_bytes()
 
-    def full(self: Path, data: str, **how: Any) -> int:
-        self.write_bytes(data.encode()[:100])
-        raise OSError(28, "No space left on device")
+    class Full(io.FileIO):
+        def write(self, data: Any) -> int:
+            super().write(data[:100])
+            raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", full)
+        patched.setattr("agentnb.files.os.fdopen", lambda made, mode: Full(made, mode))
         with pytest.raises(OSError, match="No space left"):
             run.to_json(path)
 
@@ -229,13 +231,14 @@ def test_file_that_cannot_be_written_is_left_as_it_was(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
+def test_link_is_replaced_by_the_file_and_what_it_points_to_is_left_alone(tmp_path: Path) -> None:
     run = a_run()
     (tmp_path / "link.json").symlink_to(tmp_path / "run.json")
     run.to_json(tmp_path / "link.json")
 
-    assert (tmp_path / "link.json").is_symlink()
-    assert load_run(tmp_path / "run.json").events == run.events
+    assert not (tmp_path / "link.json").is_symlink()
+    assert not (tmp_path / "run.json").exists()
+    assert load_run(tmp_path / "link.json").events == run.events
 
 
 def test_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ names of the pools) comes along as the validation's context.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,6 +33,29 @@ from agentnb.core.errors import ConfigMistake
 from agentnb.core.profiles import NamedText
 from agentnb.core.types import one_line
 
+_LONGEST_NAME = 64
+_LISTED = 20
+"""Known names that are told beside a wrong one."""
+
+
+class Hints:
+    """Which known name a wrong one may have been meant to be.
+
+    Each wrong name is compared with each known one, which are many of both in a file that wants
+    to be slow: after so many comparisons the words do without.
+    """
+
+    def __init__(self, comparisons: int = 5_000) -> None:
+        self.left = comparisons
+
+    def nearest(self, word: str, known: Sequence[str]) -> str | None:
+        """The most similar of the known names, should one be similar enough."""
+        if len(word) > _LONGEST_NAME or len(known) > self.left:
+            return None
+        self.left -= len(known)
+        near = [name for name in known if len(name) <= _LONGEST_NAME]
+        return next(iter(get_close_matches(word, near, n=1)), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Around:
@@ -40,17 +63,19 @@ class Around:
 
     folder: Path
     """The project folder, absolute."""
-    pools: tuple[str, ...]
+    pools: Mapping[str, object]
+    """By name."""
+    hints: Hints
 
 
 # -- single values ----------------------------------------------------------------------------
 
 
 def _name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value):
+    if not re.fullmatch(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}", value):
         raise ValueError(
             f"{_shown(value)} is no name that can be used here. Take letters, digits, `_` and "
-            "`-`, at most 64."
+            f"`-`, at most {_LONGEST_NAME}."
         )
     return value
 
@@ -66,11 +91,11 @@ def _model(value: str) -> str:
 
 
 def _pool(value: str, info: ValidationInfo) -> str:
-    pools: tuple[str, ...] = info.context.pools  # type: ignore[union-attr]  # always given
-    if value not in pools:
+    around: Around = info.context  # type: ignore[assignment]  # always given
+    if value not in around.pools:
+        instead = _instead(value, tuple(around.pools), around.hints)
         raise ValueError(
-            f"There is no pool {_shown(value)}. {_instead(value, pools)} Or add it under "
-            "`llm.pools`."
+            f"There is no pool {_shown(value)}. {instead} Or add it under `llm.pools`."
         )
     return value
 
@@ -219,7 +244,7 @@ def read_settings(
         The settings without the profiles that cannot be used, `None` when there are mistakes
         outside profiles; those mistakes; and by name the mistakes of each profile.
     """
-    around = Around(folder, tuple(_mapping_at(document.data, ("llm", "pools"))))
+    around = Around(folder, _mapping_at(document.data, ("llm", "pools")), Hints())
     settings, found = _validated(document.data, document, around)
     outside, broken = list[ConfigMistake](), dict[str, list[ConfigMistake]]()
     for loc, mistake in (*document.mistakes, *found):
@@ -249,7 +274,7 @@ def _validated(
     try:
         return SettingsFile.model_validate(data, context=around), []
     except ValidationError as error:
-        return None, [_mistake(details, document) for details in error.errors()]
+        return None, [_mistake(details, document) for details in error.errors(include_url=False)]
 
 
 def _mapping_at(data: object, loc: Loc) -> dict[str, Any]:
@@ -305,7 +330,7 @@ def _unknown_key(loc: Loc) -> str:
     # A slip beside its right spelling is likelier than a key of another place.
     if home and not get_close_matches(key, known, n=1, cutoff=0.85):
         return f"There is no such key here. It belongs under `{home}`."
-    return f"There is no such key here. {_instead(key, known)}"
+    return f"There is no such key here. {_instead(key, known, Hints())}"
 
 
 def _known_keys(loc: Loc) -> tuple[str, ...]:
@@ -329,10 +354,12 @@ def _homes(section: type[Section], path: str) -> Iterator[tuple[str, str]]:
             yield from _homes(below, here)
 
 
-def _instead(word: str, known: tuple[str, ...]) -> str:
-    if close := get_close_matches(word, known, n=1):
-        return f"Did you mean `{close[0]}`?"
-    return f"Known here: {', '.join(f'`{name}`' for name in known) or 'none'}."
+def _instead(word: str, known: tuple[str, ...], hints: Hints) -> str:
+    if near := hints.nearest(word, known):
+        return f"Did you mean `{near}`?"
+    listed = ", ".join(f"`{one_line(name, limit=_LONGEST_NAME)}`" for name in known[:_LISTED])
+    more = f" and {len(known) - _LISTED:,} more" if len(known) > _LISTED else ""
+    return f"Known here: {listed or 'none'}{more}."
 
 
 def _not_a(what: str, value: object) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentnb.core.types import (
+    MOST,
     BudgetStatus,
     CompletionRequest,
     Message,
@@ -365,4 +366,6 @@ class Reservation:
 def _checked(n: int, name: str) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise ValueError(f"{name} must be a whole number of tokens, at least 0, not {n!r}.")
+    if n > MOST:  # and is not shown: it may have more digits than Python writes
+        raise ValueError(f"{name} must be at most {float(MOST):g} tokens.")
     return n

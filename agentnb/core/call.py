@@ -17,6 +17,7 @@ from agentnb.core.errors import CallTimedOut, Refused, StreamBroken
 from agentnb.core.events import ModelCallFinished, ModelCallStarted
 from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort, TimerHandle
 from agentnb.core.types import (
+    MOST,
     CompletionRequest,
     Message,
     Stopped,
@@ -235,7 +236,7 @@ def _check_shape(event: StreamEvent) -> None:
 def _are_counts(usage: Usage) -> bool:
     """Whether every field is a count: the books take nothing else."""
     for count in _counts(usage):
-        if not isinstance(count, int) or count < 0:
+        if not isinstance(count, int) or not 0 <= count <= MOST:
             return False
     return True
 

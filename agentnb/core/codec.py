@@ -24,9 +24,9 @@ from agentnb.core.events import Event
 _Reader = Callable[[Any], Any]
 """Makes a value of one type from plain JSON values; raises `ValueError` where it cannot be."""
 
-_DEEPEST = 100
+DEEPEST = 100
 """Lists and objects within each other; what is deeper is written as text."""
-_MOST_BITS = 2048
+MOST_BITS = 2048
 """Of a number in digits. Python refuses to read very long ones, and how long can be set."""
 _SPECIAL_FLOATS = ("nan", "inf", "-inf")
 _OURS = (events.__name__, types.__name__)
@@ -51,10 +51,10 @@ def _plain(value: Any, inside: set[int]) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        return int.__int__(value) if int.bit_length(value) <= _MOST_BITS else hex(value)
+        return int.__int__(value) if int.bit_length(value) <= MOST_BITS else hex(value)
     if isinstance(value, float):
         return float.__float__(value) if math.isfinite(value) else float.__repr__(value)
-    if id(value) in inside or len(inside) >= _DEEPEST:
+    if id(value) in inside or len(inside) >= DEEPEST:
         return _text(value)
     inside.add(id(value))
     try:

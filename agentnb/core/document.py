@@ -29,6 +29,8 @@ from typing import Any
 from agentnb.core.codec import UnknownKind, event_of, plain
 from agentnb.core.errors import UnreadableRun
 from agentnb.core.events import Row
+from agentnb.core.possible import check_id, check_possible
+from agentnb.core.types import one_line, quoted
 
 FORMAT = "agentnb run"
 VERSION = 1
@@ -37,6 +39,8 @@ VERSION = 1
 _DELTA = "agent_text_delta"
 _LONGEST_S = 1e9
 """A time beyond it, 30 years after a run began, is none."""
+_LONGEST_WHY = 200
+"""What is wrong with an event may quote it."""
 _UPDATE = "Update agentnb: `pip install --upgrade agentnb`."
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -118,6 +122,19 @@ def read_document(text: str, *, source: str, parse: Callable[[str], Any] = json.
         raise UnreadableRun(source, str(wrong), fix=wrong.fix) from None
 
 
+def check_document(document: Document, *, source: str) -> None:
+    """See that a document is one of a run, so that every look at it works.
+
+    Raises:
+        UnreadableRun: No run can have come to this.
+    """
+    try:
+        check_id(document.run_id)
+        check_possible(document.rows)
+    except ValueError as error:
+        raise UnreadableRun(source, str(error)) from None
+
+
 class _Wrong(ValueError):
     """What is wrong with a document, as a clause, and what to do."""
 
@@ -155,10 +172,11 @@ def _read(document: Any) -> Document:
         raise _Wrong("it is JSON, but not a run")
     version = head.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise _Wrong(f"its `version` is {version!r}, which was never written")
+        raise _Wrong(f"its `version` is {_shown(version)}, which was never written")
     if version > VERSION:
         raise _Wrong(
-            f"it has version {version} of the format, from agentnb {head.get('agentnb')}, and "
+            f"it has version {_shown(version)} of the format, from agentnb "
+            f"{quoted(str(head.get('agentnb')))[1:-1]}, and "
             f"this agentnb reads up to version {VERSION}",
             fix=_UPDATE,
         )
@@ -192,9 +210,16 @@ def _row_of(seq: int, line: Any) -> Row:
             raise ValueError("`at_s` is no time in seconds")
     except UnknownKind as error:
         raise _Wrong(
-            f"its event {seq} is of the kind {error.kind!r}, which this agentnb does not know",
+            f"its event {seq} is of the kind {quoted(error.kind)}, which this agentnb does not "
+            "know",
             fix=_UPDATE,
         ) from None
     except ValueError as error:
-        raise _Wrong(f"its event {seq} cannot be: {error}") from None
+        why = one_line(str(error), limit=_LONGEST_WHY)
+        raise _Wrong(f"its event {seq} cannot be: {why}") from None
     return at_s, event
+
+
+def _shown(value: Any) -> str:
+    """A value of the head that should be a number, and may be anything, of any length."""
+    return one_line(repr(value), limit=60)

@@ -16,6 +16,9 @@ from typing import Any
 from agentnb.core.shown import Listed, Shown
 
 ROOT_PATH = "root"
+MOST = 10**24
+"""The greatest number of anything that a run counts. Whoever means no limit writes less, and sums
+of such numbers are far from what a `float` cannot hold."""
 MALFORMED_INPUT = "(no JSON object)"
 """The one key of a tool call's input whose arguments are no JSON object; under it, the raw text."""
 
@@ -271,6 +274,8 @@ class AgentConfig:
             raise ValueError(
                 f"`max_output_tokens` must be a whole number, at least 1, not {limit!r}."
             )
+        if limit > MOST:
+            raise ValueError(f"`max_output_tokens` must be at most {float(MOST):g}.")
 
 
 @dataclass(frozen=True, slots=True)

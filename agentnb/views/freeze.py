@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from agentnb.core.errors import UnreadableNotebook
-from agentnb.files import replace_file
+from agentnb.files import read_file, replace_file
 from agentnb.views.text import visible
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE_VIEW: dict[str, Any] = {"agentnb": {"view": "live"}}
 """The metadata of an output that is a live view of this package."""
+
+_MOST_BYTES = 2**30
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -90,9 +92,9 @@ def _shows_widgets(cells: list[Any]) -> bool:
 def _read(path: Path) -> dict[str, Any]:
     source = visible(str(path), 200)
     try:
-        document = json.loads(path.read_bytes().decode("utf-8-sig"))
+        document = json.loads(read_file(path, max_bytes=_MOST_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
-        where = "" if path.is_absolute() else f" in {Path.cwd()}"
+        where = "" if path.is_absolute() else f" in {visible(str(Path.cwd()), 200)}"
         raise UnreadableNotebook(source, f"there is no such file{where}") from None
     except IsADirectoryError:
         raise UnreadableNotebook(source, "it is a folder") from None

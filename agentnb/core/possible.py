@@ -1,0 +1,233 @@
+"""Whether a record can be one of a run, beyond that each of its events can be read.
+
+Every look at a record (the tree, the figures, the cost, the panel) takes for granted what a run
+keeps to by itself: time goes on, counts are counts, each agent is spawned once, below one that is
+there. A file may say anything. What is checked here, in one place, no look has to doubt.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from agentnb.core.codec import DEEPEST, MOST_BITS
+from agentnb.core.events import (
+    AgentSpawned,
+    BudgetPaused,
+    Event,
+    ModelCallFinished,
+    Row,
+    RunStarted,
+)
+from agentnb.core.types import MOST, child_id, quoted
+
+_Check = Callable[[Any], None]
+"""Raises `ValueError` where a value cannot be; the message is a clause."""
+
+_BACK_S = 1.0
+"""So far time may go back from one event to a later one. Two threads that publish at once take
+their times and then their places: they can differ by the time that a thread is held up."""
+_LONGEST_ID = 1_000
+"""Of a run, and of its root. Those below it have a number more for each level."""
+_NUMBER = re.compile("[1-9][0-9]{0,8}")
+
+
+def check_possible(rows: Iterable[Row]) -> None:
+    """See that the rows of a record can have come to be in a run.
+
+    Raises:
+        ValueError: They cannot; the message is a clause that names the first event that is wrong.
+    """
+    depths: dict[str, int] = {}
+    latest_s = 0.0
+    root_id = ""
+    for seq, row in enumerate(rows):
+        at_s = row[0]
+        try:
+            if at_s > latest_s:
+                latest_s = at_s
+            elif at_s < latest_s - _BACK_S:
+                raise ValueError("`at_s` is before the time of an event that came earlier")
+            if len(row) == 3:
+                if row[1] not in depths:
+                    _check_known(row[1], depths)
+                continue
+            event = row[1]
+            if isinstance(event, RunStarted):
+                root_id = _root_of(event, seq)
+            elif isinstance(event, AgentSpawned):
+                _check_spawn(event, depths, root_id)
+                depths[event.agent_id] = event.depth
+            elif (agent_id := getattr(event, "agent_id", None)) is not None:
+                _check_known(agent_id, depths)
+            check_event(event)
+        except ValueError as error:
+            raise ValueError(f"its event {seq} cannot be: {error}") from None
+
+
+def check_id(run_id: str) -> None:
+    """See that an id is none that a file made long.
+
+    Raises:
+        ValueError: It is too long; the message is a clause.
+    """
+    if len(run_id) > _LONGEST_ID:
+        raise ValueError(f"an id has at most {_LONGEST_ID:,} characters, and not {len(run_id):,}")
+
+
+# -- the agents -----------------------------------------------------------------------------------
+
+
+def _root_of(event: RunStarted, seq: int) -> str:
+    if seq:
+        raise ValueError("a run starts once, with its first event")
+    check_id(event.thread_id)
+    return event.thread_id
+
+
+def _check_spawn(event: AgentSpawned, depths: Mapping[str, int], root_id: str) -> None:
+    agent_id, parent_id = event.agent_id, event.parent_id
+    if agent_id in depths:
+        raise ValueError(f"the agent {quoted(agent_id)} is spawned a second time")
+    if parent_id is None:
+        if depths:
+            raise ValueError("a run has one agent without a parent")
+        check_id(agent_id)
+        if not agent_id or agent_id != (root_id or agent_id):
+            raise ValueError(f"`agent_id`: the root of this run is not {quoted(agent_id)}")
+    elif parent_id not in depths:
+        raise ValueError(f"`parent_id`: there is no agent {quoted(parent_id)} yet")
+    elif not _is_child(agent_id, parent_id):
+        raise ValueError(f"`agent_id`: {quoted(agent_id)} is no sub-agent of its parent")
+    if event.depth != (0 if parent_id is None else depths[parent_id] + 1):
+        raise ValueError("`depth` is not one more than its parent's, from 0 for the root")
+
+
+def _is_child(agent_id: str, parent_id: str) -> bool:
+    number = agent_id[len(parent_id) + 1 :]
+    return _NUMBER.fullmatch(number) is not None and agent_id == child_id(parent_id, int(number))
+
+
+def _check_known(agent_id: str, depths: Mapping[str, int]) -> None:
+    if agent_id not in depths:
+        raise ValueError(f"`agent_id`: no agent {quoted(agent_id)} was spawned before")
+
+
+# -- the fields of an event -----------------------------------------------------------------------
+
+
+def check_event(event: Event) -> None:
+    """See that the numbers of an event are in the ranges that a run could have.
+
+    Raises:
+        ValueError: One is not; the message is a clause that names the field.
+    """
+    _check_fields(event)
+
+
+def _check_fields(value: Any) -> None:
+    cls: Any = type(value)
+    check = _check_of(cls)
+    if check is not None:
+        check(value)
+
+
+@cache
+def _check_of(cls: type) -> _Check | None:
+    """The check of a class's fields; `None` where nothing can be wrong."""
+    hints = get_type_hints(cls)
+    found: dict[str, _Check | None] = {
+        field.name: _OWN.get((cls, field.name)) or _check_for(hints[field.name])
+        for field in dataclasses.fields(cls)
+        if field.name != "kind"
+    }
+    checks = [(name, check) for name, check in found.items() if check is not None]
+
+    def check_fields(value: Any) -> None:
+        for name, check in checks:
+            try:
+                check(getattr(value, name))
+            except ValueError as error:
+                raise ValueError(f"`{name}`: {error}") from None
+
+    return check_fields if checks else None
+
+
+def _check_for(hint: Any) -> _Check | None:
+    arguments = get_args(hint)
+    if isinstance(hint, UnionType):
+        if NoneType not in arguments:
+            return _check_fields  # those of one of several classes
+        (other,) = (argument for argument in arguments if argument is not NoneType)
+        check = _check_for(other)
+        return check and (lambda value: None if value is None else check(value))
+    if get_origin(hint) is tuple:
+        return _check_each(_check_for(arguments[0]))
+    if hint is Any or get_origin(hint) is Mapping:
+        return _check_json
+    if dataclasses.is_dataclass(hint):
+        return _check_of(hint)  # type: ignore[arg-type]
+    return {int: _check_count, float: _check_time}.get(hint)
+
+
+def _check_each(check: _Check | None) -> _Check | None:
+    if check is None:
+        return None
+
+    def check_all(values: Iterable[Any]) -> None:
+        for value in values:
+            check(value)
+
+    return check_all
+
+
+def _check_count(value: int) -> None:
+    if not 0 <= value <= MOST:
+        raise ValueError(f"it is not between 0 and {float(MOST):g}")
+
+
+def _check_difference(value: int) -> None:
+    if not -MOST <= value <= MOST:
+        raise ValueError(f"it is not between {float(-MOST):g} and {float(MOST):g}")
+
+
+def _check_time(value: float) -> None:
+    if not 0 <= value <= MOST:  # of what is not a number, neither holds
+        raise ValueError(f"it is not between 0 and {float(MOST):g}")
+
+
+def _check_patience(value: float) -> None:
+    if value != math.inf:  # a person may be waited for without an end
+        _check_time(value)
+
+
+def _check_json(value: Any) -> None:
+    """What may be anything is no deeper than it is written, and its numbers are JSON's."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        if not level:
+            return
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += each.values()
+            elif isinstance(each, list):
+                below += each
+            elif isinstance(each, float) and not math.isfinite(each):
+                raise ValueError("it holds a number beyond those of a computer")
+            elif isinstance(each, int) and each.bit_length() > MOST_BITS:
+                raise ValueError("it holds a number of more than 600 digits")
+        level = below
+    raise ValueError(f"it holds lists and objects in more than {DEEPEST} levels")
+
+
+_OWN: Mapping[tuple[type, str], _Check] = {
+    (ModelCallFinished, "estimate_error"): _check_difference,
+    (BudgetPaused, "wait_s"): _check_patience,
+}
+"""The few fields whose numbers are neither counts nor times that end."""
