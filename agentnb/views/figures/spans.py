@@ -101,7 +101,7 @@ class Times:
     pauses: list[tuple[float, float]] = field(default_factory=list)
     """From when to when new calls were held for an answer."""
     end_s: float = 0.0
-    """The time of the last entry."""
+    """The latest time of an entry."""
     has_ended: bool = False
 
 
@@ -111,7 +111,8 @@ def times(rows: Iterable[Row]) -> Times:
     handlers = fold.handlers
     end_s = 0.0
     for row in rows:
-        end_s = row[0]
+        if row[0] > end_s:  # the latest: two threads that publish at once may take turns otherwise
+            end_s = row[0]
         if len(row) == 2 and (handler := handlers.get(type(row[1]))) is not None:
             handler(*row)
     return fold.result(end_s)
