@@ -46,6 +46,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.life import has_block
 from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.possible import check_possible
 from agentnb.core.protocols import BudgetGate, Journal, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import read_reply
@@ -360,6 +361,7 @@ def check_record(entries: Sequence[Entry]) -> None:
             assert event.depth == spawned[event.parent_id].depth + 1
     check_numbers(entries)
     _check_budget_events(events)
+    check_possible([(entry.at_s, entry.event) for entry in entries])  # its file can be read
 
 
 def check_numbers(entries: Sequence[Entry]) -> None:
