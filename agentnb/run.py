@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 import signal
 import threading
 import time
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from agentnb.views.panel.feed import Feed
 
 SLICE_S = 0.1
-"""A kernel delivers an interrupt to a cell only when the cell's loop wakes."""
+"""Whoever waits wakes so often: a loop delivers an interrupt only then, and a thread that an
+interrupt meets on its way to sleep would sleep on with it."""
 STOP_PATIENCE_S = 10.0
 """A cancel waits so long for what does not stop, and then says that it still runs."""
 
@@ -91,9 +93,9 @@ class Run(RunRecord):
             self._waiting.discard(wake)
         return self._outcome()
 
-    def _outcome(self, timeout: float | None = None) -> OrchestratorResult:
+    def _outcome(self) -> OrchestratorResult:
         try:
-            return self._future.result(timeout)
+            return self._future.result()
         except concurrent.futures.CancelledError:  # the runtime was closed under it
             raise RuntimeError(GONE) from None
 
@@ -118,13 +120,25 @@ class Run(RunRecord):
             raise RuntimeError(
                 "On the runtime's own thread a run can only be awaited: `await run`."
             )
-        self._check_alive()
+        if not self._has_ended_within(timeout):
+            raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.")
+        return self._outcome()
+
+    def _has_ended_within(self, timeout: float | None) -> bool:
+        """Block on the caller's own thread, in slices that let an interrupt through."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        done = threading.Event()
+        self._waiting.add(done.set)
         try:
-            return self._outcome(timeout)
-        except concurrent.futures.TimeoutError:
-            if self._future.done():
-                raise
-            raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.") from None
+            while not self._future.done():
+                self._check_alive()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                done.wait(min(SLICE_S, left))
+        finally:
+            self._waiting.discard(done.set)
+        return True
 
     def result_or_cancel(self) -> OrchestratorResult:
         """Block as the run's owner: the first interrupt cancels it, the second gives up waiting."""

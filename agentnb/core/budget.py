@@ -170,6 +170,11 @@ class RequestBudget:
         """How much of the total is spent; 100.0 for a total of 0."""
         return 100.0 * self.tokens_used / self._total if self._total else 100.0
 
+    @property
+    def is_warning_due(self) -> bool:
+        """Whether the warning line was not crossed since it was drawn, or armed again."""
+        return self._armed
+
     def add_tokens(self, n: int) -> BudgetStatus:
         """Spend `n` tokens that were not reserved."""
         _checked(n, "`n`")

@@ -319,7 +319,7 @@ class Meter:
         if self._exhausted_told:
             return
         self._exhausted_told = True
-        if not self._has_warned:
+        if self.budget.is_warning_due or not self._has_warned:
             self._warned_early_at = self.budget.total
             self._publish_warning()
         fold = TreeFold()

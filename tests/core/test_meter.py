@@ -176,6 +176,20 @@ async def test_exhaustion_of_a_raised_total_is_not_warned_of_below_its_line() ->
         assert [w.budget_total for w in pot.told(BudgetWarning)] == [1000]
 
 
+async def test_exhaustion_of_a_raised_total_is_warned_of_before_its_line_is_crossed() -> None:
+    async with pot_of(1000) as pot:
+        _cross(pot)
+        pot.budget.set_total(2000)
+        await everyone_waits()
+        with pytest.raises(PotEmpty):
+            pot.try_call(5000)
+        pot.call(0, for_root_synthesis=True, max_tokens=1000).settle(used(1000), is_complete=True)
+
+        assert [w.budget_total for w in pot.told(BudgetWarning)] == [1000, 2000]
+        last = [type(entry.event) for entry in pot.bus.entries][::-1]
+        assert last.index(BudgetExhausted) < last.index(BudgetWarning)
+
+
 # -- leases ------------------------------------------------------------------------------------
 
 
