@@ -62,7 +62,7 @@ def live_objects() -> dict[str, int]:
 def settled(runtime: Runtime) -> None:
     """Wait until nothing that has ended is still on its way out, and free what can be freed."""
     for thread in threading.enumerate():
-        if thread.name.startswith(("agentnb-budget-gate", "agentnb-worker", "test-")):
+        if thread.name.startswith(("agentnb-worker", "test-")):
             thread.join(DEADLINE_S)
     for _ in range(2):  # a collection may close streams, which is work for the loop
         runtime.submit(everyone_waits()).result(DEADLINE_S)

@@ -17,7 +17,7 @@ from agentnb.core.cancel import is_own_end
 from agentnb.core.errors import NoOpenQuestion
 from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
 from agentnb.core.protocols import BudgetGate, Clock
-from agentnb.core.threads import in_daemon_thread
+from agentnb.core.threads import run_in_thread
 
 _WHY_STOP = {
     "stop": "the answer to the budget's question was to stop",
@@ -155,7 +155,7 @@ class BudgetQuestion:
             if inspect.iscoroutinefunction(gate):
                 answer = await gate(warning)
             else:
-                answer = await in_daemon_thread(lambda: gate(warning), name="agentnb-budget-gate")
+                answer = await run_in_thread(lambda: gate(warning))
                 if inspect.isawaitable(answer):
                     answer = await cast("Awaitable[str]", answer)
         except BaseException as error:

@@ -1,48 +1,92 @@
-"""Blocking work on a daemon thread that nobody has to wait for.
+"""Blocking functions on daemon threads, with the context variables of whoever calls them.
 
-`asyncio.to_thread` uses a pool that the interpreter joins at exit, so one blocked call would
-hold up the closing of a kernel.
+To start a thread takes longer than most tools, so one that has nothing to do waits a second for
+more. `asyncio.to_thread` and `concurrent.futures` do the same, but the interpreter joins their
+threads at exit, and one function that blocks would hold up the closing of a kernel.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+_IDLE_S = 1.0
 
-async def in_daemon_thread(function: Callable[[], T], *, name: str = "agentnb-worker") -> T:
-    """Await `function()` on a thread of its own. Cancelled, the thread goes on and is ignored."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    context = contextvars.copy_context()
 
-    def deliver(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]  # None is a T when T allows it
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """Await `function()` on a daemon thread.
 
-    def work() -> None:
-        result: T | None = None
-        error: BaseException | None = None
+    Cancelled, the thread goes on, and what it returns or raises is dropped.
+    """
+    call = ThreadCall(function)
+    call.start()
+    await call.wait()
+    return call.result()
+
+
+class ThreadCall(Generic[T]):
+    """A call of a blocking function on a thread, as the loop that waits for it sees it.
+
+    All but `function` runs on the loop, so waiting and giving up never race.
+    """
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._context = contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Future[None] | None = None
+        self._value: T
+        self._error: BaseException | None = None
+        self.has_ended = False
+        self.when_over: Callable[[], None] | None = None
+        """Called on the loop when the function has ended."""
+
+    def start(self) -> None:
+        """Have a thread call the function."""
+        _start(self._run)
+
+    def _run(self) -> None:
         try:
-            result = context.run(function)
-        except BaseException as caught:  # handed over to the awaiting task, whatever it is
-            error = as_loops_take_it(caught)
-        try:
-            loop.call_soon_threadsafe(deliver, result, error)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            self._value = self._context.run(self._function)
+        except BaseException as error:  # raised again on the loop, whatever it is
+            self._error = as_loops_take_it(error)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._finish)
 
-    threading.Thread(target=work, name=name, daemon=True).start()
-    return await future
+    def _finish(self) -> None:
+        self.has_ended = True
+        self.wake()
+        if self.when_over is not None:
+            self.when_over()
+
+    def wake(self) -> None:
+        """End the wait, whether the function has ended or not."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when the function has ended, or at `wake`. A cancelled wait can be repeated."""
+        if not self.has_ended:
+            self._waiting = self._loop.create_future()
+            await self._waiting
+
+    def result(self) -> T:
+        """What the function returned or raised."""
+        error, self._error = self._error, None
+        if error is None:
+            return self._value
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame
 
 
 def as_loops_take_it(error: BaseException) -> Exception:
@@ -54,3 +98,46 @@ def as_loops_take_it(error: BaseException) -> Exception:
     wrapped = RuntimeError(f"{type(error).__name__} was raised on a worker thread: {error}")
     wrapped.__cause__ = error
     return wrapped
+
+
+class _Worker:
+    """One thread, which makes one call after the other."""
+
+    def __init__(self) -> None:
+        self.orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._main, name="agentnb-worker", daemon=True).start()
+
+    def _main(self) -> None:
+        while True:
+            try:
+                work = self.orders.get(timeout=_IDLE_S)
+            except queue.Empty:
+                with _lock:
+                    if self in _idle:
+                        _idle.remove(self)
+                        return
+                continue  # it was given work just now
+            work()
+            del work  # while it waits it holds nothing of the run
+            with _lock:
+                _idle.append(self)
+
+
+_idle: list[Any] = []
+_lock = threading.Lock()
+
+
+def _start(work: Callable[[], None]) -> None:
+    with _lock:
+        worker = _idle.pop() if _idle else None
+    (worker or _Worker()).orders.put(work)
+
+
+def _forget_after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

@@ -25,13 +25,13 @@ from agentnb.core.events import (
     ToolCallStarted,
 )
 from agentnb.core.protocols import Jobs, RunPort, TimerHandle, Tool, ToolCallRecord
+from agentnb.core.threads import ThreadCall
 from agentnb.core.types import (
     MALFORMED_INPUT,
     ToolResultBlock,
     ToolUseBlock,
     one_line,
 )
-from agentnb.core.workers import Job
 
 T = TypeVar("T")
 
@@ -222,28 +222,28 @@ class CallContext:
         return result
 
     async def on_thread(self, function: Callable[[], T]) -> T:
-        job = Job(function)
-        job.start()
+        call = ThreadCall(function)
+        call.start()
         try:
-            await job.wait()
+            await call.wait()
         except asyncio.CancelledError:
-            await self._leave(job)
+            await self._leave(call)
             raise
-        return job.result()
+        return call.result()
 
-    async def _leave(self, job: Job[Any]) -> None:
+    async def _leave(self, call: ThreadCall[Any]) -> None:
         """Give a thread time to see that its call was cancelled; then leave it behind."""
         self._is_stopped = True
         try:
             if not self._is_too_slow:  # else its model has waited long enough
-                timer = self._port.clock.call_later(THREAD_PATIENCE_S, job.wake)
+                timer = self._port.clock.call_later(THREAD_PATIENCE_S, call.wake)
                 try:
-                    await job.wait()
+                    await call.wait()
                 finally:
                     timer.cancel()
         finally:  # also when somebody in a hurry cancels a second time
-            if not job.has_ended:
-                job.when_over = self._port.tool_outlived()
+            if not call.has_ended:
+                call.when_over = self._port.tool_outlived()
 
 
 # -- what is told ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from agentnb.core import workers
+from agentnb.core import threads
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Entry
@@ -84,7 +84,7 @@ class AnyRun(RuleBasedStateMachine):
         self.asked: list[asyncio.Future[str]] = []
         self.on_threads: list[Callable[[], None]] = []
         """What would be done on threads: it is done by order, too."""
-        self.no_threads = patch.object(workers, "_start", self.on_threads.append)
+        self.no_threads = patch.object(threads, "_start", self.on_threads.append)
         self.no_threads.start()
         self.read: list[Entry] = []
         self.is_cancelled_from_outside = False

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from agentnb.core.cancel import AgentStopped, Cancellation, CancelScope
-from agentnb.core.threads import in_daemon_thread
+from agentnb.core.threads import run_in_thread
 from tests.core.clock import everyone_waits
 
 ROOT = "nb_20260101_aaaaaa"
@@ -362,7 +362,7 @@ async def test_cancel_from_another_thread_reaches_the_task() -> None:
     agent = Agent(cancellation.scope(ROOT), for_ever)
     await everyone_waits()
 
-    hit = await in_daemon_thread(lambda: cancellation.cancel(ROOT, "from a button"))
+    hit = await run_in_thread(lambda: cancellation.cancel(ROOT, "from a button"))
     await agent.task
 
     assert ids(hit) == {ROOT}
@@ -381,7 +381,7 @@ async def test_of_many_threads_that_cancel_at_once_each_scope_is_stopped_by_one(
         start.wait()
         return cancellation.cancel()
 
-    hits = await asyncio.gather(*[in_daemon_thread(cancel) for _ in range(8)])
+    hits = await asyncio.gather(*[run_in_thread(cancel) for _ in range(8)])
     await asyncio.gather(*[agent.task for agent in agents])
 
     assert sorted(s.agent_id for hit in hits for s in hit) == sorted(scopes)

@@ -26,7 +26,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.lease import OUTPUT_SLICE, Lease
 from agentnb.core.meter import Meter, PotEmpty, synthesis_reserve
-from agentnb.core.threads import in_daemon_thread
+from agentnb.core.threads import run_in_thread
 from agentnb.core.types import CompletionRequest, Usage
 from tests.core.clock import ManualClock, everyone_waits
 
@@ -431,7 +431,7 @@ async def test_waiting_call_is_let_in_when_the_total_is_raised() -> None:
         await everyone_waits()
         assert not waiting.done()
 
-        await in_daemon_thread(lambda: pot.budget.set_total(4000))
+        await run_in_thread(lambda: pot.budget.set_total(4000))
         await everyone_waits()
 
         assert waiting.done()

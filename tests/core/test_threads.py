@@ -8,7 +8,9 @@ import threading
 
 import pytest
 
-from agentnb.core.threads import in_daemon_thread
+from agentnb.core import threads
+from agentnb.core.threads import ThreadCall, run_in_thread
+from tests.support import DEADLINE_S, run_python, until
 
 TOPIC: contextvars.ContextVar[str] = contextvars.ContextVar("topic", default="none")
 
@@ -18,19 +20,19 @@ async def test_result_comes_back_from_a_daemon_thread_of_its_own() -> None:
         me = threading.current_thread()
         return me.name, me.daemon, me is threading.main_thread()
 
-    assert await in_daemon_thread(work, name="worker") == ("worker", True, False)
+    assert await run_in_thread(work) == ("agentnb-worker", True, False)
 
 
 async def test_none_is_a_result() -> None:
     def work() -> None:
         return
 
-    await in_daemon_thread(work)
+    await run_in_thread(work)
 
 
 async def test_loop_goes_on_while_the_thread_is_busy() -> None:
     may_end = threading.Event()
-    waiting = asyncio.create_task(in_daemon_thread(lambda: may_end.wait(30)))
+    waiting = asyncio.create_task(run_in_thread(lambda: may_end.wait(30)))
     await asyncio.sleep(0)
 
     assert not waiting.done()
@@ -47,7 +49,7 @@ async def test_work_sees_the_context_of_its_caller_and_keeps_its_own_changes() -
         TOPIC.set("changed")
         return seen
 
-    assert await in_daemon_thread(work) == "whales"
+    assert await run_in_thread(work) == "whales"
     assert TOPIC.get() == "whales"
 
 
@@ -58,7 +60,7 @@ async def test_error_reaches_the_awaiting_task_as_it_is() -> None:
         raise wrong
 
     with pytest.raises(LookupError) as caught:
-        await in_daemon_thread(work)
+        await run_in_thread(work)
 
     assert caught.value is wrong
 
@@ -73,7 +75,7 @@ async def test_what_no_loop_can_carry_arrives_as_an_error_that_names_it(
         raise raised
 
     with pytest.raises(RuntimeError, match=type(raised).__name__) as caught:
-        await in_daemon_thread(work)
+        await run_in_thread(work)
 
     assert caught.value.__cause__ is raised
 
@@ -87,15 +89,15 @@ async def test_cancelled_task_leaves_the_thread_behind_and_what_it_returns_is_dr
         ended.set()
         return "too late"
 
-    waiting = asyncio.create_task(in_daemon_thread(work))
-    assert await in_daemon_thread(lambda: began.wait(30))
+    waiting = asyncio.create_task(run_in_thread(work))
+    assert await run_in_thread(lambda: began.wait(30))
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
     assert not ended.is_set()
     may_end.set()
-    assert await in_daemon_thread(lambda: ended.wait(30))
+    assert await run_in_thread(lambda: ended.wait(30))
 
 
 def test_thread_that_outlives_its_loop_ends_in_peace() -> None:
@@ -108,8 +110,8 @@ def test_thread_that_outlives_its_loop_ends_in_peace() -> None:
         may_end.wait(30)
 
     async def leave_early() -> None:
-        waiting = asyncio.create_task(in_daemon_thread(work))
-        await in_daemon_thread(lambda: began.wait(30))
+        waiting = asyncio.create_task(run_in_thread(work))
+        await run_in_thread(lambda: began.wait(30))
         waiting.cancel()
 
     asyncio.run(leave_early())
@@ -117,3 +119,95 @@ def test_thread_that_outlives_its_loop_ends_in_peace() -> None:
     workers[0].join(30)
 
     assert not workers[0].is_alive()
+
+
+# -- threads that are kept for a moment ------------------------------------------------------------
+
+
+async def test_work_that_comes_one_after_the_other_shares_a_daemon_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    idle: list[threads._Worker] = []  # none that an earlier test left
+    monkeypatch.setattr(threads, "_idle", idle)
+    monkeypatch.setattr(threads, "_IDLE_S", DEADLINE_S)
+    first = await run_in_thread(threading.current_thread)
+    await until(lambda: idle)  # it says so after it has handed over
+
+    assert await run_in_thread(threading.current_thread) is first
+    assert first.daemon
+    await until(lambda: idle)
+    monkeypatch.undo()
+    idle[0].orders.put(lambda: None)  # so that it looks at its time anew, and ends
+
+
+async def test_work_at_the_same_time_has_a_thread_each() -> None:
+    both = threading.Barrier(9)
+    calls = [ThreadCall(lambda: both.wait(DEADLINE_S)) for _ in range(8)]
+    for call in calls:
+        call.start()
+    both.wait(DEADLINE_S)
+    for call in calls:
+        await call.wait()
+
+    assert {call.result() for call in calls} <= set(range(9))
+
+
+async def test_thread_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_IDLE_S", 0.01)
+    monkeypatch.setattr(threads, "_idle", [])
+
+    thread = await run_in_thread(threading.current_thread)
+
+    await asyncio.to_thread(thread.join, DEADLINE_S)
+    assert not thread.is_alive()
+    assert threads._idle == []
+
+
+def test_thread_that_blocks_holds_up_neither_the_loop_nor_the_exit() -> None:
+    said = run_python(
+        """
+        import asyncio, threading
+        from agentnb.core.threads import ThreadCall
+
+        async def main():
+            call = ThreadCall(threading.Event().wait)
+            call.start()
+            try:
+                await asyncio.wait_for(call.wait(), 0.01)
+            except TimeoutError:
+                print("left", call.has_ended)
+
+        asyncio.run(main())
+        """
+    )
+
+    assert said == "left False\n"
+
+
+def test_forked_process_has_threads_of_its_own() -> None:
+    said = run_python(
+        """
+        import asyncio, os, warnings
+        from agentnb.core import threads
+        warnings.simplefilter("ignore", DeprecationWarning)
+
+        async def work():
+            call = threads.ThreadCall(os.getpid)
+            call.start()
+            await call.wait()
+            return call.result()
+
+        async def warm():
+            await work()
+            while not threads._idle:
+                await asyncio.sleep(0)
+
+        asyncio.run(warm())
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if asyncio.run(work()) == os.getpid() else 1)
+        print(os.waitpid(child, 0)[1])
+        """
+    )
+
+    assert said == "0\n"

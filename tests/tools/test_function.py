@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from typing import Any
 
@@ -15,6 +16,8 @@ from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.session import Session
 from tests.support import DEADLINE_S, run_python
 from tests.tools.calling import called
+
+PLACE: contextvars.ContextVar[str] = contextvars.ContextVar("place", default="nowhere")
 
 
 @agentnb.tool
@@ -114,8 +117,30 @@ def test_run_offers_the_functions_of_its_session_and_tells_what_they_return() ->
     assert [spec.name for spec in provider.requests[0].tools] == ["where", "when"]
     assert told(provider) == [('{"city":"Tromsø","land":"Norge"}', False), ("(no output)", False)]
     names = {thread.name for thread in threads}
-    assert names == {"agentnb-tool", "agentnb-runtime"}
+    assert names == {"agentnb-worker", "agentnb-runtime"}
     assert all(thread.daemon for thread in threads)
+
+
+def test_tool_sees_the_context_variables_of_whoever_started_the_run() -> None:
+    def where() -> str:
+        """Where the person is."""
+        return PLACE.get()
+
+    async def whence() -> str:
+        """Where the person came from."""
+        return PLACE.get()
+
+    provider = asking(ToolUse("a", "where", {}), ToolUse("b", "whence", {}))
+    session = Session(provider=provider, tools=[where, whence])
+
+    def ask() -> None:
+        PLACE.set("Bergen")
+        session.run_sync("Find it.")
+
+    contextvars.copy_context().run(ask)
+
+    assert told(provider) == [("Bergen", False), ("Bergen", False)]
+    assert PLACE.get() == "nowhere"
 
 
 def test_model_that_gives_wrong_arguments_is_told_and_may_call_again() -> None:
