@@ -6,10 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from agentnb.core.errors import UnreadableNotebook
+from agentnb.core.text import LONGEST_LINE, literal, visible
 from agentnb.views.freeze import freeze_file
-from agentnb.views.text import visible
 
 WRONG = 2
 """The exit code when something could not be done; what could be done was."""
@@ -42,15 +43,22 @@ def _freeze(file: str) -> int:
         return WRONG
     except OSError as error:
         why = error.strerror or type(error).__name__
-        print(f"{shown!r} cannot be written, and is as it was: {why}.", file=sys.stderr)
+        print(f"{literal(file)} cannot be written, and is as it was: {why}.", file=sys.stderr)
         return WRONG
     views = "1 live view" if taken == 1 else f"{taken:,} live views"
     print(f"{shown}: {views} taken out" if taken else f"{shown}: nothing to take out")
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Quotes what was typed, and names of files are typed for a person by a shell."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(visible(message, LONGEST_LINE))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m agentnb", description="Trees of language-model agents, in a notebook."
     )
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands")

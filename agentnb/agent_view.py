@@ -14,6 +14,7 @@ from agentnb.core.events import Row
 from agentnb.core.life import has_block
 from agentnb.core.shown import Listed, Shown
 from agentnb.core.spawn import read_reply
+from agentnb.core.text import quoted, visible
 from agentnb.core.tree import AgentState
 from agentnb.core.types import (
     AgentNode,
@@ -23,8 +24,6 @@ from agentnb.core.types import (
     RunUsage,
     Usage,
     assistant_message,
-    one_line,
-    quoted,
     text_so_far,
 )
 from agentnb.prices import Cost
@@ -129,7 +128,7 @@ class AgentView(Shown):
     or result, and where the newest reply is open, broke off, or went on with tools."""
 
     def __repr__(self) -> str:
-        path = one_line(self.path, limit=60)
+        path = visible(self.path, 60)
         return f"AgentView({path}, {self.status}, {quoted(self.task)}, {quoted(self.text)})"
 
 

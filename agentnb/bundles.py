@@ -22,6 +22,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.shown import Bundle, Listed
 from agentnb.core.spawn import extract_text_before_spawn
+from agentnb.core.text import LONGEST_LINE, visible, visible_text
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentMemoryContext,
@@ -38,7 +39,6 @@ from agentnb.views.markdown import answer_html, text_html
 from agentnb.views.outline import GLYPHS, lines_below, outline, shortened
 from agentnb.views.static import outline_html, static_bundle
 from agentnb.views.table import ROWS, Table
-from agentnb.views.text import visible, visible_text
 
 OUTLINE_LINES = 100
 """Of agents and notes; how many agents more there are stands below the root."""
@@ -248,7 +248,7 @@ def _bundle(*parts: _Part) -> Bundle:
 
 
 def _line(text: str) -> _Part:
-    line = visible(text, 1000)
+    line = visible(text, LONGEST_LINE)
     return line, f"<p>{text_html(line)}</p>"
 
 

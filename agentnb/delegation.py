@@ -16,6 +16,8 @@ from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.jobs import Delegation
 from agentnb.core.profiles import NamedText, Profile, available_profiles_block
 from agentnb.core.protocols import ModelChoice, Tool
+from agentnb.core.shown import listed
+from agentnb.core.text import literal
 from agentnb.models import Models, Unsaid, gate_of
 from agentnb.tools.registry import meant_by
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
@@ -33,7 +35,7 @@ def kind_of(said: str, config: Config) -> str:
         ValueError: It is none of them.
     """
     if said not in KINDS:
-        raise ValueError(f"`delegation` must be 'block', 'tools' or 'both', not {said!r}.")
+        raise ValueError(f"`delegation` must be 'block', 'tools' or 'both', not {literal(said)}.")
     if isinstance(said, Unsaid):
         return "both" if config.spawn_enabled else "block"
     return said
@@ -72,8 +74,8 @@ def delegation_of(
     for name in NAMES:
         if name in known:
             raise ValueError(
-                f"The tool {name!r} has the name of one that starts sub-agents: give it another, "
-                "by `agentnb.tool(function, name=...)`."
+                f"The tool {literal(name)} has the name of one that starts sub-agents: give it "
+                "another, by `agentnb.tool(function, name=...)`."
             )
     bootstrap_of(None)  # read now, and not when a model asks for a sub-agent
     settings = _settings(config, known.values(), bootstrap_of, models, max_concurrency)
@@ -154,14 +156,14 @@ def _mistake(config: Config, profile: Profile, at: int, what: str) -> ConfigMist
     return ConfigMistake(key, config.lines.get(key), what)
 
 
-_NOT_NAMED = "{!r} is not named here: `Session(nested_spawn=True)` gives it to sub-agents."
+_NOT_NAMED = "{} is not named here: `Session(nested_spawn=True)` gives it to sub-agents."
 
 
 def _no_tool(name: str, known: Iterable[str]) -> str:
     if name in NAMES:
-        return _NOT_NAMED.format(name)
-    listed = ", ".join(repr(each) for each in dict.fromkeys([*known, WORKSPACE]))
+        return _NOT_NAMED.format(literal(name))
+    names = map(literal, dict.fromkeys([*known, WORKSPACE]))
     return (
-        f"This run has no tool {name!r} (known: {listed}). Give it to the session, "
+        f"This run has no tool {literal(name)} (known: {listed(names)}). Give it to the session, "
         "`Session(tools=[...])`, or to the cell, `%%spawn --tools`, or take it out here."
     )

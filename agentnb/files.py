@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from agentnb.core.types import one_line
+from agentnb.core.text import LONGEST_IN_ERROR, visible
 
-_LONGEST_NAME = 200
-"""Characters of a file's name in an error."""
 # What is there on no system but some: on Windows nothing blocks, and nobody makes links by stealth.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -109,5 +107,5 @@ def _names_cut() -> Iterator[None]:
         for name in ("filename", "filename2"):
             said = getattr(error, name, None)
             if isinstance(said, str | bytes | os.PathLike):
-                setattr(error, name, one_line(os.fsdecode(said), limit=_LONGEST_NAME))
+                setattr(error, name, visible(os.fsdecode(said), LONGEST_IN_ERROR))
         raise

@@ -15,8 +15,16 @@ from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 
-from agentnb.core.shown import Shown
-from agentnb.core.types import Usage, one_line, quoted
+from agentnb.core.shown import Shown, listed
+from agentnb.core.text import (
+    LONGEST_IN_ERROR,
+    LONGEST_LINE,
+    literal,
+    quoted,
+    visible,
+    visible_lines,
+)
+from agentnb.core.types import Usage
 
 _MILLION = 1_000_000
 _UNKNOWN = "no price is known"
@@ -48,7 +56,8 @@ class Price:
             is_number = isinstance(amount, int | float | Decimal) and not isinstance(amount, bool)
             if not (is_number and math.isfinite(amount) and 0 <= amount <= _MOST_USD):
                 raise ValueError(
-                    f"A price is a number of US dollars for a million tokens, not {amount!r}."
+                    "A price is a number of US dollars for a million tokens, not "
+                    f"{literal(amount)}."
                 )
 
     def of(self, usage: Usage) -> Decimal:
@@ -89,14 +98,17 @@ class Cost(Shown):
     """By `provider/model`."""
 
     def __str__(self) -> str:
+        return visible_lines(self._in_words(), LONGEST_LINE)
+
+    def _in_words(self) -> str:
         if not self.unpriced:
             return f"about {dollars(self.at_least_usd)} (estimate)"
         if not self.at_least_usd:
             reasons = dict.fromkeys(unpriced.reason for unpriced in self.unpriced)
-            models = ", ".join(unpriced.model for unpriced in self.unpriced)
+            models = listed(visible(unpriced.model, 80) for unpriced in self.unpriced)
             tokens = sum(unpriced.tokens for unpriced in self.unpriced)
             return f"unpriced: {'; '.join(reasons)} for {models} ({tokens:,} tokens)"
-        rest = ", ".join(_left_out(unpriced) for unpriced in self.unpriced)
+        rest = listed(map(_left_out, self.unpriced))
         return f"at least {dollars(self.at_least_usd)} (estimate; unpriced: {rest})"
 
     def __repr__(self) -> str:
@@ -108,7 +120,7 @@ class Cost(Shown):
         known = dollars(self.at_least_usd)
         if not self.unpriced:
             return known
-        told = dict.fromkeys(unpriced.reason for unpriced in self.unpriced)
+        told = dict.fromkeys(visible(each.reason, LONGEST_IN_ERROR) for each in self.unpriced)
         tokens = sum(unpriced.tokens for unpriced in self.unpriced)
         why = "; ".join(told) + (f" ({tokens:,} tokens)" if tokens else "")
         return f"{known} + unpriced: {why}" if self.at_least_usd else f"unpriced: {why}"
@@ -142,11 +154,12 @@ def set_prices(prices: Mapping[str, Price]) -> None:
         ValueError: A key is no model, or a value no `Price`.
     """
     if not isinstance(prices, Mapping):
-        raise ValueError(f"`prices` must map `provider/model` to a Price, not {prices!r}.")
+        raise ValueError(f"`prices` must map `provider/model` to a Price, not {literal(prices)}.")
     for model, price in prices.items():
         if not isinstance(model, str) or not model.strip() or not isinstance(price, Price):
             raise ValueError(
-                f"`prices` must be a Price for each `provider/model`, not {price!r} for {model!r}."
+                f"`prices` must be a Price for each `provider/model`, not {literal(price)} for "
+                f"{literal(model)}."
             )
     global _own
     _own = {_spelled(model): price for model, price in prices.items()}
@@ -173,7 +186,7 @@ def _usd(call: Call) -> Decimal | str:
     except LookupError:
         return _UNKNOWN
     except Exception as error:  # a look at a run must not fail for want of a price
-        return f"genai-prices failed ({one_line(str(error), limit=100)})"
+        return f"genai-prices failed ({visible(str(error), 100)})"
 
 
 @lru_cache(maxsize=2**16)
@@ -277,8 +290,8 @@ class _Sum:
 
 def _left_out(unpriced: Unpriced) -> str:
     if unpriced.reason == _OPEN:
-        return f"what is still open of {unpriced.model}"
-    return f"{unpriced.tokens:,} tokens of {unpriced.model}"
+        return f"what is still open of {visible(unpriced.model, 80)}"
+    return f"{unpriced.tokens:,} tokens of {visible(unpriced.model, 80)}"
 
 
 def dollars(amount: float) -> str:

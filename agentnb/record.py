@@ -38,8 +38,9 @@ from agentnb.core.events import (
 )
 from agentnb.core.life import without_block
 from agentnb.core.shown import Shown
+from agentnb.core.text import LONGEST_IN_ERROR, quoted, visible
 from agentnb.core.tree import AgentState, ToolCount, TreeFold
-from agentnb.core.types import AgentNode, AgentStatus, RunUsage, one_line, path_of, quoted
+from agentnb.core.types import AgentNode, AgentStatus, RunUsage, path_of
 from agentnb.files import read_file, replace_file
 from agentnb.prices import Call, Cost, cost_of, costs_with_below
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
@@ -389,7 +390,7 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
         UnreadableRun: The file is not there, is no regular file, is larger than 1 GiB, or holds no
             run that this version can read.
     """
-    source = one_line(os.fsdecode(path), limit=200)
+    source = os.fsdecode(path)
     with _no_garbage_collection():
         document = read_document(_text_of(path, source), source=source, parse=_parse)
         check_document(document, source=source)
@@ -402,7 +403,7 @@ def _text_of(path: str | os.PathLike[str], source: str) -> str:
         # A name may be as long as whoever made it likes, and a zero byte in it is a `ValueError`.
         return read_file(Path(os.fsdecode(path)), max_bytes=_MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError as error:
-        where = one_line(str(Path.cwd()), limit=200)
+        where = visible(str(Path.cwd()), LONGEST_IN_ERROR)
         raise UnreadableRun(source, f"there is no such file in {where}") from error
     except IsADirectoryError as error:
         raise UnreadableRun(source, "it is a folder") from error
@@ -413,7 +414,7 @@ def _text_of(path: str | os.PathLike[str], source: str) -> str:
         why = error.strerror or type(error).__name__
         raise UnreadableRun(source, why[:1].lower() + why[1:]) from error
     except ValueError as error:
-        raise UnreadableRun(source, one_line(str(error), limit=200)) from error
+        raise UnreadableRun(source, visible(str(error), LONGEST_IN_ERROR)) from error
 
 
 def _parse(text: str) -> Any:

@@ -24,12 +24,12 @@ from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.profiles import Profile, root_instructions
 from agentnb.core.protocols import BudgetGate, Gate, Provider, Tool
 from agentnb.core.request import RequestContext
+from agentnb.core.text import literal
 from agentnb.core.types import (
     AgentConfig,
     OrchestratorResult,
     SpawnInstruction,
     SpawnMode,
-    one_line,
 )
 from agentnb.delegation import DEFAULT_DELEGATION, delegation_of, kind_of, tools_of_profile
 from agentnb.models import DEFAULT_MODEL, Models, Origin, Unsaid, gate_of, registry
@@ -139,26 +139,28 @@ class Session:
             name: value for name, value in locals().items() if name != "self"
         }
         if store is not None:
-            raise ValueError(f"`store` can only be None yet (memory only), not {store!r}.")
+            raise ValueError(f"`store` can only be None yet (memory only), not {literal(store)}.")
         if mode != "live":
-            raise ValueError(f"`mode` can only be 'live' yet, not {mode!r}.")
+            raise ValueError(f"`mode` can only be 'live' yet, not {literal(mode)}.")
         for name in ("call_timeout_s", "pause_timeout_s"):
             value = self._settings[name]
             if not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"`{name}` must be a number above 0, not {value!r}.")
+                raise ValueError(f"`{name}` must be a number above 0, not {literal(value)}.")
         for name in ("max_output_tokens", "max_concurrency", "max_turns"):
             value = self._settings[name]
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a whole number, at least 1, not {value!r}.")
+                raise ValueError(
+                    f"`{name}` must be a whole number, at least 1, not {literal(value)}."
+                )
         if provider is not None and not hasattr(provider, "stream"):
             raise ValueError(
-                f"`provider` must be a provider, not {provider!r}: name a model by `model`."
+                f"`provider` must be a provider, not {literal(provider)}: name a model by `model`."
             )
         for name in ("soul", "identity", "user"):
             if not isinstance(self._settings[name], str):
-                raise ValueError(f"`{name}` must be a text, not {self._settings[name]!r}.")
+                raise ValueError(f"`{name}` must be a text, not {literal(self._settings[name])}.")
         if not isinstance(nested_spawn, bool):
-            raise ValueError(f"`nested_spawn` must be True or False, not {nested_spawn!r}.")
+            raise ValueError(f"`nested_spawn` must be True or False, not {literal(nested_spawn)}.")
         texts(memories, "memories")
         self.tools = tools_of(tools)
         """What agents may call, where a run does not say otherwise."""
@@ -219,7 +221,8 @@ class Session:
         return self._in_force.models.origin
 
     def __repr__(self) -> str:
-        return f"Session(model={self.model!r}, budget={self.budget}, max_depth={self.max_depth})"
+        model = literal(self.model)
+        return f"Session(model={model}, budget={self.budget}, max_depth={self.max_depth})"
 
     # -- starting runs --------------------------------------------------------------------------
 
@@ -297,7 +300,7 @@ class Session:
         if isinstance(deepest, int) and deepest < 1:
             raise ValueError(
                 "`spawn_all` starts sub-agents, so `max_depth` must be at least 1, not "
-                f"{deepest!r}: give it to the session or to this call."
+                f"{literal(deepest)}: give it to the session or to this call."
             )
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
         order = _Order(title, model, budget, max_depth, max_agents, tools)
@@ -464,7 +467,7 @@ class Session:
 
 def _checked_task(task: str) -> str:
     if not isinstance(task, str) or not task.strip():
-        raise ValueError(f"A task must be a text that is not blank, not {task!r}.")
+        raise ValueError(f"A task must be a text that is not blank, not {literal(task)}.")
     return task.strip()
 
 
@@ -479,12 +482,12 @@ def _checked_tasks(tasks: Sequence[str]) -> tuple[str, ...]:
     try:
         listed = list(tasks)
     except TypeError:
-        raise ValueError(f"`tasks` must be a list of texts, not {tasks!r}.") from None
+        raise ValueError(f"`tasks` must be a list of texts, not {literal(tasks)}.") from None
     if not listed:
         raise ValueError("`tasks` is empty: give at least one task.")
     for at, task in enumerate(listed):
         if not isinstance(task, str) or not task.strip():
-            shown = one_line(repr(task), limit=80)
+            shown = literal(task, 80)
             raise ValueError(f"`tasks[{at}]` must be a text that is not blank, not {shown}.")
     return tuple(task.strip() for task in listed)
 
@@ -493,7 +496,9 @@ def _checked_mode(mode: str) -> SpawnMode:
     try:
         return SpawnMode(mode)
     except ValueError:
-        raise ValueError(f"`mode` must be 'parallel' or 'sequential', not {mode!r}.") from None
+        raise ValueError(
+            f"`mode` must be 'parallel' or 'sequential', not {literal(mode)}."
+        ) from None
 
 
 _used: dict[str, None] = {}
@@ -539,7 +544,7 @@ def configure(**settings: Any) -> Session:
         made = Session(**merged)
     except TypeError:
         names = tuple(signature(Session).parameters)
-        unknown = ", ".join(repr(s) for s in settings if s not in names)
+        unknown = ", ".join(literal(s) for s in settings if s not in names)
         known = ", ".join(names)
         raise ValueError(f"There is no setting {unknown}. Known are: {known}.") from None
     with _default_lock:

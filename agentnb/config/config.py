@@ -16,6 +16,8 @@ from agentnb.core.errors import (
     UnknownProfile,
 )
 from agentnb.core.profiles import NamedText, Profile
+from agentnb.core.shown import listed
+from agentnb.core.text import literal
 
 FILE_NAME = "agentnb.yaml"
 DEFAULT_BOOTSTRAP = ("AGENTS.md", "ENVIRONMENT.md")
@@ -54,10 +56,11 @@ class Config:
     """Where each key stands, for what is found to be wrong later."""
 
     def __repr__(self) -> str:
-        return (
-            f"Config({self.source or 'no file'!r}, profiles={list(self.profiles)}, "
-            f"pools={list(self.pools)})"
+        profiles, pools = (
+            listed((literal(name, 64) for name in names), none="")
+            for names in (self.profiles, self.pools)
         )
+        return f"Config({self.source or 'no file'!r}, profiles=[{profiles}], pools=[{pools}])"
 
     def profile(self, name: str) -> Profile:
         """A profile by its name.
@@ -70,7 +73,7 @@ class Config:
         if not isinstance(name, str):
             raise ValueError(
                 "`profile` must be the name of one profile (known: "
-                f"{', '.join(map(repr, self.profiles)) or 'none'}), not {name!r}."
+                f"{listed(literal(known, 64) for known in self.profiles)}), not {literal(name)}."
             )
         if name in self.broken:
             raise ConfigError(self._named, self.broken[name])

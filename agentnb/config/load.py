@@ -20,6 +20,7 @@ from agentnb.config.config import FILE_NAME, Config, OpenAIServer
 from agentnb.config.project_file import NoText, WatchedFile, read_project_file, read_text
 from agentnb.core.errors import ConfigError, ConfigMistake, wrong_settings_as_line
 from agentnb.core.profiles import Profile
+from agentnb.core.text import literal
 
 if TYPE_CHECKING:
     from agentnb.config.schema import ProfileSection
@@ -49,7 +50,7 @@ def config_of(config: object) -> Config:
             return Config(_folder_of(Path(FILE_NAME)))
     raise ValueError(
         f"`config` must be the path of a file or a folder, what `load_config` gave, None for the "
-        f"{FILE_NAME} in the working directory, or False for none, not {config!r}."
+        f"{FILE_NAME} in the working directory, or False for none, not {literal(config)}."
     )
 
 
@@ -99,7 +100,9 @@ def load_config(path: str | os.PathLike[str] = FILE_NAME) -> Config:
         ValueError: It is no path.
     """
     if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"The path of a settings file must be a text or a `Path`, not {path!r}.")
+        raise ValueError(
+            f"The path of a settings file must be a text or a `Path`, not {literal(path)}."
+        )
     file = Path(path).expanduser()
     if file.is_dir():
         file = file / FILE_NAME

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentnb.core.text import literal
+
 MAX_BYTES = 100_000
 _SETTLED_AFTER_NS = 3_000_000_000
 """A file that was written to less than this before it was read may be written to again without a
@@ -80,19 +82,20 @@ def read_project_file(folder: Path, name: str) -> tuple[str, str]:
         named = folder / name
         if not path.is_relative_to(folder):
             raise ValueError(
-                f"The file {name!r} lies outside the project folder, the one that settings are "
-                "read in. Copy it into the folder, and name it from there."
+                f"The file {literal(name)} lies outside the project folder, the one that "
+                "settings are read in. Copy it into the folder, and name it from there."
             )
         text = read_text(path)
     except FileNotFoundError:
         raise ValueError(
-            f"There is no file {name!r} in the project folder. Write it, or correct the name."
+            f"There is no file {literal(name)} in the project folder. Write it, or correct the "
+            "name."
         ) from None
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
         reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"The file {name!r} cannot be read ({reason}).") from error
+        raise ValueError(f"The file {literal(name)} cannot be read ({reason}).") from error
     except NoText as error:
-        raise ValueError(f"The file {name!r} {error}") from None
+        raise ValueError(f"The file {literal(name)} {error}") from None
     # As it is named, and not what a link in the folder leads to.
     inside = named if named.is_relative_to(folder) and ".." not in named.parts else path
     return inside.relative_to(folder).as_posix(), text

@@ -31,6 +31,7 @@ from agentnb.config.document import Document, Loc, Scalar, dotted
 from agentnb.config.project_file import read_project_file
 from agentnb.core.errors import ConfigMistake
 from agentnb.core.profiles import NamedText
+from agentnb.core.shown import listed
 from agentnb.core.types import one_line
 
 _LONGEST_NAME = 64
@@ -357,9 +358,8 @@ def _homes(section: type[Section], path: str) -> Iterator[tuple[str, str]]:
 def _instead(word: str, known: tuple[str, ...], hints: Hints) -> str:
     if near := hints.nearest(word, known):
         return f"Did you mean `{near}`?"
-    listed = ", ".join(f"`{one_line(name, limit=_LONGEST_NAME)}`" for name in known[:_LISTED])
-    more = f" and {len(known) - _LISTED:,} more" if len(known) > _LISTED else ""
-    return f"Known here: {listed or 'none'}{more}."
+    names = [f"`{one_line(name, limit=_LONGEST_NAME)}`" for name in known]
+    return f"Known here: {listed(names, most=_LISTED)}."
 
 
 def _not_a(what: str, value: object) -> str:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentnb.core.text import literal
 from agentnb.core.types import (
     MOST,
     BudgetStatus,
@@ -118,7 +119,7 @@ class RequestBudget:
     def __init__(self, total: int, *, warn_at: float = 0.8) -> None:
         self._total = _checked(total, "A budget's total")
         if not 0 < warn_at <= 1:
-            raise ValueError(f"`warn_at` must be above 0 and at most 1, not {warn_at!r}.")
+            raise ValueError(f"`warn_at` must be above 0 and at most 1, not {literal(warn_at)}.")
         self._warn_at = warn_at
         self._used = 0
         self._reserved = 0
@@ -370,7 +371,7 @@ class Reservation:
 
 def _checked(n: int, name: str) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise ValueError(f"{name} must be a whole number of tokens, at least 0, not {n!r}.")
+        raise ValueError(f"{name} must be a whole number of tokens, at least 0, not {literal(n)}.")
     if n > MOST:  # and is not shown: it may have more digits than Python writes
         raise ValueError(f"{name} must be at most {float(MOST):g} tokens.")
     return n

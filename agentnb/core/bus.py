@@ -30,6 +30,7 @@ from agentnb.core.events import (
     entry_of,
 )
 from agentnb.core.protocols import Clock, MonotonicClock
+from agentnb.core.text import literal
 
 _WAKE_PAUSE_S = 0.015
 """A reader on another loop sleeps so long after a wake-up: a call across threads for each
@@ -240,7 +241,7 @@ class Subscription:
 
     def __init__(self, bus: EventBus, *, position: int, limit: int) -> None:
         if limit < 1:
-            raise ValueError(f"`limit` must be at least 1, not {limit!r}.")
+            raise ValueError(f"`limit` must be at least 1, not {literal(limit)}.")
         self._bus = bus
         self._position = position
         self._limit = limit

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from agentnb.core.budget import as_json
 from agentnb.core.cancel import is_own_end
-from agentnb.core.errors import CallTimedOut, Refused, StreamBroken
+from agentnb.core.errors import CallTimedOut, Refused, StreamBroken, in_words
 from agentnb.core.events import ModelCallFinished, ModelCallStarted
 from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort, TimerHandle
+from agentnb.core.text import literal
 from agentnb.core.types import (
     MOST,
     CompletionRequest,
@@ -100,7 +101,7 @@ async def make_call(
                 error = reply.not_closed
             except BaseException as failure:
                 if not is_own_end(failure):
-                    error = one_line(str(failure)) or type(failure).__name__
+                    error = in_words(failure) or type(failure).__name__
                 raise
             finally:
                 usage, estimate_error = lease.settle(
@@ -163,7 +164,8 @@ async def _stream(
     except BaseException as error:
         if reply.stopped is None or is_own_end(error):
             raise
-        reply.not_closed = f"the reply is whole, but its stream could not be closed: {error}"
+        why = in_words(error)
+        reply.not_closed = f"the reply is whole, but its stream could not be closed: {why}"
     if reply.stopped is None and lease.halted is not None:
         reply.halted = lease.halted
     elif reply.stopped is None:
@@ -228,9 +230,11 @@ def _check_shape(event: StreamEvent) -> None:
     """What is of the wrong type is its provider's fault, and must not reach what holds it."""
     match event:
         case TextDelta(text) | ThinkingDelta(text) if not isinstance(text, str):
-            raise TypeError(f"the text of a {type(event).__name__} must be a str, not {text!r}")
+            raise TypeError(
+                f"the text of a {type(event).__name__} must be a str, not {literal(text)}"
+            )
         case Stopped(message=message) if not isinstance(message, Message):
-            raise TypeError(f"`Stopped.message` must be a Message, not {message!r}")
+            raise TypeError(f"`Stopped.message` must be a Message, not {literal(message)}")
 
 
 def _are_counts(usage: Usage) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from agentnb.core import events, types
 from agentnb.core.events import Event
+from agentnb.core.text import literal
 
 _Reader = Callable[[Any], Any]
 """Makes a value of one type from plain JSON values; raises `ValueError` where it cannot be."""
@@ -89,7 +90,7 @@ class UnknownKind(ValueError):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        super().__init__(f"the kind {kind!r} is not known")
+        super().__init__(f"the kind {literal(kind)} is not known")
 
 
 # -- and back -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentnb.core.prompt import SystemPromptBuilder, joined, listed
+from agentnb.core.text import literal
 from agentnb.core.types import AgentConfig, Briefing, Message, Role, TextBlock
 
 
@@ -53,7 +54,7 @@ class AgentContext:
     def __post_init__(self) -> None:
         for name in ("soul_content", "identity_content", "user_content", "system_prompt"):
             if not isinstance(getattr(self, name), str):
-                raise ValueError(f"`{name}` must be a text, not {getattr(self, name)!r}.")
+                raise ValueError(f"`{name}` must be a text, not {literal(getattr(self, name))}.")
         # A list is welcome, but a later change of it must not reach in.
         for name in ("memories", "recalled_memories"):
             object.__setattr__(self, name, texts(getattr(self, name), name))
@@ -140,11 +141,11 @@ def texts(values: Iterable[str], name: str) -> tuple[str, ...]:
         ValueError: They are not: a single text is none.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(f"`{name}` must be a list of texts, not {values!r}.")
+        raise ValueError(f"`{name}` must be a list of texts, not {literal(values)}.")
     checked = tuple(values)
     for value in checked:
         if not isinstance(value, str):
-            raise ValueError(f"`{name}` must hold texts, not {value!r}.")
+            raise ValueError(f"`{name}` must hold texts, not {literal(value)}.")
     return checked
 
 
@@ -154,7 +155,7 @@ def _message(item: object) -> Message:
             return item
         case {"role": "user" | "assistant" as role, "content": str(text)}:
             return Message(Role(role), (TextBlock(text),))
-    raise ValueError(f"`conversation_history` must hold messages, not {item!r}.")
+    raise ValueError(f"`conversation_history` must hold messages, not {literal(item)}.")
 
 
 _BLANK = vars(AgentContext())

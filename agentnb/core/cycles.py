@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 
+from agentnb.core.text import literal
 from agentnb.core.types import one_line
 
 
@@ -28,7 +29,7 @@ class CycleDetector:
     def __init__(self, threshold: int = 3) -> None:
         if threshold < 1:
             raise ValueError(
-                f"The threshold is {threshold!r}, and then no task could ever start. "
+                f"The threshold is {literal(threshold)}, and then no task could ever start. "
                 "Give it at least 1."
             )
         self.threshold = threshold

@@ -19,7 +19,6 @@ equal records make equal documents, and reading one back gives equal entries.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from agentnb.core.codec import UnknownKind, event_of, plain
 from agentnb.core.errors import UnreadableRun
 from agentnb.core.events import Row
 from agentnb.core.possible import check_id, check_possible
-from agentnb.core.types import one_line, quoted
+from agentnb.core.text import escaped_for_json, literal, quoted, visible
 
 FORMAT = "agentnb run"
 VERSION = 1
@@ -44,10 +43,6 @@ _LONGEST_WHY = 200
 _UPDATE = "Update agentnb: `pip install --upgrade agentnb`."
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-# Surrogates cannot be written to a file; the others act on a terminal, break lines for some
-# tools, or turn the reading order round. As escapes they are the same to whoever reads JSON.
-_ACTING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -84,12 +79,7 @@ def _line(row: Row) -> str:
 
 
 def _json(value: Any) -> str:
-    encoded = _encode(value)
-    return encoded if encoded.isascii() else _ACTING.sub(_escaped, encoded)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+    return escaped_for_json(_encode(value))
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -176,7 +166,7 @@ def _read(document: Any) -> Document:
     if version > VERSION:
         raise _Wrong(
             f"it has version {_shown(version)} of the format, from agentnb "
-            f"{quoted(str(head.get('agentnb')))[1:-1]}, and "
+            f"{visible(str(head.get('agentnb')), 60)}, and "
             f"this agentnb reads up to version {VERSION}",
             fix=_UPDATE,
         )
@@ -215,11 +205,11 @@ def _row_of(seq: int, line: Any) -> Row:
             fix=_UPDATE,
         ) from None
     except ValueError as error:
-        why = one_line(str(error), limit=_LONGEST_WHY)
+        why = visible(str(error), _LONGEST_WHY)
         raise _Wrong(f"its event {seq} cannot be: {why}") from None
     return at_s, event
 
 
 def _shown(value: Any) -> str:
     """A value of the head that should be a number, and may be anything, of any length."""
-    return one_line(repr(value), limit=60)
+    return literal(value, 60)

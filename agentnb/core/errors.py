@@ -21,24 +21,56 @@
     └── NotebookError               a magic's line or cell could not be understood
 
 Bad arguments of plain functions stay `ValueError`. No message holds a key or a whole prompt.
+In none does anything act on a terminal or turn the reading order, and each has a greatest length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from agentnb.core.types import OrchestratorResult, one_line
+from agentnb.core.shown import listed
+from agentnb.core.text import (
+    LONGEST_ERROR,
+    LONGEST_IN_ERROR,
+    LONGEST_LINE,
+    literal,
+    visible,
+    visible_lines,
+)
+from agentnb.core.types import OrchestratorResult
+
+_MOST_SAID = 10_000
+"""Characters of another library's error that are looked at."""
 
 
 class AgentnbError(Exception):
-    """Base of all errors of this package. Copied and pickled whole, fields included."""
+    """Base of all errors of this package. Copied and pickled whole, fields included.
+
+    Its words are made visible and cut when it is made, and so they are in `args`, in a
+    pickle and in an event as they are in `str`. Its fields hold what was given.
+    """
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(_in_bounds(word) if isinstance(word, str) else word for word in words))
+
+    # For a subclass whose constructor does not call this one, and for words that are no text.
+    def __str__(self) -> str:
+        return _in_bounds(super().__str__())
+
+    def __repr__(self) -> str:
+        words = ", ".join(literal(word, LONGEST_ERROR) for word in self.args)
+        return f"{type(self).__name__}({words})"
 
     def __reduce__(self) -> tuple[object, ...]:
         # Not by the constructor, as exceptions do it: some of ours make their message there.
         return _remade, (type(self), self.args, self.__dict__)
+
+
+def _in_bounds(words: str) -> str:
+    return visible_lines(words, LONGEST_ERROR)
 
 
 def _remade(
@@ -47,6 +79,36 @@ def _remade(
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     return error
+
+
+def make_causes_visible(error: BaseException) -> None:
+    """Treat the words of what an error was raised from like its own: a traceback shows them, too.
+
+    An SDK puts what a server said into its errors as it came.
+    """
+    seen: set[int] = set()
+    chained = [error.__cause__, error.__context__]
+    while chained:
+        each = chained.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        chained += [each.__cause__, each.__context__]
+        if not isinstance(each, AgentnbError):
+            with suppress(Exception):  # somebody else's class
+                each.args = tuple(_in_bounds(a) if isinstance(a, str) else a for a in each.args)
+
+
+def in_words(error: BaseException, *, limit: int = LONGEST_IN_ERROR) -> str:
+    """What an error says, on one line; empty when it says nothing."""
+    return visible(_said(error), limit)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)[:_MOST_SAID]
+    except Exception:  # of a class that is wrong itself
+        return ""
 
 
 def show_as_line(error: BaseException, line: str | None = None) -> None:
@@ -59,7 +121,7 @@ def show_as_line(error: BaseException, line: str | None = None) -> None:
         words = str(error)
         # What a plain error quotes (a table, say) may have lines of its own; ours have none, or
         # one for each mistake.
-        line = words if isinstance(error, AgentnbError) else one_line(words, limit=1000)
+        line = words if isinstance(error, AgentnbError) else visible(words, LONGEST_LINE)
         line = f"{type(error).__name__}: {line}"
     # No lambda: an error that was shown can still be pickled.
     error._render_traceback_ = partial(list, (line,))  # type: ignore[attr-defined]
@@ -214,14 +276,24 @@ class InternalError(OrchestratorError):
 
     @classmethod
     def wrapping(cls, error: BaseException, *, where: str) -> InternalError:
-        detail = one_line(str(error)) or "no message"
+        detail = in_words(error) or "no message"
         wrapped = cls(f"Unexpected {type(error).__name__} in {where}: {detail}")
         wrapped.__cause__ = error
+        make_causes_visible(wrapped)
         return wrapped
 
 
 class ToolError(AgentnbError):
     """Raised by a tool: the model is told its text as it is, as an error that it can act on."""
+
+    def __init__(self, *words: object) -> None:
+        Exception.__init__(self, *words)  # what a model is sent is not changed
+
+    @property
+    def for_model(self) -> str:
+        """Its text as it is. `str` is for a person."""
+        is_ours = type(self).__str__ is AgentnbError.__str__
+        return Exception.__str__(self) if is_ours else str(self)
 
 
 class UnknownAgent(AgentnbError, LookupError):
@@ -229,10 +301,8 @@ class UnknownAgent(AgentnbError, LookupError):
 
     def __init__(self, name: str, *, known: Sequence[str]) -> None:
         self.name, self.known = name, tuple(known)
-        shown = ", ".join(repr(path) for path in self.known[:20]) or "none yet"
-        more = f" and {len(self.known) - 20} more" if len(self.known) > 20 else ""
         super().__init__(
-            f"This run has no agent {name!r} so far (known: {shown}{more}). "
+            f"This run has no agent {literal(name)} so far (known: {_known(known, 'none yet')}). "
             "Give the path or the id of one that is there."
         )
 
@@ -243,8 +313,8 @@ class UnknownModel(AgentnbError, ValueError):
     def __init__(self, name: str, *, known: Sequence[str]) -> None:
         self.name, self.known = name, tuple(known)
         super().__init__(
-            f"No provider answers to the model {name!r}. Write it as `provider/model` with one "
-            f"of the providers {', '.join(known)}: for example `anthropic/claude-sonnet-5-5`, "
+            f"No provider answers to the model {literal(name)}. Write it as `provider/model` with "
+            f"one of the providers {', '.join(known)}: for example `anthropic/claude-sonnet-5-5`, "
             "`openai/llama3.2` for a server of your own that speaks like OpenAI's, or `demo`, "
             "which needs no key."
         )
@@ -256,8 +326,8 @@ class UnknownPool(AgentnbError, ValueError):
     def __init__(self, name: str, *, known: Sequence[str], source: str) -> None:
         self.name, self.known = name, tuple(known)
         super().__init__(
-            f"There is no pool {name!r} (known: {_listed(known)}). Add it under `llm.pools` "
-            f"in {source}, or name a model as `provider/model`."
+            f"There is no pool {literal(name)} (known: {_known(known)}). Add it under `llm.pools` "
+            f"in {_path(source)}, or name a model as `provider/model`."
         )
 
 
@@ -267,13 +337,17 @@ class UnknownProfile(AgentnbError, ValueError):
     def __init__(self, name: str, *, known: Sequence[str], source: str) -> None:
         self.name, self.known = name, tuple(known)
         super().__init__(
-            f"There is no profile {name!r} (known: {_listed(known)}). Add it under "
-            f"`tools.spawn.profiles` in {source}, or leave `profile` out."
+            f"There is no profile {literal(name)} (known: {_known(known)}). Add it under "
+            f"`tools.spawn.profiles` in {_path(source)}, or leave `profile` out."
         )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names) or "none"
+def _known(names: Sequence[str], none: str = "none") -> str:
+    return listed((literal(name, 64) for name in names), none=none)
+
+
+def _path(source: str) -> str:
+    return visible(source, LONGEST_IN_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +365,7 @@ class ConfigMistake:
     def place(self) -> str:
         """`line 4, `llm.default_pool``, as far as it is known."""
         line = f"line {self.line}" if self.line else ""
-        key = f"`{one_line(self.key, limit=120)}`" if self.key else ""
+        key = f"`{visible(self.key, 120)}`" if self.key else ""
         return ", ".join(filter(None, (line, key)))
 
 
@@ -308,13 +382,17 @@ class ConfigError(AgentnbError, ValueError):
         self.mistakes = tuple(sorted(mistakes, key=lambda mistake: mistake.line or 0))
         if len(self.mistakes) == 1:
             (one,) = self.mistakes
-            super().__init__(f"{', '.join(filter(None, (source, one.place)))}: {one.what}")
+            place = ", ".join(filter(None, (_path(source), one.place)))
+            super().__init__(f"{place}: {visible(one.what, LONGEST_LINE)}")
             return
         shown = self.mistakes[:20]
         lines = [f"{m.place}: {m.what}" if m.place else m.what for m in shown]
+        lines = [visible(line, LONGEST_LINE) for line in lines]
         if len(shown) < len(self.mistakes):
             lines.append(f"And {len(self.mistakes) - len(shown)} more.")
-        super().__init__("\n  ".join([f"{source} has {len(self.mistakes)} mistakes.", *lines]))
+        super().__init__(
+            "\n  ".join([f"{_path(source)} has {len(self.mistakes)} mistakes.", *lines])
+        )
 
 
 class NoOpenQuestion(AgentnbError):
@@ -339,7 +417,7 @@ class UnreadableRun(AgentnbError, ValueError):
     def __init__(self, source: str, what: str, *, fix: str = "") -> None:
         self.source = source
         fix = fix or "Give the path of a file that `run.to_json(path)` wrote."
-        super().__init__(f"{source!r} cannot be read as a run: {what}. {fix}")
+        super().__init__(f"{literal(source)} cannot be read as a run: {what}. {fix}")
 
 
 class UnreadableNotebook(AgentnbError, ValueError):
@@ -353,7 +431,8 @@ class UnreadableNotebook(AgentnbError, ValueError):
     def __init__(self, source: str, what: str) -> None:
         self.source = source
         super().__init__(
-            f"{source!r} cannot be read as a notebook: {what}. Give the path of an .ipynb file."
+            f"{literal(source)} cannot be read as a notebook: {what}. Give the path of an .ipynb "
+            "file."
         )
 
 

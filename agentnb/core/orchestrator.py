@@ -20,6 +20,7 @@ from agentnb.core.meter import Meter
 from agentnb.core.protocols import BudgetGate, Engine, Journal, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.synthesis import build_synthesis_prompt
+from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, SpawnInstruction
 
 __all__ = ["AgentOrchestrator", "build_synthesis_prompt"]
@@ -48,7 +49,7 @@ class AgentOrchestrator:
     ) -> None:
         if sub_agent_memory not in ("inherit", "fresh"):
             raise ValueError(
-                f"`sub_agent_memory` must be 'inherit' or 'fresh', not {sub_agent_memory!r}."
+                f"`sub_agent_memory` must be 'inherit' or 'fresh', not {literal(sub_agent_memory)}."
             )
         self.max_depth = max_depth
         self.engine: Engine = engine or InProcessEngine()

@@ -24,7 +24,8 @@ from agentnb.core.events import (
     Row,
     RunStarted,
 )
-from agentnb.core.types import MOST, child_id, quoted
+from agentnb.core.text import quoted
+from agentnb.core.types import MOST, child_id
 
 _Check = Callable[[Any], None]
 """Raises `ValueError` where a value cannot be; the message is a clause."""

@@ -14,9 +14,10 @@ from typing import cast
 
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import is_own_end
-from agentnb.core.errors import NoOpenQuestion
+from agentnb.core.errors import NoOpenQuestion, in_words
 from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
 from agentnb.core.protocols import BudgetGate, Clock
+from agentnb.core.text import literal
 from agentnb.core.threads import run_in_thread
 
 _WHY_STOP = {
@@ -95,7 +96,7 @@ class BudgetQuestion:
             NoOpenQuestion: Nothing was asked.
         """
         if answer not in ("continue", "stop"):
-            raise ValueError(f"Answer 'continue' or 'stop', not {answer!r}.")
+            raise ValueError(f"Answer 'continue' or 'stop', not {literal(answer)}.")
         if not self.is_open:
             raise NoOpenQuestion
         self.settle(answer)
@@ -162,8 +163,9 @@ class BudgetQuestion:
             if is_own_end(error):
                 raise
             # A broken gate must not spend a person's money.
-            self._settle(question, f"stop: the budget gate raised {type(error).__name__}: {error}")
+            said = f"{type(error).__name__}: {in_words(error)}"
+            self._settle(question, f"stop: the budget gate raised {said}")
             return
         if answer not in ("continue", "stop"):
-            answer = f"stop: the budget gate answered {answer!r}, not 'continue' or 'stop'"
+            answer = f"stop: the budget gate answered {literal(answer)}, not 'continue' or 'stop'"
         self._settle(question, answer)

@@ -21,6 +21,7 @@ from agentnb.core.cycles import CycleDetector
 from agentnb.core.deadline import Deadlines
 from agentnb.core.meter import Meter
 from agentnb.core.protocols import Clock, Gate, MonotonicClock
+from agentnb.core.text import literal
 from agentnb.core.types import MOST
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
@@ -94,13 +95,15 @@ class RequestContext:
     ) -> None:
         for name, limit in (("max_depth", max_depth), ("max_agents", max_agents)):
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-                raise ValueError(f"`{name}` must be a whole number, at least 0, not {limit!r}.")
+                raise ValueError(
+                    f"`{name}` must be a whole number, at least 0, not {literal(limit)}."
+                )
             if limit > MOST:
                 raise ValueError(f"`{name}` must be at most {float(MOST):g}.")
         if on_budget_warning not in ("ask", "continue", "stop"):
             raise ValueError(
                 "`on_budget_warning` must be 'ask', 'continue' or 'stop', or a callable that "
-                f"answers one of the last two; not {on_budget_warning!r}."
+                f"answers one of the last two; not {literal(on_budget_warning)}."
             )
         self.budget = budget
         self.max_depth = max_depth

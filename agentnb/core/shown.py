@@ -70,6 +70,20 @@ class Listed(tuple[T, ...], Shown):
         return f"{type(self).__name__}({self.headline})"
 
 
+def listed(names: Iterable[str], *, most: int = 20, none: str = "none") -> str:
+    """The first of many names in one line, and how many more there are: `a, b and 18 more`.
+
+    Args:
+        names: As they are to be shown.
+        most: How many of them are shown.
+        none: What stands in place of no names.
+    """
+    names = list(names)
+    shown = ", ".join(names[:most]) if names else none
+    more = len(names) - most
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
 def counted(number: int, noun: str, statuses: Iterable[Any] = ()) -> str:
     """`12 results: 10 completed, 2 failed`, in the order in which the statuses come up."""
     head = f"{number:,}" if number else "no"

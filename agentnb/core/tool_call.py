@@ -25,6 +25,8 @@ from agentnb.core.events import (
     ToolCallStarted,
 )
 from agentnb.core.protocols import Jobs, RunPort, TimerHandle, Tool, ToolCallRecord
+from agentnb.core.shown import listed
+from agentnb.core.text import literal, visible
 from agentnb.core.threads import ThreadCall
 from agentnb.core.types import (
     MALFORMED_INPUT,
@@ -84,7 +86,7 @@ async def _outcome(
     if tool is None and order.name in port.withheld:
         return port.withheld[order.name](order.input), True
     if tool is None:
-        known = ", ".join(repr(name) for name in sorted(tools)) or "none"
+        known = listed(map(repr, sorted(tools)))
         return f"There is no tool {order.name!r} (known: {known}).", True
     timeout_s: float | None = getattr(tool, "timeout_s", None)
     try:
@@ -118,7 +120,7 @@ class CallContext:
         self._timer: TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"ToolContext({self._order.name!r}, agent {self.path})"
+        return f"ToolContext({literal(self._order.name)}, agent {visible(self.path, 60)})"
 
     @property
     def agent_id(self) -> str:
@@ -312,7 +314,7 @@ def _for_model(text: str) -> str:
 def _in_words(error: BaseException) -> str:
     """An error for the model. One that cannot even say what it is has its name."""
     try:
-        text = str(error)
+        text = error.for_model if isinstance(error, ToolError) else str(error)
     except BaseException as worse:  # its words are not ours either
         if is_own_end(worse):
             raise

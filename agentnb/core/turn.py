@@ -14,10 +14,18 @@ from typing import Any, TypeVar
 
 from agentnb.core.call import Reply, make_call
 from agentnb.core.cancel import is_own_end
-from agentnb.core.errors import InternalError, LlmError, OrchestratorError, RateLimited, Refused
+from agentnb.core.errors import (
+    InternalError,
+    LlmError,
+    OrchestratorError,
+    RateLimited,
+    Refused,
+    make_causes_visible,
+)
 from agentnb.core.events import AgentWaiting, ProviderFailover
 from agentnb.core.meter import PotEmpty
 from agentnb.core.protocols import AgentWork, Provider, RunPort, is_chain, links_of
+from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, bare_model, one_line, text_so_far
 
 E = TypeVar("E", bound=OrchestratorError)
@@ -130,7 +138,7 @@ async def _reply_of(
         except BaseException as bug:
             if is_own_end(bug):
                 raise
-            wrapped = InternalError.wrapping(bug, where=f"the provider {provider.name!r}")
+            wrapped = InternalError.wrapping(bug, where=f"the provider {literal(provider.name)}")
             raise TurnFailed(wrapped, may_retry=True, was_shown=bool(reply.pieces)) from bug
     raise AssertionError("the last attempt returns or raises")
 
@@ -177,4 +185,5 @@ def _retold(error: E, words: str) -> E:
     told = copy(error)
     told.args = (words,)
     told.__cause__ = error.__cause__
+    make_causes_visible(told)
     return told

@@ -13,7 +13,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from agentnb.core.shown import Listed, Shown
+from agentnb.core.shown import Listed, Shown, counted
+from agentnb.core.text import LONGEST_LINE, literal, quoted, visible
 
 ROOT_PATH = "root"
 MOST = 10**24
@@ -272,7 +273,7 @@ class AgentConfig:
         limit = self.max_output_tokens
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise ValueError(
-                f"`max_output_tokens` must be a whole number, at least 1, not {limit!r}."
+                f"`max_output_tokens` must be a whole number, at least 1, not {literal(limit)}."
             )
         if limit > MOST:
             raise ValueError(f"`max_output_tokens` must be at most {float(MOST):g}.")
@@ -325,6 +326,10 @@ class SubAgentResults(Listed[SubAgentResult]):
 _DRAWN_LEVELS = 30
 """Levels that an outline indents. Below them the path alone tells the place: a chain of 10,000
 agents would take 100 million blanks."""
+
+
+_PRINTED_AGENTS = 10_000
+"""Agents that an outline has a line for; of the others it says how many they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -384,7 +389,7 @@ class AgentNode(Shown):
 
     def __repr__(self) -> str:
         agents = sum(1 for _ in self.walk())
-        path = one_line(self.path, limit=60)
+        path = visible(self.path, 60)
         return f"AgentNode({path}, {self.status}, {agents} agents, {quoted(self.task)})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -392,11 +397,15 @@ class AgentNode(Shown):
         printer.text(str(self))
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{'  ' * min(node.depth, _DRAWN_LEVELS)}{node.path} [{node.status}] "
-            f"{_printable(' '.join(node.task.split()))}"
-            for node in self.walk()
-        )
+        nodes = list(self.walk())
+        lines = [
+            f"{'  ' * min(node.depth, _DRAWN_LEVELS)}{visible(node.path, 200)} [{node.status}] "
+            f"{visible(node.task, LONGEST_LINE)}"
+            for node in nodes[:_PRINTED_AGENTS]
+        ]
+        more = nodes[_PRINTED_AGENTS:]
+        left_out = counted(len(more), "further agent", (node.status for node in more))
+        return "\n".join([*lines, f"… {left_out}"] if more else lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,28 +573,6 @@ def one_line(text: str, *, limit: int = 200) -> str:
     if len(folded) <= limit and len(text) > 2 * limit:
         folded = " ".join(text.split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
-
-
-def quoted(text: str, *, limit: int = 60) -> str:
-    """`repr` of the beginning of `text`, at most `limit` characters between its quotes.
-
-    What acts, or cannot be seen, is an escape in it, as in every `repr`.
-    """
-    line = one_line(text, limit=limit)
-    while len(repr(line)) > limit + 2:  # escapes are up to ten characters long
-        line = line[: len(line) * 3 // 4].rstrip("…") + "…"
-    return repr(line)
-
-
-def _printable(text: str) -> str:
-    """`text` with what would act on a terminal, or cannot be written to it, as an escape."""
-    if text.isprintable():
-        return text
-    joiners = "\u200c\u200d"  # of emoji, Persian and Hindi
-    return "".join(
-        c if c.isprintable() or c in joiners else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
 
 
 def path_key(path: str) -> tuple[tuple[int, str], ...]:

@@ -23,6 +23,7 @@ from IPython.core.completer import (
 from IPython.core.getipython import get_ipython
 
 from agentnb.config import Config, config_of
+from agentnb.core.text import visible
 from agentnb.models import DEFAULT_MODEL
 from agentnb.notebook.line import Option, Verb, Words
 from agentnb.notebook.magics import (
@@ -126,7 +127,8 @@ def _matching(current: str, offered: Iterable[str]) -> Found | None:
     """What of it begins as the word that is typed; of a list, as its last name."""
     *others, last = current.split(",")
     fitting = (each for each in offered if each.startswith(last) and each not in others)
-    matches = tuple(dict.fromkeys(fitting))
+    # What a menu would not show as it is, is not offered: a settings file may name anything.
+    matches = tuple(each for each in dict.fromkeys(fitting) if visible(each, 200) == each)
     return (last, matches) if matches else None
 
 

@@ -21,7 +21,8 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from agentnb.core.errors import NotebookError
-from agentnb.core.types import AgentNode, OrchestratorResult, one_line
+from agentnb.core.text import literal, visible
+from agentnb.core.types import AgentNode, OrchestratorResult
 from agentnb.run import Run
 from agentnb.views.panel.limits import ceiling
 from agentnb.views.static import picture_bundle, static_bundle
@@ -43,7 +44,7 @@ def wanted_display() -> str:
     wanted = os.environ.get(DISPLAY_VARIABLE, "").strip().lower() or _ALL
     if wanted not in (*_PARTS, _ALL):
         raise NotebookError(
-            f"The environment variable {DISPLAY_VARIABLE} is {wanted!r}: set it to one of "
+            f"The environment variable {DISPLAY_VARIABLE} is {literal(wanted)}: set it to one of "
             f"{', '.join(_PARTS)}, or remove it."
         )
     return wanted
@@ -130,7 +131,7 @@ def take_live_views_back() -> int:
 
 
 def _tell_missing(what: str, error: Exception) -> None:
-    why = one_line(f"{type(error).__name__}: {error}", limit=160)
+    why = visible(f"{type(error).__name__}: {error}", 160)
     sys.stderr.write(f"There is no {what} ({why}).\n")
 
 

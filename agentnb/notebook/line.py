@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from enum import Enum, auto
 
 from agentnb.core.errors import NotebookError
+from agentnb.core.text import literal
 
 
 class Words(Enum):
@@ -86,7 +87,7 @@ def words_of(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError:
         raise NotebookError(
-            f"A quote is not closed in {line!r}: close it, or leave it out."
+            f"A quote is not closed in {literal(line)}: close it, or leave it out."
         ) from None
 
 
@@ -119,15 +120,17 @@ def read_options(
         if option is None:
             raise NotebookError(_unknown(typed, options, magic=magic))
         if option.name in values:
-            raise NotebookError(f"{typed!r} is given twice to `{magic}`: leave one out.")
+            raise NotebookError(f"{literal(typed)} is given twice to `{magic}`: leave one out.")
         if option.read is None:
             if has_value:
-                raise NotebookError(f"{typed!r} of `{magic}` takes no value, not {value!r}.")
+                raise NotebookError(
+                    f"{literal(typed)} of `{magic}` takes no value, not {literal(value)}."
+                )
             values[option.name] = True
             continue
         if not has_value:
             if not left or left[0] in options:
-                raise NotebookError(f"{typed!r} of `{magic}` needs a value behind it.")
+                raise NotebookError(f"{literal(typed)} of `{magic}` needs a value behind it.")
             value = left.pop(0)
         values[option.name] = option.read(typed, value)
     return values, rest
@@ -135,8 +138,8 @@ def read_options(
 
 def _unknown(typed: str, options: Mapping[str, Option], *, magic: str) -> str:
     close = get_close_matches(typed, options, n=1, cutoff=0.7)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(options)}."
-    return f"`{magic}` has no option {typed!r}: {hint}"
+    hint = f"did you mean {literal(close[0])}?" if close else f"known are {', '.join(options)}."
+    return f"`{magic}` has no option {literal(typed)}: {hint}"
 
 
 def whole_number(unit: str, *, at_least: int, example: int) -> Callable[[str, str], int]:
@@ -149,8 +152,8 @@ def whole_number(unit: str, *, at_least: int, example: int) -> Callable[[str, st
             number = at_least - 1
         if number < at_least:
             raise NotebookError(
-                f"{option!r} takes a whole number of {unit} like {max(at_least, example):_}, "
-                f"at least {at_least}, not {text!r}."
+                f"{literal(option)} takes a whole number of {unit} like "
+                f"{max(at_least, example):_}, at least {at_least}, not {literal(text)}."
             )
         return number
 
@@ -160,7 +163,7 @@ def whole_number(unit: str, *, at_least: int, example: int) -> Callable[[str, st
 def text(option: str, value: str) -> str:
     """A reader of any text that is not blank."""
     if not value.strip():
-        raise NotebookError(f"{option!r} needs a value, not {value!r}.")
+        raise NotebookError(f"{literal(option)} needs a value, not {literal(value)}.")
     return value
 
 
@@ -168,12 +171,16 @@ def several_names(option: str, value: str) -> tuple[str, ...]:
     """A reader of names with commas between them."""
     found = tuple(name.strip() for name in value.split(","))
     if not all(found):
-        raise NotebookError(f"{option!r} takes names with commas between them, not {value!r}.")
+        raise NotebookError(
+            f"{literal(option)} takes names with commas between them, not {literal(value)}."
+        )
     return found
 
 
 def variable_name(option: str, value: str) -> str:
     """A reader of names that a notebook can bind."""
     if not value.isidentifier() or keyword.iskeyword(value):
-        raise NotebookError(f"{option!r} takes the name of a variable, not {value!r}.")
+        raise NotebookError(
+            f"{literal(option)} takes the name of a variable, not {literal(value)}."
+        )
     return value

@@ -11,6 +11,8 @@ from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 
 from agentnb.core.errors import NotebookError, OrchestratorError
+from agentnb.core.shown import listed
+from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_of
 from agentnb.notebook.display import (
     check_settings,
@@ -190,7 +192,7 @@ class AgentMagics(Magics):
             word, *arguments = words_of(line) or ["help"]
             if word not in AGENTNB_VERBS:
                 known = ", ".join(AGENTNB_VERBS)
-                raise NotebookError(f"`%agentnb` does not know {word!r}: known are {known}.")
+                raise NotebookError(f"`%agentnb` does not know {literal(word)}: known are {known}.")
             if AGENTNB_VERBS[word].words is None and arguments:
                 raise NotebookError(_does_not_take(arguments, f"%agentnb {word}"))
             print(AGENTNB_VERBS[word].act(*arguments))
@@ -198,7 +200,7 @@ class AgentMagics(Magics):
 
 def _mode(*wanted: str) -> str:
     if wanted and wanted != MODES:
-        raise NotebookError(f"There is no mode {' '.join(wanted)!r}: the one mode is live.")
+        raise NotebookError(f"There is no mode {literal(' '.join(wanted))}: the one mode is live.")
     return "Mode: live. Models are asked as they are named."
 
 
@@ -237,7 +239,7 @@ def _read_order(line: str, cell: str) -> _Order:
     values, rest = read_options(words_of(fill(line, names)), CELL_OPTIONS, magic="%%spawn")
     if rest:
         raise NotebookError(
-            f"`%%spawn` takes options on its line, not {' '.join(rest)!r}: "
+            f"`%%spawn` takes options on its line, not {literal(' '.join(rest))}: "
             "write the task on the lines below."
         )
     check_settings()  # what is wrong with one is said now, not after the run
@@ -348,7 +350,7 @@ def _give_order(line: str) -> None:
         print(SPAWN_VERBS[verb].act(_run_for(values.get("run")), arguments))
     else:
         raise NotebookError(
-            f"`%spawn` does not know {verb!r}: known are {', '.join(SPAWN_VERBS)}. "
+            f"`%spawn` does not know {literal(verb)}: known are {', '.join(SPAWN_VERBS)}. "
             "A task goes into a cell that begins with `%%spawn`."
         )
 
@@ -362,7 +364,7 @@ def _run_for(run_id: object) -> Run:
     run = session.find_run(str(run_id))
     if run is None:
         raise NotebookError(
-            f"There is no run {str(run_id)!r} here: give the id that `run.id` holds, "
+            f"There is no run {literal(str(run_id))} here: give the id that `run.id` holds, "
             "or leave --run out for the newest."
         )
     return run
@@ -381,7 +383,7 @@ def _cancel(run: Run, arguments: list[str]) -> str:
     receipt = run.cancel(arguments[0] if arguments else None)
 
     def paths(agent_ids: Iterable[str]) -> str:
-        return ", ".join(path_of(agent_id, run.thread_id) for agent_id in agent_ids)
+        return listed(path_of(agent_id, run.thread_id) for agent_id in agent_ids)
 
     words = "Nothing was left to cancel."
     if receipt.agents:
@@ -417,4 +419,4 @@ def _take_at_most(count: int, arguments: list[str], verb: str) -> None:
 
 
 def _does_not_take(surplus: list[str], magic: str) -> str:
-    return f"`{magic}` does not take {' '.join(surplus)!r}: leave it out."
+    return f"`{magic}` does not take {literal(' '.join(surplus))}: leave it out."

@@ -5,15 +5,15 @@ The same on every machine and in every replay: no ids, no times, no keys, no abs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence, Sized
+from itertools import chain, islice
 from pathlib import Path
 
 from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.profiles import NamedText, Profile
-from agentnb.core.types import one_line
+from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
 from agentnb.models import Origin
 from agentnb.session import Session
@@ -28,6 +28,9 @@ _DELEGATION = {
     "tools": "by tools",
     "both": "by spawn block and by tools",
 }
+_MOST = 50
+"""Profiles, and pools, that are shown."""
+
 Row = tuple[str, str]
 
 
@@ -39,11 +42,10 @@ def settings_text(session: Session) -> str:
     """
     session.reread_settings()
     config = session.config
-    pools = ((name, _in_order(models)) for name, models in config.pools.items())
     sections = [
         ("", _general(session)),
         ("Profiles (tools.spawn.profiles):", chain(*_profiles(session))),
-        ("Pools (llm.pools):", pools),
+        ("Pools (llm.pools):", _pools(config)),
         ("OpenAI-compatible server (llm.providers.openai):", _server(config)),
     ]
     lines = [_head(config)]
@@ -56,11 +58,11 @@ def settings_text(session: Session) -> str:
 def _head(config: Config) -> str:
     if not config.source:
         return f"No {FILE_NAME} is read: what is not said in code has its default."
-    head = f"Settings of {Path(config.source).name}"
+    head = f"Settings of {visible(Path(config.source).name, LONGEST_IN_ERROR)}"
     if config.has_changed():
         return (
             f"{head}, as load_config() read it (it has changed since; to have it read again: "
-            f"agentnb.configure(config={Path(config.source).name!r})):"
+            f"agentnb.configure(config={literal(Path(config.source).name)})):"
         )
     return f"{head}:"
 
@@ -75,7 +77,7 @@ def _general(session: Session) -> Iterator[Row]:
     try:
         files = _names(config.default_bootstrap) or "none: there is no AGENTS.md or ENVIRONMENT.md"
     except ConfigError as error:
-        files = one_line(str(error))
+        files = str(error)
     yield "bootstrap", f"{files} (the default)"
 
 
@@ -90,10 +92,24 @@ def _delegation(session: Session) -> str:
 
 def _profiles(session: Session) -> Iterator[Iterator[Row]]:
     config = session.config
-    for profile in config.profiles.values():
+    for profile in islice(config.profiles.values(), _MOST):
         yield _profile(profile, session)
-    for name, mistakes in config.broken.items():
-        yield chain([(one_line(name, limit=80), "cannot be used:")], _mistakes(mistakes))
+    yield _rest(config.profiles)
+    for name, mistakes in islice(config.broken.items(), _MOST):
+        yield chain([(name, "cannot be used:")], _mistakes(mistakes))
+    yield _rest(config.broken)
+
+
+def _pools(config: Config) -> Iterator[Row]:
+    for name, models in islice(config.pools.items(), _MOST):
+        yield name, _in_order(models)
+    yield from _rest(config.pools)
+
+
+def _rest(entries: Sized) -> Iterator[Row]:
+    """How many there are beyond those that are shown."""
+    if (more := len(entries) - _MOST) > 0:
+        yield "", f"… and {more:,} more"
 
 
 def _mistakes(mistakes: Sequence[ConfigMistake]) -> Iterator[Row]:
@@ -102,7 +118,7 @@ def _mistakes(mistakes: Sequence[ConfigMistake]) -> Iterator[Row]:
 
 
 def _profile(profile: Profile, session: Session) -> Iterator[Row]:
-    told = one_line(profile.told)
+    told = visible(profile.told, LONGEST_IN_ERROR)
     if told and not profile.description.strip():
         told += " (the first line of its prompt)"
     yield profile.name, told or "no description"
@@ -138,5 +154,12 @@ def _in_order(models: Sequence[str]) -> str:
 
 
 def _aligned(rows: Sequence[Row]) -> list[str]:
-    width = max((len(label) for label, _ in rows), default=0)
-    return [f"  {label:<{width}}  {value}" for label, value in rows]
+    """One line for each: whatever a settings file says, nothing of it acts."""
+    shown = [(_label(label), visible(value, LONGEST_LINE)) for label, value in rows]
+    width = max((len(label) for label, _ in shown), default=0)
+    return [f"  {label:<{width}}  {value}" for label, value in shown]
+
+
+def _label(text: str) -> str:
+    indent = len(text) - len(text.lstrip(" "))
+    return " " * min(indent, 2) + visible(text, 80)

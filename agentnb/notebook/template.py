@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from agentnb.core.errors import NotebookError
+from agentnb.core.text import literal, visible
 
 _EVERYWHERE = frozenset({"In", "Out", "exit", "get_ipython", "open", "quit"})
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -31,7 +32,8 @@ def fill(text: str, names: Mapping[str, Any]) -> str:
 def _value(expression: str, names: Mapping[str, Any]) -> Any:
     try:
         tree = ast.parse(expression, mode="eval").body
-    except (SyntaxError, ValueError):  # the latter for a null character, before 3.11.4
+    # A `ValueError` for a null character, before 3.11.4; the last two for what is too long or deep.
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise _not_a_name(expression) from None
     return _look_up(tree, expression, names)
 
@@ -41,10 +43,10 @@ def _look_up(node: ast.expr, expression: str, names: Mapping[str, Any]) -> Any:
         case ast.Name(id=name):
             if name not in names:
                 close = get_close_matches(name, _own(names), n=1)
-                hint = f" (did you mean {close[0]!r}?)" if close else ""
+                hint = f" (did you mean {literal(close[0])}?)" if close else ""
                 raise NotebookError(
-                    f"The task uses {{{{{expression}}}}}, but {name!r} is not defined{hint}: "
-                    "define it in a cell above, or use --raw to take braces as text."
+                    f"The task uses {_hole(expression)}, but {literal(name)} is not defined"
+                    f"{hint}: define it in a cell above, or use --raw to take braces as text."
                 )
             return names[name]
         case ast.Attribute(value=inner, attr=attribute):
@@ -52,14 +54,14 @@ def _look_up(node: ast.expr, expression: str, names: Mapping[str, Any]) -> Any:
             try:
                 return getattr(owner, attribute)
             except AttributeError:
-                raise _has_no(expression, owner, f"attribute {attribute!r}") from None
+                raise _has_no(expression, owner, f"attribute {literal(attribute)}") from None
         case ast.Subscript(value=inner, slice=index):
             owner = _look_up(inner, expression, names)
             key = _key(index, expression, names)
             try:
                 return owner[key]
             except (LookupError, TypeError):
-                raise _has_no(expression, owner, f"item {key!r}") from None
+                raise _has_no(expression, owner, f"item {literal(key)}") from None
         case _:
             raise _not_a_name(expression)
 
@@ -73,14 +75,18 @@ def _key(node: ast.expr, expression: str, names: Mapping[str, Any]) -> Any:
 
 def _has_no(expression: str, owner: object, what: str) -> NotebookError:
     return NotebookError(
-        f"The task uses {{{{{expression}}}}}, but the {type(owner).__name__} has no {what}: "
+        f"The task uses {_hole(expression)}, but the {type(owner).__name__} has no {what}: "
         "correct the name, or use --raw to take braces as text."
     )
 
 
+def _hole(expression: str) -> str:
+    return f"{{{{{visible(expression, 80)}}}}}"
+
+
 def _not_a_name(expression: str) -> NotebookError:
     return NotebookError(
-        f"The task uses {{{{{expression}}}}}, but only names, attributes and items can stand "
+        f"The task uses {_hole(expression)}, but only names, attributes and items can stand "
         "there: put the value into a variable in a cell above, or use --raw to take braces as "
         "text."
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from agentnb.core.errors import NotebookError
 from agentnb.core.protocols import Tool
+from agentnb.core.text import literal
 from agentnb.tools.registry import is_function, is_tool
 from agentnb.tools.workspace import NAME as WORKSPACE
 
@@ -52,13 +53,13 @@ def _meant(name: str, notebook: Mapping[str, Any], others: Sequence[str]) -> Any
         return name
     if name in notebook:
         raise NotebookError(
-            f"{name!r} is a {type(value).__name__}, and `--tools` takes names of functions."
+            f"{literal(name)} is a {type(value).__name__}, and `--tools` takes names of functions."
         )
     known = dict.fromkeys([*_functions_of(notebook), *others])
     close = get_close_matches(name, known, n=1, cutoff=0.6)
-    listed = ", ".join(repr(each) for each in list(known)[-_MOST_NAMES:])
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {listed}."
-    raise NotebookError(f"There is no function {name!r} in this notebook: {hint}")
+    listed = ", ".join(literal(each) for each in list(known)[-_MOST_NAMES:])
+    hint = f"did you mean {literal(close[0])}?" if close else f"known are {listed}."
+    raise NotebookError(f"There is no function {literal(name)} in this notebook: {hint}")
 
 
 def _functions_of(notebook: Mapping[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from agentnb.core.budget import BYTES_PER_TOKEN, estimate_input_tokens, estimate_tokens
+from agentnb.core.text import literal
 from agentnb.core.types import (
     CompletionRequest,
     Message,
@@ -323,7 +324,7 @@ def _checked_pace(value: float | str, *, source: str) -> float:
         pace_s = math.nan
     if not 0 <= pace_s <= _MAX_PACE_S:
         raise ValueError(
-            f"`{source}` is {value!r}; it has to be a number of seconds from 0 to "
+            f"`{source}` is {literal(value)}; it has to be a number of seconds from 0 to "
             f"{_MAX_PACE_S:g}, such as 0.02."
         )
     return pace_s

@@ -12,6 +12,7 @@ from dataclasses import replace
 from agentnb.core.call import closing
 from agentnb.core.errors import LlmError, Refused
 from agentnb.core.protocols import Link
+from agentnb.core.text import visible
 from agentnb.core.types import CompletionRequest, Stopped, StreamEvent, TextDelta, bare_model
 
 
@@ -34,7 +35,7 @@ class FallbackProvider:
         self.name = self.links[0].provider.name
 
     def __repr__(self) -> str:
-        return f"FallbackProvider({', '.join(link.model for link in self.links)})"
+        return f"FallbackProvider({', '.join(visible(link.model, 80) for link in self.links)})"
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """Make one call to each model until one answers."""

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from weakref import WeakKeyDictionary
 
 from agentnb.core.protocols import Clock, Gate, MonotonicClock
+from agentnb.core.text import literal
 
 
 class ConcurrencyGate:
@@ -27,7 +28,8 @@ class ConcurrencyGate:
     def __init__(self, max_concurrency: int = 32, *, clock: Clock | None = None) -> None:
         if not isinstance(max_concurrency, int) or max_concurrency < 1:
             raise ValueError(
-                f"`max_concurrency` must be a whole number, at least 1, not {max_concurrency!r}."
+                "`max_concurrency` must be a whole number, at least 1, not "
+                f"{literal(max_concurrency)}."
             )
         self.max_concurrency = max_concurrency
         self._clock = clock or MonotonicClock()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from agentnb.core.errors import AuthenticationFailed, InvalidRequest, MissingExtra
+from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
 from agentnb.providers.error_teller import ErrorTeller, unsendable_key
@@ -96,7 +97,7 @@ class OpenAIProvider:
 
     def __repr__(self) -> str:
         shown = self._base_url and re.sub("//[^/@]*@", "//…@", self._base_url)  # no password
-        return f"OpenAIProvider(base_url={shown!r})"
+        return f"OpenAIProvider(base_url={literal(shown)})"
 
     async def ready(self) -> None:
         """Load the SDK: once, for most of a second."""

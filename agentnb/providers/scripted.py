@@ -23,6 +23,7 @@ from agentnb.core.budget import (
     size_in_bytes,
 )
 from agentnb.core.errors import LlmError
+from agentnb.core.text import literal
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -126,7 +127,7 @@ class ScriptedProvider:
         if isinstance(reply, str):
             reply = Reply(reply)
         if not isinstance(reply, Reply):
-            raise TypeError(f"a reply must be a str, a Reply or an LlmError, not {reply!r}")
+            raise TypeError(f"a reply must be a str, a Reply or an LlmError, not {literal(reply)}")
         text = _within(reply.text, request.max_tokens)
         input_tokens = estimate_input_tokens(request)
         yield reply.usage or Usage(input_tokens, 0)
@@ -166,7 +167,7 @@ class ScriptedProvider:
     ) -> AnyReply:
         used = self._used.get(key, 0)
         if used >= len(replies):
-            where = "the script has" if key is None else f"its key {key!r} has"
+            where = "the script has" if key is None else f"its key {literal(key)} has"
             raise self._one_too_many(request, f"{where} {len(replies)} replies, all used")
         self._used[key] = used + 1
         return replies[used]

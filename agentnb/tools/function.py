@@ -13,6 +13,7 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from agentnb.core.protocols import ToolContext
+from agentnb.core.text import LONGEST_LINE, literal, visible
 from agentnb.core.types import ToolSpec
 from agentnb.tools.result import as_text
 
@@ -47,7 +48,8 @@ class FunctionTool(Generic[P, R]):
 
     def __repr__(self) -> str:
         # Without an address: it may be the last value of a cell.
-        return f"<tool {self.spec.name}({', '.join(self.spec.input_schema['properties'])})>"
+        arguments = ", ".join(self.spec.input_schema["properties"])
+        return visible(f"<tool {self.spec.name}({arguments})>", LONGEST_LINE)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it were no tool."""
@@ -122,11 +124,11 @@ def tool(
     if timeout_s is not None and (
         isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0
     ):
-        raise ValueError(f"`timeout_s` must be a number above 0, not {timeout_s!r}.")
+        raise ValueError(f"`timeout_s` must be a number above 0, not {literal(timeout_s)}.")
     if description is not None and not isinstance(description, str):
         raise ValueError(
-            f"`description` must be a text, not {description!r}: say what the tool does, or leave "
-            "it out for the docstring."
+            f"`description` must be a text, not {literal(description)}: say what the tool does, "
+            "or leave it out for the docstring."
         )
     from agentnb.tools.parameters import read_function  # pydantic: only for who has tools
 
@@ -140,8 +142,8 @@ def check_name(name: str) -> None:
     """Refuse a name that a provider would not take."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} cannot be a tool's name: give one of 1 to 64 letters, digits, `_` and `-`, "
-            "by `agentnb.tool(function, name=...)`."
+            f"{literal(name)} cannot be a tool's name: give one of 1 to 64 letters, digits, `_` "
+            "and `-`, by `agentnb.tool(function, name=...)`."
         )
 
 
@@ -154,12 +156,12 @@ def _name_of(function: Any) -> str:
 def _check_function(function: Any, label: str) -> None:
     """Refuse what is called in another way than a tool is."""
     if isinstance(function, FunctionTool):
-        raise ValueError(f"{function!r} is a tool already.")
+        raise ValueError(f"{literal(function)} is a tool already.")
     if not callable(function) or isinstance(function, type):
-        raise ValueError(f"A tool is made of a function, not of {function!r}.")
+        raise ValueError(f"A tool is made of a function, not of {literal(function)}.")
     bare = inspect.unwrap(function)
     if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
-        raise ValueError(f"{label!r} yields values: have it return all of them, as a list.")
+        raise ValueError(f"{literal(label)} yields values: have it return all of them, as a list.")
 
 
 def _is_async(function: Any) -> bool:

@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 
 from agentnb.core.errors import ToolError
 from agentnb.core.protocols import ToolContext
+from agentnb.core.text import LONGEST_IN_ERROR, literal, visible
 from agentnb.core.types import one_line
 
 _MOST_ERRORS = 10
@@ -104,8 +105,8 @@ def read_function(function: Callable[..., Any], label: str) -> ReadFunction:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{label!r} does not say what it takes: wrap it in a function of your own, and make "
-            "that the tool."
+            f"{literal(label)} does not say what it takes: wrap it in a function of your own, "
+            "and make that the tool."
         ) from None
     contexts: list[str] = []
     fields, positional, defaults = dict[str, Any](), dict[str, Any](), dict[str, Any]()
@@ -137,17 +138,18 @@ def _first(signature: inspect.Signature) -> inspect.Parameter | None:
 def _check_parameter(parameter: inspect.Parameter, *, is_first: bool, label: str) -> None:
     if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
         raise ValueError(
-            f"{label!r} takes {str(parameter).partition(':')[0]!r}, and a model has to know each "
-            "argument by its name: write them out."
+            f"{literal(label)} takes {literal(str(parameter).partition(':')[0])}, and a model "
+            "has to know each argument by its name: write them out."
         )
     if isinstance(parameter.default, FieldInfo):
         raise ValueError(
-            f"The default of `{parameter.name}` of {label!r} is a pydantic `Field`, which a plain "
-            f"call would be given, too: write `{parameter.name}: Annotated[..., Field(...)] = ...`."
+            f"The default of `{parameter.name}` of {literal(label)} is a pydantic `Field`, "
+            "which a plain call would be given, too: write "
+            f"`{parameter.name}: Annotated[..., Field(...)] = ...`."
         )
     if is_first and parameter.name in ("self", "cls") and parameter.annotation is _EMPTY:
         raise ValueError(
-            f"{label!r} is a method without its object: make the tool of a bound one, "
+            f"{literal(label)} is a method without its object: make the tool of a bound one, "
             f"`tool(thing.{label})`."
         )
 
@@ -160,7 +162,8 @@ def _hints(function: Any, label: str) -> dict[str, Any]:
         return get_type_hints(target, include_extras=True)
     except Exception as error:  # an annotation in quotes may hold anything
         raise ValueError(
-            f"The annotations of {label!r} cannot be read: {error}. Import what they name at the "
+            f"The annotations of {literal(label)} cannot be read: "
+            f"{visible(str(error), LONGEST_IN_ERROR)}. Import what they name at the "
             "top, or define it there."
         ) from error
 
@@ -181,7 +184,9 @@ def _read_fields(
         return adapter, _without_titles(adapter.json_schema())
     except (PydanticUserError, SchemaError, TypeError) as error:
         wrong = [f"`{name}`" for name in fields if not _is_readable({name: fields[name]})]
-        which = f"{', '.join(wrong)} of {label!r}" if wrong else f"what {label!r} takes"
+        which = (
+            f"{', '.join(wrong)} of {literal(label)}" if wrong else f"what {literal(label)} takes"
+        )
         if isinstance(error, SchemaError):
             raise ValueError(
                 f"What `Field` asks of {which} does not fit the type, or is a pattern that cannot "

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 from agentnb.core.protocols import Tool
+from agentnb.core.shown import listed
+from agentnb.core.text import literal
 from agentnb.core.types import ToolSpec
 from agentnb.tools.function import check_name, tool
 from agentnb.tools.workspace import NAME as WORKSPACE
@@ -25,7 +27,9 @@ def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ..
         ValueError: Something is no tool, a name is not known, or two tools have one name.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ValueError(f"`tools` must be a list of functions, tools or names, not {given!r}.")
+        raise ValueError(
+            f"`tools` must be a list of functions, tools or names, not {literal(given)}."
+        )
     by_name = {each.spec.name: each for each in known}
     made = [each for one in given for each in _made(one, by_name)]
     names = [each.spec.name for each in made]
@@ -33,7 +37,7 @@ def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ..
         check_name(name)
         if names.count(name) > 1:
             raise ValueError(
-                f"Two tools have the name {name!r}: give one of them another, by "
+                f"Two tools have the name {literal(name)}: give one of them another, by "
                 "`agentnb.tool(function, name=...)`."
             )
     return tuple(made)
@@ -43,14 +47,16 @@ def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
     if isinstance(given, str):
         if meant := meant_by(given, known):
             return meant
-        listed = ", ".join(repr(name) for name in [*known, WORKSPACE])
-        raise ValueError(f"There is no tool {given!r} (known: {listed}). Give the function itself.")
+        names = listed(map(literal, [*known, WORKSPACE]))
+        raise ValueError(
+            f"There is no tool {literal(given)} (known: {names}). Give the function itself."
+        )
     if is_tool(given):
         return (given,)
     if is_function(given):
         return (tool(given),)
     raise ValueError(
-        f"{given!r} is no tool: give a function, or what has a `spec` (a `ToolSpec`) and "
+        f"{literal(given)} is no tool: give a function, or what has a `spec` (a `ToolSpec`) and "
         "`async call(input, context)`."
     )
 

@@ -24,6 +24,7 @@ from agentnb.core.protocols import (
     Tool,
     ToolContext,
 )
+from agentnb.core.shown import listed
 from agentnb.core.synthesis import even_limit
 from agentnb.core.tool_call import MOST_FOR_MODEL
 from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec, one_line
@@ -117,7 +118,7 @@ class _Spawn:
         if name in self._settings.broken:
             raise ToolError(_cannot_be_used(name, self._settings.broken[name]))
         if name not in profiles:
-            known = ", ".join(repr(each) for each in profiles) or "none: leave `profile` out"
+            known = listed(map(repr, profiles), none="none: leave `profile` out")
             raise ToolError(f"There is no profile {one_line(name)!r} (known: {known}).")
         return profiles[name]
 
@@ -144,11 +145,10 @@ class _Spawn:
         meant: dict[str, tuple[Tool, ...]] = {WORKSPACE: both_of(known), **alone}
         unknown = [name for name in wanted if not meant.get(name)]
         if unknown:
-            listed = ", ".join(repr(name) for name in known) or "none"
-            which = ", ".join(repr(one_line(name)) for name in unknown)
+            which = listed(repr(one_line(name)) for name in unknown)
             raise ToolError(
-                f"There is no tool {which} to hand on (known: {listed}). The tools that start "
-                "sub-agents cannot be handed on."
+                f"There is no tool {which} to hand on (known: {listed(map(repr, known))}). "
+                "The tools that start sub-agents cannot be handed on."
             )
         return tuple({tool.spec.name: tool for name in wanted for tool in meant[name]}.values())
 
@@ -293,9 +293,9 @@ def _text(input: Mapping[str, Any], name: str) -> str:
 def _refuse_unknown(input: Mapping[str, Any], known: Mapping[str, str]) -> None:
     unknown = [name for name in input if name not in known]
     if unknown:
-        listed = ", ".join(f"`{name}`" for name in known)
-        which = ", ".join(f"`{one_line(str(name))}`" for name in unknown)
-        raise ToolError(f"There is no parameter {which} (known: {listed}).")
+        names = listed(f"`{name}`" for name in known)
+        which = listed(f"`{one_line(str(name))}`" for name in unknown)
+        raise ToolError(f"There is no parameter {which} (known: {names}).")
 
 
 def _listed(names: str) -> list[str]:
@@ -315,7 +315,7 @@ def _ids(value: object, jobs: Jobs) -> list[str]:
 
 
 def _not_found(jobs: Jobs) -> tuple[str, str]:
-    known = ", ".join(jobs.ids()) or "none"
+    known = listed(jobs.ids())
     return "NOT FOUND", f"There is no such job of yours (known: {known})."
 
 

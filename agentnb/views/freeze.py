@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from agentnb.core.errors import UnreadableNotebook
+from agentnb.core.text import visible
 from agentnb.files import read_file, replace_file
-from agentnb.views.text import visible
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE_VIEW: dict[str, Any] = {"agentnb": {"view": "live"}}
@@ -90,7 +90,7 @@ def _shows_widgets(cells: list[Any]) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    source = visible(str(path), 200)
+    source = str(path)
     try:
         document = json.loads(read_file(path, max_bytes=_MOST_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:

@@ -24,7 +24,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from agentnb.views.text import visible_text
+from agentnb.core.text import visible_text
 
 _ALLOWED_ADDRESS = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 

@@ -13,9 +13,9 @@ from operator import itemgetter
 from textwrap import wrap
 
 from agentnb.core.shown import counted
+from agentnb.core.text import visible
 from agentnb.core.tree import ToolCount
 from agentnb.core.types import AgentNode, AgentStatus
-from agentnb.views.text import visible
 
 # Single-width, in the Basic Multilingual Plane, and none that a phone draws as an emoji.
 GLYPHS: Mapping[AgentStatus, str] = {

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from agentnb.core.text import visible_text
 from agentnb.core.types import AgentNode
 from agentnb.views.figures import plot_tree
 from agentnb.views.markdown import answer_html
 from agentnb.views.outline import outline, outline_parts
-from agentnb.views.text import visible_text
 
 # JupyterLab wraps the lines of every `pre`, which breaks the branches of a tree, and strips a
 # `style` element from an untrusted notebook, but not these properties from an attribute. No

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentnb.core.text import visible
 from agentnb.views.markdown import text_html
-from agentnb.views.text import visible
 
 CELL_WIDTH = 60
 """Characters, where a table says nothing else; what is longer is cut."""

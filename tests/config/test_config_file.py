@@ -152,6 +152,11 @@ def test_file_in_the_working_directory_is_found_without_a_name(project: Path) ->
 
     assert list(config_of(None).pools) == ["fast"]
     assert config_of(False) == Config(project)
+    assert repr(Config(project)) == "Config('no file', profiles=[], pools=[])"
+    many = Config(project, pools={f"p{n}": ("demo",) for n in range(1_300)})
+    assert repr(many).endswith(
+        ", pools=['p0', " + ", ".join(repr(f"p{n}") for n in range(1, 20)) + " and 1,280 more])"
+    )
 
 
 def test_file_further_up_is_not_looked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -464,4 +464,4 @@ def test_file_that_is_named_and_cannot_be_taken_is_told(project: Path) -> None:
         "The name of a file is blank. Name a file of the project folder."
     )
     assert of_file("itself.md", project).startswith("The file 'itself.md' cannot be read (")
-    assert of_file("x" * 300, project).startswith(f"The file '{'x' * 300}' cannot be read (")
+    assert of_file("x" * 300, project).startswith(f"The file '{'x' * 199}…' cannot be read (")

@@ -124,6 +124,21 @@ No agentnb.yaml is read: what is not said in code has its default.
     )
 
 
+def test_settings_that_nobody_reads_end_with_their_count(project: Path) -> None:
+    names = [f"n{n}" for n in range(1_300)]
+    profiles = "".join(f"      {name}: {{description: d}}\n" for name in names)
+    pools = "".join(f"    {name}: [demo]\n" for name in names)
+    (project / "agentnb.yaml").write_text(
+        f"tools:\n  spawn:\n    profiles:\n{profiles}llm:\n  pools:\n{pools}"
+    )
+
+    lines = settings_text(Session("demo", config=project / "agentnb.yaml")).splitlines()
+
+    assert len(lines) < 400
+    assert [line.strip() for line in lines].count("… and 1,250 more") == 2
+    assert lines[-2].split() == ["n49", "demo"]
+
+
 def test_what_is_shown_is_the_same_wherever_the_project_lies(example: Path) -> None:
     shown = settings_text(Session(config=example / "agentnb.yaml"))
     moved = example.rename(example.parent / "moved")

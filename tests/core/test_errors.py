@@ -31,6 +31,7 @@ from agentnb.core.errors import (
     UnreadableNotebook,
     UnreadableRun,
 )
+from agentnb.core.shown import listed
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult
 
 CLASSES = [
@@ -236,3 +237,19 @@ def test_bug_is_told_by_its_type_its_place_and_its_text_on_one_line() -> None:
 
 def test_missing_extra_says_what_to_install() -> None:
     assert "`pip install 'agentnb[plots]'`" in str(MissingExtra("matplotlib", extra="plots"))
+
+
+def test_names_that_are_known_are_listed_up_to_twenty_and_then_counted() -> None:
+    names = [f"n{n}" for n in range(1_300)]
+
+    for error in (
+        UnknownPool("x", known=names, source="agentnb.yaml"),
+        UnknownProfile("x", known=names, source="agentnb.yaml"),
+        UnknownAgent("x", known=names),
+    ):
+        assert "'n0', 'n1'," in str(error)
+        assert "'n19' and 1,280 more)" in str(error)
+        assert error.known == tuple(names)
+    assert listed(["a", "b", "c"], most=3) == "a, b, c"
+    assert listed(["a", "b", "c"], most=2) == "a, b and 1 more"
+    assert listed([]) == "none"

@@ -244,7 +244,7 @@ def test_tree_is_an_outline_also_as_the_value_of_a_cell() -> None:
 def test_task_that_acts_on_a_terminal_is_printed_as_an_escape() -> None:
     tree = dataclasses.replace(LEAF, depth=0, task="a\x1b[2J\ud800\u202e b\u2028é 👩\u200d🔬")
 
-    assert str(tree) == "1 [failed] a\\x1b[2J\\ud800\\u202e b é 👩\u200d🔬"
+    assert str(tree) == "1 [failed] a\\x1b[2J\ufffd\\u202e b é 👩\u200d🔬"
 
 
 # -- paths and lines ---------------------------------------------------------------------------

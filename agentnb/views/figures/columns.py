@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from agentnb.core.text import visible
 from agentnb.core.types import AgentNode
 from agentnb.views.figures.layout import MARK_STEP, Cell, Layout, shared_room
 from agentnb.views.figures.lettering import BOLD, REGULAR
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH
 from agentnb.views.figures.words import short_count
-from agentnb.views.text import visible
 
 GAP = 34.0
 """Between two levels of a tidy tree: room for what connects them."""

@@ -29,7 +29,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.transforms import Affine2D, Bbox
 from numpy.typing import NDArray
 
-from agentnb.views.text import visible
+from agentnb.core.text import visible
 
 MISSING = "□"
 """Stands for a letter that no font of the machine has."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from agentnb.core.events import Row
+from agentnb.core.text import visible
 from agentnb.core.types import ROOT_PATH, AgentStatus
 from agentnb.views.figures.empty import empty_figure
 from agentnb.views.figures.figure import RunFigure
@@ -23,7 +24,6 @@ from agentnb.views.figures.words import (
     short_count,
     told,
 )
-from agentnb.views.text import visible
 
 DRAWN = 400
 """Agents that have a bar at most; of more, those that took longest."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentnb.core.text import visible
 from agentnb.core.types import AgentNode
 from agentnb.views.figures.empty import empty_figure
 from agentnb.views.figures.figure import RunFigure
@@ -12,7 +13,6 @@ from agentnb.views.figures.lettering import BOLD, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, theme
 from agentnb.views.figures.words import as_agents, by_status, counted, share, short_count, told
-from agentnb.views.text import visible
 
 BARS = 40
 """Agents that have a bar at most: those that spent most."""

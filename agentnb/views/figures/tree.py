@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.path import Path
 
+from agentnb.core.text import visible
 from agentnb.core.types import AgentNode, AgentStatus
 from agentnb.views.figures.columns import GAP, MARK_ROOM, ROW_WIDTH, Columns
 from agentnb.views.figures.empty import empty_figure
@@ -23,7 +24,6 @@ from agentnb.views.figures.lettering import BOLD, ELLIPSIS, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, theme
 from agentnb.views.figures.words import as_agents, by_status, counted, short_count, told
-from agentnb.views.text import visible
 
 _LONG_PATH = 30
 """Letters: a longer path is not worth its room in the words above bare marks."""

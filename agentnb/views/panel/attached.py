@@ -7,11 +7,11 @@ from typing import Any
 
 from ipywidgets import HTML, Box, DOMWidget, Widget
 
+from agentnb.core.text import visible
 from agentnb.views.panel.feed import TICK_S, Feed
 from agentnb.views.panel.messages import Guarded
 from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.show import Live
-from agentnb.views.text import visible
 
 _LINE_LENGTH = 300
 

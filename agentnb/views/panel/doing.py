@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from agentnb.core.text import visible
 from agentnb.core.tree import AgentState
 from agentnb.core.types import AgentStatus
-from agentnb.views.text import visible
 
 STALLED_AFTER_S = 30.0
 """An agent whose open call has brought nothing for so long is shown as stalled."""

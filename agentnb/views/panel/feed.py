@@ -18,11 +18,11 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from agentnb.core.bus import EventBus
+from agentnb.core.text import visible
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.orders import Orders
 from agentnb.views.panel.viewers import Viewers
-from agentnb.views.text import visible
 
 FRAME_S = 0.15
 """Between two frames at least: a person sees no difference to more of them, a run does."""

@@ -30,12 +30,12 @@ from agentnb.core.events import (
     ToolCallStarted,
     is_terminal,
 )
+from agentnb.core.text import visible
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.doing import LINE_LENGTH, STALLED_AFTER_S, Doing, OpenTool, in_words
 from agentnb.views.panel.news import Question, Summary
 from agentnb.views.panel.told import Told
-from agentnb.views.text import visible
 
 TIME_DIGITS = 2
 """Decimals of the seconds that a row tells."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from agentnb.core.errors import NotebookError
+from agentnb.core.text import literal
 
 CEILING_VARIABLE = "AGENTNB_BUDGET_CEILING"
 LARGEST = 2**53 - 1
@@ -39,8 +40,8 @@ def ceiling_of(text: str | None) -> int | None:
         ceiling = 0
     if ceiling < 1:
         raise NotebookError(
-            f"The environment variable {CEILING_VARIABLE} is {text[:80]!r}: set it to a whole "
-            "number of tokens, at least 1, such as 200_000, or remove it."
+            f"The environment variable {CEILING_VARIABLE} is {literal(text[:80])}: set it to a "
+            "whole number of tokens, at least 1, such as 200_000, or remove it."
         )
     return ceiling
 

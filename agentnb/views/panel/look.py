@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.story import CallStory, Story, call_line, prompt_of
 from agentnb.views.panel.tool_story import tool_line
-from agentnb.views.text import visible, visible_text
 
 CostOf = Callable[[str], str]
 """From an agent's path to what it has cost, in words."""

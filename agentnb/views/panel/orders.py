@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from agentnb.core.protocols import RunControls
-from agentnb.views.text import visible
+from agentnb.core.text import visible
 
 _LINE_LENGTH = 300
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from agentnb.core.events import ModelCallFinished, ModelCallStarted, Row
+from agentnb.core.text import visible, visible_text
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -22,7 +23,6 @@ from agentnb.core.types import (
     Usage,
 )
 from agentnb.views.panel.tool_story import ToolStories
-from agentnb.views.text import visible, visible_text
 
 
 @dataclass(slots=True, eq=False)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentnb.core.events import BudgetExhausted, BudgetResumed, Event, RunFinished
+from agentnb.core.shown import listed
+from agentnb.core.text import visible
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.core.types import ROOT_PATH, AgentStatus, path_key
-from agentnb.views.text import visible
 
 _MOST_PATHS = 12
 _WHY_RESUMED = {
@@ -128,7 +129,4 @@ def _of_branch(top: AgentState, below: Sequence[str]) -> str:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    ordered = sorted(paths, key=path_key)
-    shown = ", ".join(ordered[:_MOST_PATHS])
-    more = len(ordered) - _MOST_PATHS
-    return f"{shown} and {more} more" if more > 0 else shown
+    return listed(sorted(paths, key=path_key), most=_MOST_PATHS, none="")

@@ -14,7 +14,7 @@ from agentnb.core.events import (
     ToolCallStarted,
     is_terminal,
 )
-from agentnb.views.text import visible, visible_text
+from agentnb.core.text import visible, visible_text
 
 _NAME_LENGTH = 200
 _ONE_LINE = 100

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from decimal import Decimal
 
+from agentnb.core.text import literal
 from agentnb.views.panel.limits import LARGEST
 
 _UNIT = re.compile(r"\s*tok(en)?s?$", re.IGNORECASE)
@@ -46,7 +47,8 @@ def tokens_of(typed: str) -> int:
     if _ONE_POINT.fullmatch(text) and text.endswith(".000"):
         small = text.partition(".")[0]
         raise UnclearNumber(
-            f"{text!r} can be read as {small} or as {small},000 tokens: type {small} or {small}000."
+            f"{literal(text)} can be read as {small} or as {small},000 tokens: type {small} or "
+            f"{small}000."
         )
     if _GROUPED.fullmatch(text) or _POINTS.fullmatch(text) or _ONE_POINT.fullmatch(text):
         return _bounded(int(re.sub(r"\D", "", text)), text)
@@ -55,17 +57,17 @@ def tokens_of(typed: str) -> int:
         size = int(power or 0) + _SUFFIXES.get((suffix or "").lower(), 0)
         exact = Decimal(number).scaleb(size)
         if exact != exact.to_integral_value():
-            raise UnclearNumber(f"{text!r} is no whole number of tokens.")
+            raise UnclearNumber(f"{literal(text)} is no whole number of tokens.")
         return _bounded(int(exact), text)
     if _COMMA.fullmatch(text):
         raise UnclearNumber(
-            f"{text!r} is unclear: a comma parts thousands here, as in 200,000. For a fraction "
-            "type a point, as in 1.5e5."
+            f"{literal(text)} is unclear: a comma parts thousands here, as in 200,000. For a "
+            "fraction type a point, as in 1.5e5."
         )
-    raise UnclearNumber(f"{text!r} is no number of tokens: type 200000, 200,000 or 2e5.")
+    raise UnclearNumber(f"{literal(text)} is no number of tokens: type 200000, 200,000 or 2e5.")
 
 
 def _bounded(number: int, text: str) -> int:
     if number > LARGEST:
-        raise UnclearNumber(f"{text!r} is more than the {LARGEST:,} tokens that can be set.")
+        raise UnclearNumber(f"{literal(text)} is more than the {LARGEST:,} tokens that can be set.")
     return number

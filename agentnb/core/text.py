@@ -1,0 +1,334 @@
+r"""Text of others, made safe to look at: what is written is seen, and nothing acts.
+
+Whatever a model, a server, a file or a settings file wrote passes through here before it goes to a
+terminal, a page, a `repr` or an error. Two kinds of marks become visible escapes such as `\x1b`:
+
+- What *acts*: it recolours a terminal, starts a new line, turns the reading order round, or stands
+  for no character. It is escaped everywhere.
+- What has *no look*: joiners, fillers, blanks, selectors. In a paragraph people have a use for
+  them; on a line that names something (an outline, an error, a `repr`) they make two names look
+  alike. There they stay only where their own script or an emoji needs them.
+
+Letters of any script stay as they are, those that are read from right to left included. All here
+takes linear time, never raises on any text, and is the same when it is done twice.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import chain
+
+LONGEST_IN_ERROR = 200
+"""Characters of one text that an error quotes."""
+LONGEST_ERROR = 4_000
+"""Characters of a whole error."""
+
+LONGEST_LINE = 1_000
+"""Characters of a line that is shown alone, where a view says nothing else."""
+
+_AHEAD = 4
+"""So many times the limit is looked at first: the rest of a long text is seldom needed."""
+
+# Ranges, as a regular expression writes them; those beyond U+FFFF apart, since they are rare and a
+# class of many of them is slow.
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
+_TURNING = "\u202a-\u202e\u2066-\u2069"
+_NO_CHARACTERS = "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
+_FORMATTING = "\u206a-\u206f\ufff0-\ufffb"  # deprecated controls, annotations between the lines
+_UNASSIGNED = "".join(  # and read from right to left all the same
+    chr(code)
+    for first, last in ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFE))
+    for code in range(first, last + 1)
+    if unicodedata.category(chr(code)) == "Cn"
+)
+_ACTING = _CONTROLS + _TURNING + _NO_CHARACTERS + _FORMATTING + _UNASSIGNED
+# Scripts that are read from right to left: of these only what is unassigned, see `_escaped`.
+_HIGH_BLOCKS = "\U00010800-\U00010fff\U0001e800-\U0001efff"
+_HIGH_NO_CHARACTERS = "".join(
+    f"{chr(plane + 0xFFFE)}-{chr(plane + 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000)
+)
+_HIGH_ACTING = f"{_HIGH_BLOCKS}{_HIGH_NO_CHARACTERS}\U000e0000-\U000e0fff"  # the last are tags
+
+# What Unicode calls default-ignorable, and what is drawn as a blank and is no white space.
+_UNSEEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufffc"
+)
+_HIGH_UNSEEN = (
+    "\U00013430-\U0001343f\U00013441\U00013442\U00016fe4\U0001bca0-\U0001bca3\U0001d159"
+    "\U0001d173-\U0001d17a"
+)
+
+_EMOJI = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2900-\u297f"
+    "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+_ONE_EMOJI = f"[{_EMOJI}][\U0001f3fb-\U0001f3ff]?[\ufe0e\ufe0f]?"
+# Hebrew to Sinhala, Tibetan and Myanmar, Khmer and Mongolian, further scripts of South Asia, and
+# the Arabic forms: a joiner between two of their letters is spelling.
+_JOINED = (
+    "\u0590-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb1d-\ufdff\ufe70-\ufefc"
+    "\U00010a00-\U00011fff\U0001e900-\U0001e95f"
+)
+_IDEOGRAPH = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_REGIONS = ("gbeng", "gbsct", "gbwls")  # the flags that are written in tags
+_NEEDED = "|".join(
+    [
+        *("\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in f"{r}\x7f") for r in _REGIONS),
+        f"{_ONE_EMOJI}(?:\u200d{_ONE_EMOJI}){{0,4}}",
+        "[0-9#*]\ufe0f\u20e3",
+        f"[{_JOINED}][\u200c\u200d]",
+        f"[{_IDEOGRAPH}][\ufe00-\ufe02\U000e0100-\U000e01ef]",
+        "[\u1820-\u18aa][\u180b-\u180d\u180f]?\u180e?",
+        "[\u2801-\u28ff]\u2800(?=[\u2801-\u28ff])",
+        "[\U00013000-\U0001342f][\U00013430-\U0001343f]",
+    ]
+)
+"""What a mark without a look is needed for, each with the letter before it."""
+
+# No writing piles so many marks of this kind upon a letter; they would cover other lines.
+_ACCENTS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_MOST_ACCENTS = 3
+_PILE = f"([{_ACCENTS}]{{{_MOST_ACCENTS}}})[{_ACCENTS}]+"
+_MOST_MARKS = 8
+"""Of any kind, upon one letter: Tibetan and Hebrew come near it."""
+# What is no letter and no blank: a long row of it may be marks. Linear, and rare in any text.
+_LONG_ROW = re.compile(rf"[^\x00-\x7f\w\s]{{{_MOST_MARKS + 1},}}")
+
+_PILED = re.compile(_PILE)
+_IS_HIGH = re.compile(f"[{_HIGH_BLOCKS}]")
+_ASCII = re.compile("(?P<mark>[\x00-\x08\x0b-\x1f\x7f])")
+_BREAKS = re.compile("\r\n?")
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def visible(text: str, limit: int) -> str:
+    """`text` as one line of visible text, at most `limit` characters long.
+
+    White space is folded; whatever acts or has no look is escaped, but where its script needs it;
+    of a pile of marks the first are kept; a lone surrogate becomes U+FFFD; what is cut ends in `…`,
+    and no escape is cut in two.
+
+    Raises:
+        ValueError: `limit` is below 1.
+    """
+    if limit < 1:
+        raise ValueError(f"`limit` is {limit}; a line has room for at least 1 character.")
+    beginning = text[: _AHEAD * limit]
+    line, is_cut = _cut_line(" ".join(beginning.split()), limit)
+    if not is_cut and len(beginning) < len(text):  # it is mostly white space, or marks
+        line, _ = _cut_line(" ".join(text.split()), limit)
+    return line
+
+
+def visible_text(text: str) -> str:
+    """`text` with its lines and tabs, and with everything that acts escaped."""
+    return _shown(_lines_of(text), _paragraph())
+
+
+def visible_lines(text: str, limit: int) -> str:
+    """`text` with its lines, and with everything escaped that `visible` escapes.
+
+    Of what is too long the beginning and the end are kept: an error ends with what to do.
+    """
+    shown = _shown(_lines_of(_without_middle(text, limit)), _line())
+    if len(shown) > limit:
+        shown = _shown(_without_middle(shown, limit), _line())
+    return shown
+
+
+def literal(value: object, limit: int = LONGEST_IN_ERROR) -> str:
+    """A value as Python would write it, on one line, at most `limit` characters.
+
+    What it holds is as visible as by `visible`. The quotes of a text are not counted.
+    """
+    if type(value) is not str:
+        return visible(_repr(value), limit)
+    if len(value) <= limit and value.isascii() and value.isprintable():
+        return repr(value)  # as most are
+    mark = '"' if "'" in value and '"' not in value else "'"
+    beginning = value[: _AHEAD * limit]
+    rest = [] if len(beginning) == len(value) else [" " * limit]  # for which there is no room
+    line, _ = _cut(chain(_literal_pieces(beginning, mark), rest), limit)
+    return f"{mark}{line}{mark}"
+
+
+def quoted(text: str, *, limit: int = 60) -> str:
+    """The beginning of `text`, white space folded, as a literal: for a `repr` of one line."""
+    beginning = text[: _AHEAD * limit]
+    folded = " ".join(beginning.split())
+    if len(beginning) < len(text) and len(folded) <= limit:
+        folded = " ".join(text.split())
+    return literal(folded, limit)
+
+
+def block_quote(lines: Iterable[str]) -> list[str]:
+    """Lines behind quote marks, as Markdown and letters have them."""
+    return [f"> {line}" if line else ">" for line in lines]
+
+
+def escaped_for_json(encoded: str) -> str:
+    r"""JSON with what acts in it as `\u` escapes: the same to whoever reads JSON."""
+    if encoded.isascii() and "\x7f" not in encoded:
+        return encoded
+    return _paragraph().mark.sub(_json_escape, encoded)
+
+
+# -- how -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Which marks are escaped."""
+
+    mark: re.Pattern[str]
+    suspect: re.Pattern[str]
+    """Finds such a mark or something else, in a tenth of the time."""
+    piece: re.Pattern[str]
+    """Finds what is not shown as it is, and what is, though such a mark stands in it."""
+
+    @classmethod
+    def of(cls, marks: str, high: str) -> _Rule:
+        mark = f"[{marks}{high}]"
+        return cls(
+            mark=re.compile(mark),
+            suspect=re.compile(f"[{marks}\U00010000-\U0010ffff]"),
+            piece=re.compile(f"(?P<mark>{mark})|(?:{_NEEDED})|{_PILE}"),
+        )
+
+    def applies_to(self, text: str) -> bool:
+        found = self.suspect.search(text)
+        return found is not None and self.mark.search(text, found.start()) is not None
+
+
+# Made when they are needed: an import does not take so long.
+@cache
+def _paragraph() -> _Rule:
+    return _Rule.of(_ACTING, _HIGH_ACTING)
+
+
+@cache
+def _line() -> _Rule:
+    return _Rule.of(_ACTING + _UNSEEN, _HIGH_ACTING + _HIGH_UNSEEN)
+
+
+def _lines_of(text: str) -> str:
+    return _BREAKS.sub("\n", text) if "\r" in text else text
+
+
+def _shown(text: str, rule: _Rule) -> str:
+    if text.isascii():
+        return _ASCII.sub(_piece, text)
+    text = _with_few_marks(text)
+    if rule.applies_to(text) or _PILED.search(text):
+        return rule.piece.sub(_piece, text)
+    return text
+
+
+def _cut_line(line: str, limit: int) -> tuple[str, bool]:
+    """A folded line made visible, and whether it was cut."""
+    if line.isascii() and line.isprintable():  # most are such, and a panel makes thousands of them
+        is_cut = len(line) > limit
+        return (line[: limit - 1].rstrip() + "…" if is_cut else line), is_cut
+    return _cut(_pieces(_with_few_marks(line)), limit)
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """What is shown, in parts that are not cut."""
+    if line and unicodedata.category(line[0]) in ("Mn", "Me"):  # it would stand upon our words
+        yield _escaped(line[0])
+        line = line[1:]
+    at = 0
+    for found in _line().piece.finditer(line):
+        yield from line[at : found.start()]
+        yield _piece(found)
+        at = found.end()
+    yield from line[at:]
+
+
+def _literal_pieces(text: str, mark: str) -> Iterator[str]:
+    short = {"\\": "\\\\", mark: f"\\{mark}", "\n": "\\n", "\t": "\\t", "\\x0d": "\\r"}
+    for piece in _pieces(_with_few_marks(text)):
+        if len(piece) > 1 or piece.isprintable() or piece in short:
+            yield short.get(piece, piece)
+        else:
+            yield repr(piece)[1:-1]
+
+
+def _cut(pieces: Iterable[str], limit: int) -> tuple[str, bool]:
+    """As much of it as there is room for, and whether that is not all."""
+    kept: list[str] = []
+    length = 0
+    for piece in pieces:
+        kept.append(piece)
+        length += len(piece)
+        if length > limit:
+            break
+    else:
+        return "".join(kept), False
+    while length > limit - 1:
+        length -= len(kept.pop())
+    return "".join(kept).rstrip() + "…", True
+
+
+def _without_middle(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = limit // 2 - 20
+    return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
+
+
+def _with_few_marks(text: str) -> str:
+    return text if text.isascii() else _LONG_ROW.sub(_cleared, text)
+
+
+def _cleared(row: re.Match[str]) -> str:
+    """A row without the marks that are too many upon one letter."""
+    kept: list[str] = []
+    count = 0
+    for character in row[0]:
+        kind = unicodedata.category(character)
+        if kind in ("Mn", "Me"):
+            count += 1
+        elif kind != "Cf":  # a joiner is no letter that a new pile could stand upon
+            count = 0
+        if count <= _MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)
+
+
+def _piece(found: re.Match[str]) -> str:
+    """What is shown for what was found: as it is, as its escape, or as the top of a pile."""
+    if found["mark"] is not None:
+        return _escaped(found["mark"])
+    return found[2] or found[0]
+
+
+@lru_cache(maxsize=2_000)
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if _IS_HIGH.match(character) and unicodedata.category(character) != "Cn":
+        return character
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # somebody else's class
+        return f"<{type(value).__name__}>"
