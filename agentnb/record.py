@@ -37,6 +37,7 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.life import without_block
+from agentnb.core.secrets import known_secrets
 from agentnb.core.shown import Shown
 from agentnb.core.text import LONGEST_IN_ERROR, quoted, visible
 from agentnb.core.tree import AgentState, ToolCount, TreeFold
@@ -77,6 +78,7 @@ class RunRecord(Shown):
         self._nodes: tuple[int, dict[str, AgentNode]] = (0, {})
         """All agents in path order, by id, and how many rows had been folded by then."""
         self._feed: Feed | None = None
+        known_secrets()  # what is shown of it is masked by what is known
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({quoted(self.task)}, {self.status})"

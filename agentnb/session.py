@@ -24,6 +24,7 @@ from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.profiles import Profile, root_instructions
 from agentnb.core.protocols import BudgetGate, Gate, Provider, Tool
 from agentnb.core.request import RequestContext
+from agentnb.core.secrets import note_variable
 from agentnb.core.text import literal
 from agentnb.core.types import (
     AgentConfig,
@@ -177,6 +178,7 @@ class Session:
 
     def _made_of(self, config: Config) -> _InForce:
         said, provider = self._settings["model"], self._settings["provider"]
+        note_variable(config.openai.api_key_env)
         kind = kind_of(self._settings["delegation"], config)
         return _InForce(config, Models(said, provider=provider, config=config), kind)
 

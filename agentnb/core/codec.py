@@ -36,46 +36,54 @@ _OURS = (events.__name__, types.__name__)
 # -- to plain values ------------------------------------------------------------------------------
 
 
-def plain(value: Any) -> Any:
+_Text = Callable[[str], str]
+
+
+def plain(value: Any, text: _Text = str) -> Any:
     """`value` as dicts with text keys, lists, texts, numbers, booleans and `None`. Never raises.
 
     An event becomes `{"kind": …}` with its fields. Numbers that JSON does not have (NaN, infinity,
     integers of more than 600 digits) become text, and so does what is nested too deep or in itself.
+
+    Args:
+        value: An event, or any part of one.
+        text: What is made of each text that is no name of ours.
     """
-    return _plain(value, set())
+    return _plain(value, set(), text)
 
 
-def _plain(value: Any, inside: set[int]) -> Any:
+def _plain(value: Any, inside: set[int], text: _Text) -> Any:
     if value is None or isinstance(value, bool):
         return value
     # A subclass (an enum, a number of another library) stands for what it holds.
     if isinstance(value, str):
-        return str.__str__(value)
+        own = str.__str__(value)
+        return own if isinstance(value, Enum) else text(own)
     if isinstance(value, int):
         return int.__int__(value) if int.bit_length(value) <= MOST_BITS else hex(value)
     if isinstance(value, float):
         return float.__float__(value) if math.isfinite(value) else float.__repr__(value)
     if id(value) in inside or len(inside) >= DEEPEST:
-        return _text(value)
+        return text(_text(value))
     inside.add(id(value))
     try:
-        return _plain_parts(value, inside)
+        return _plain_parts(value, inside, text)
     except Exception:  # somebody's own mapping, say, that does not let itself be read
-        return _text(value)
+        return text(_text(value))
     finally:
         inside.discard(id(value))
 
 
-def _plain_parts(value: Any, inside: set[int]) -> Any:
+def _plain_parts(value: Any, inside: set[int], text: _Text) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, inside) for key, item in value.items()}
+        return {text(str(key)): _plain(item, inside, text) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, inside) for item in value]
+        return [_plain(item, inside, text) for item in value]
     cls = type(value)
     if cls.__module__ in _OURS and dataclasses.is_dataclass(cls):
         tag = {"kind": _kind_of(cls)} if cls in _tagged() else {}
-        return tag | {name: _plain(getattr(value, name), inside) for name in _names_of(cls)}
-    return _text(value)
+        return tag | {name: _plain(getattr(value, name), inside, text) for name in _names_of(cls)}
+    return text(_text(value))
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,8 @@
     }
 
 An event's place in `entries` is its `seq`. The document is strict JSON whatever the events hold,
-equal records make equal documents, and reading one back gives equal entries.
+equal records make equal documents, and reading one back gives equal entries, but for secrets: where
+one stood in a text, the document has `[secret NAME]`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from typing import Any
 
 from agentnb.core.codec import UnknownKind, event_of, plain
 from agentnb.core.errors import UnreadableRun
-from agentnb.core.events import Row
+from agentnb.core.events import ModelCallStarted, Row
 from agentnb.core.possible import check_id, check_possible
+from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.text import escaped_for_json, literal, quoted, visible
 
 FORMAT = "agentnb run"
@@ -57,25 +59,48 @@ def write_document(run_id: str, task: str, rows: Iterable[Row], *, agentnb: str)
         rows: All that happened so far; the place is the `seq`.
         agentnb: The version of agentnb that writes.
     """
+    secrets = known_secrets()
     head = {
         "format": FORMAT,
         "version": VERSION,
         "agentnb": agentnb,
         "run_id": run_id,
-        "task": task,
+        "task": secrets.mask(task),
     }
     top = [f"{_json(name)}: {_json(value)},\n" for name, value in head.items()]
-    lines = ",\n".join(map(_line, rows))
+    masked = _without_secrets_in_text(list(rows), secrets)
+    lines = ",\n".join([_line(row, secrets) for row in masked])
     return "".join(["{\n", *top, '"entries": [\n', lines, "\n]\n}\n"])
 
 
-def _line(row: Row) -> str:
+def _without_secrets_in_text(rows: list[Row], secrets: Secrets) -> list[Row]:
+    """The same rows, without the secrets in what was said, which comes in pieces."""
+    pieces: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        if len(row) == 3:
+            pieces.setdefault(row[1], []).append(place)
+        elif isinstance(row[1], ModelCallStarted):  # what is said from here on is another reply
+            _mask_at(pieces.pop(row[1].agent_id, []), rows, secrets)
+    for places in pieces.values():
+        _mask_at(places, rows, secrets)
+    return rows
+
+
+def _mask_at(places: list[int], rows: list[Row], secrets: Secrets) -> None:
+    said = [rows[place][2] for place in places]  # type: ignore[misc]  # these are rows of text
+    masked = secrets.mask_pieces(said)
+    if masked is not said:
+        for place, text in zip(places, masked, strict=True):
+            rows[place] = (rows[place][0], rows[place][1], text)  # type: ignore[assignment]
+
+
+def _line(row: Row, secrets: Secrets) -> str:
     if len(row) == 3:
         at_s, agent_id, text = row
         head = f'"at_s": {at_s!r}, "kind": "{_DELTA}", "agent_id": {_json(agent_id)}'
         return f'{{{head}, "text": {_json(text)}}}'
     at_s, event = row
-    return _json({"at_s": at_s} | plain(event))
+    return _json({"at_s": at_s} | plain(event, secrets.mask))
 
 
 def _json(value: Any) -> str:

@@ -20,8 +20,9 @@
     ├── ToolError                   what a tool tells the model as an error, in its own words
     └── NotebookError               a magic's line or cell could not be understood
 
-Bad arguments of plain functions stay `ValueError`. No message holds a key or a whole prompt.
-In none does anything act on a terminal or turn the reading order, and each has a greatest length.
+Bad arguments of plain functions stay `ValueError`. No message holds a key or a whole prompt: all
+are masked where they are made. In none does anything act on a terminal or turn the reading order,
+and each has a greatest length.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from agentnb.core.secrets import masked_words
 from agentnb.core.shown import listed
 from agentnb.core.text import (
     LONGEST_ERROR,
@@ -49,7 +51,7 @@ _MOST_SAID = 10_000
 class AgentnbError(Exception):
     """Base of all errors of this package. Copied and pickled whole, fields included.
 
-    Its words are made visible and cut when it is made, and so they are in `args`, in a
+    Its words are masked, made visible and cut when it is made, and so they are in `args`, in a
     pickle and in an event as they are in `str`. Its fields hold what was given.
     """
 
@@ -62,7 +64,7 @@ class AgentnbError(Exception):
 
     def __repr__(self) -> str:
         words = ", ".join(literal(word, LONGEST_ERROR) for word in self.args)
-        return f"{type(self).__name__}({words})"
+        return masked_words(f"{type(self).__name__}({words})")
 
     def __reduce__(self) -> tuple[object, ...]:
         # Not by the constructor, as exceptions do it: some of ours make their message there.
@@ -70,7 +72,7 @@ class AgentnbError(Exception):
 
 
 def _in_bounds(words: str) -> str:
-    return visible_lines(words, LONGEST_ERROR)
+    return visible_lines(masked_words(words), LONGEST_ERROR)
 
 
 def _remade(
@@ -99,9 +101,16 @@ def make_causes_visible(error: BaseException) -> None:
                 each.args = tuple(_in_bounds(a) if isinstance(a, str) else a for a in each.args)
 
 
+class ForeignError(Exception):
+    """What another library raised, in its words: the error itself may hold a key.
+
+    Stands for it as the cause of one of ours.
+    """
+
+
 def in_words(error: BaseException, *, limit: int = LONGEST_IN_ERROR) -> str:
-    """What an error says, on one line; empty when it says nothing."""
-    return visible(_said(error), limit)
+    """What an error says, on one line and without secrets; empty when it says nothing."""
+    return visible(masked_words(_said(error)), limit)
 
 
 def _said(error: BaseException) -> str:
@@ -109,6 +118,26 @@ def _said(error: BaseException) -> str:
         return str(error)[:_MOST_SAID]
     except Exception:  # of a class that is wrong itself
         return ""
+
+
+def without_frames(error: BaseException, *, links: int = 5) -> ForeignError:
+    """An error and what caused it, as words: without its fields, and the frames it came through.
+
+    A library's frames hold what it was given: headers, and the key in them.
+    """
+    kind = type(error)
+    said = in_words(error, limit=300)
+    stands_for = ForeignError(f"{kind.__module__}.{kind.__qualname__}{said and ': '}{said}")
+    if links > 1 and (cause := cause_of(error)) is not None:
+        stands_for.__cause__ = without_frames(cause, links=links - 1)
+    return stands_for
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """What a traceback shows as the reason of an error."""
+    if error.__cause__ is None and not error.__suppress_context__:
+        return error.__context__
+    return error.__cause__
 
 
 def show_as_line(error: BaseException, line: str | None = None) -> None:
@@ -122,7 +151,7 @@ def show_as_line(error: BaseException, line: str | None = None) -> None:
         # What a plain error quotes (a table, say) may have lines of its own; ours have none, or
         # one for each mistake.
         line = words if isinstance(error, AgentnbError) else visible(words, LONGEST_LINE)
-        line = f"{type(error).__name__}: {line}"
+        line = masked_words(f"{type(error).__name__}: {line}")
     # No lambda: an error that was shown can still be pickled.
     error._render_traceback_ = partial(list, (line,))  # type: ignore[attr-defined]
 
@@ -278,16 +307,27 @@ class InternalError(OrchestratorError):
     def wrapping(cls, error: BaseException, *, where: str) -> InternalError:
         detail = in_words(error) or "no message"
         wrapped = cls(f"Unexpected {type(error).__name__} in {where}: {detail}")
-        wrapped.__cause__ = error
+        wrapped.__cause__ = without_frames(error) if _shows_a_secret(error) else error
         make_causes_visible(wrapped)
         return wrapped
+
+
+def _shows_a_secret(error: BaseException) -> bool:
+    """Whether a secret stands in the words of an error, or of what caused it."""
+    seen: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in seen:
+        seen.append(link)
+        link = cause_of(link)
+    words = [_said(link) for link in seen]
+    return any(masked_words(each) != each for each in words)
 
 
 class ToolError(AgentnbError):
     """Raised by a tool: the model is told its text as it is, as an error that it can act on."""
 
     def __init__(self, *words: object) -> None:
-        Exception.__init__(self, *words)  # what a model is sent is not changed
+        Exception.__init__(self, *words)  # what a model is sent is not masked
 
     @property
     def for_model(self) -> str:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable
 from typing import Any, ClassVar, Self, SupportsIndex, TypeVar, overload
 
+from agentnb.core.secrets import known_secrets
+
 T = TypeVar("T")
 
 Bundle = dict[str, str]
@@ -37,6 +39,7 @@ class Shown:
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> Bundle:
+        known_secrets()  # what is shown is masked by what is known
         return {
             kind: text
             for kind, text in _presenter(self).items()

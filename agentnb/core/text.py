@@ -10,7 +10,8 @@ terminal, a page, a `repr` or an error. Two kinds of marks become visible escape
   alike. There they stay only where their own script or an emoji needs them.
 
 Letters of any script stay as they are, those that are read from right to left included. All here
-takes linear time, never raises on any text, and is the same when it is done twice.
+takes linear time, never raises on any text, and is the same when it is done twice. Secrets are
+masked first.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
+
+from agentnb.core.secrets import masked_as_known
 
 LONGEST_IN_ERROR = 200
 """Characters of one text that an error quotes."""
@@ -120,6 +123,7 @@ def visible(text: str, limit: int) -> str:
     """
     if limit < 1:
         raise ValueError(f"`limit` is {limit}; a line has room for at least 1 character.")
+    text = masked_as_known(text)  # before it is cut, maybe within a secret
     beginning = text[: _AHEAD * limit]
     line, is_cut = _cut_line(" ".join(beginning.split()), limit)
     if not is_cut and len(beginning) < len(text):  # it is mostly white space, or marks
@@ -129,7 +133,7 @@ def visible(text: str, limit: int) -> str:
 
 def visible_text(text: str) -> str:
     """`text` with its lines and tabs, and with everything that acts escaped."""
-    return _shown(_lines_of(text), _paragraph())
+    return _shown(_lines_of(masked_as_known(text)), _paragraph())
 
 
 def visible_lines(text: str, limit: int) -> str:
@@ -137,6 +141,7 @@ def visible_lines(text: str, limit: int) -> str:
 
     Of what is too long the beginning and the end are kept: an error ends with what to do.
     """
+    text = masked_as_known(text)
     shown = _shown(_lines_of(_without_middle(text, limit)), _line())
     if len(shown) > limit:
         shown = _shown(_without_middle(shown, limit), _line())
@@ -150,6 +155,7 @@ def literal(value: object, limit: int = LONGEST_IN_ERROR) -> str:
     """
     if type(value) is not str:
         return visible(_repr(value), limit)
+    value = masked_as_known(value)
     if len(value) <= limit and value.isascii() and value.isprintable():
         return repr(value)  # as most are
     mark = '"' if "'" in value and '"' not in value else "'"
@@ -161,6 +167,7 @@ def literal(value: object, limit: int = LONGEST_IN_ERROR) -> str:
 
 def quoted(text: str, *, limit: int = 60) -> str:
     """The beginning of `text`, white space folded, as a literal: for a `repr` of one line."""
+    text = masked_as_known(text)
     beginning = text[: _AHEAD * limit]
     folded = " ".join(beginning.split())
     if len(beginning) < len(text) and len(folded) <= limit:

@@ -21,6 +21,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from agentnb.core.errors import NotebookError
+from agentnb.core.secrets import masked_words
 from agentnb.core.text import literal, visible
 from agentnb.core.types import AgentNode, OrchestratorResult
 from agentnb.run import Run
@@ -131,7 +132,7 @@ def take_live_views_back() -> int:
 
 
 def _tell_missing(what: str, error: Exception) -> None:
-    why = visible(f"{type(error).__name__}: {error}", 160)
+    why = visible(masked_words(f"{type(error).__name__}: {error}"), 160)
     sys.stderr.write(f"There is no {what} ({why}).\n")
 
 

@@ -13,6 +13,7 @@ from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.profiles import NamedText, Profile
+from agentnb.core.secrets import masked
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
 from agentnb.models import Origin
@@ -52,7 +53,7 @@ def settings_text(session: Session) -> str:
     for title, rows in sections:
         if told := _aligned(list(rows)):
             lines += [title, *told] if title else told
-    return "\n".join(lines)
+    return masked("\n".join(lines))
 
 
 def _head(config: Config) -> str:

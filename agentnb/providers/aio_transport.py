@@ -24,6 +24,7 @@ import aiohttp
 import httpx2
 from yarl import URL
 
+from agentnb.core.secrets import without_user
 from agentnb.providers.http_client import BODY
 
 _LARGE_BYTES = 2**20
@@ -82,7 +83,7 @@ class AioTransport(httpx2.AsyncBaseTransport):
     def _session_for(self, url: httpx2.URL) -> aiohttp.ClientSession:
         if url.scheme not in ("http", "https") or not url.host:
             raise httpx2.UnsupportedProtocol(
-                f"{str(url)!r} does not begin with `http://` or `https://` and a host"
+                f"{without_user(str(url))!r} does not begin with `http://` or `https://` and a host"
             )
         if (session := self._sessions.get(url.scheme)) is None:
             # Certificates take tens of milliseconds to read, and are needed for https only.

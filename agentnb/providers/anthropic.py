@@ -16,9 +16,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, cast
 
 from agentnb.core.errors import AuthenticationFailed, InvalidRequest, MissingKey
+from agentnb.core.secrets import note_address
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.anthropic_wire import ReplyReader, body_of, event_in
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
+from agentnb.providers.door import Door
 from agentnb.providers.error_teller import Advice, ErrorTeller, unsendable_key
 from agentnb.providers.late_import import LateImport
 from agentnb.providers.reply import Reply, replying
@@ -85,13 +87,17 @@ class AnthropicProvider:
             LlmError: The subclass says what happened, the message what to do.
         """
         await _sdk.wait()
-        async with self._borrowed_client() as client, replying(await client.ask(request)) as reply:
-            while not reply.is_complete and (chunk := await reply.read()):
-                for event in reply.events_in(chunk):
+        with Door():
+            async with (
+                self._borrowed_client() as client,
+                replying(await client.ask(request)) as reply,
+            ):
+                while not reply.is_complete and (chunk := await reply.read()):
+                    for event in reply.events_in(chunk):
+                        yield event
+                for event in reply.last_events():
                     yield event
-            for event in reply.last_events():
-                yield event
-            stopped = await reply.end()
+                stopped = await reply.end()
         yield stopped
 
     async def aclose(self) -> None:
@@ -110,8 +116,10 @@ class _Client:
 
         from agentnb.providers.http_client import ApiClient
 
-        secrets = tuple(value.strip() for name, value in settings if name in _SECRETS)
-        self._teller = ErrorTeller("the API", secrets, timeout_s, ADVICE)
+        for name, value in settings:
+            if name == "ANTHROPIC_BASE_URL":
+                note_address(name, value)
+        self._teller = ErrorTeller("the API", timeout_s, ADVICE)
         self.calls = 0
         self.is_rejected = False
         with self._as_llm_errors():
@@ -122,7 +130,7 @@ class _Client:
                 http_client=ApiClient(connect_s=_CONNECT_S, silence_s=timeout_s),
             )
         host = self.sdk.base_url.netloc.decode("ascii")  # with the port, without a password
-        self._teller = ErrorTeller(host, secrets, timeout_s, ADVICE)
+        self._teller = ErrorTeller(host, timeout_s, ADVICE)
 
     async def close(self) -> None:
         """Close its connections."""

@@ -25,6 +25,7 @@ from agentnb.core.errors import (
     ServerFailed,
     StreamBroken,
 )
+from agentnb.core.secrets import masked_words
 from agentnb.core.types import one_line
 from agentnb.providers.sse import BadReply
 
@@ -52,7 +53,6 @@ class ErrorTeller:
 
     host: str
     """As a person knows it: with its port, without a password."""
-    secrets: tuple[str, ...]
     timeout_s: float
     """How long the server may be silent."""
     advice: Advice
@@ -197,9 +197,7 @@ class ErrorTeller:
 
     def words(self, said: object, *, limit: int = 300) -> str:
         """What the other side said, on one line, without keys and without its full stop."""
-        text = _KEY.sub("…", str(said))
-        for secret in self.secrets:
-            text = text.replace(secret, "…") if secret else text
+        text = _KEY.sub("…", masked_words(str(said)))
         if text.lstrip().startswith("<"):
             words = one_line(re.sub(r"<[^>]*>", " ", text), limit=80)
             return f"a web page ({words}), which is no answer of the API"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from agentnb.core.secrets import note_headers
+
 if TYPE_CHECKING:
     from agentnb.providers.aio_transport import Body
 
@@ -35,6 +37,7 @@ class ApiClient(httpx2.AsyncClient):
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
             # The API redirects nobody, and what was asked would go wherever a redirect points.
             follow_redirects=False,
+            event_hooks={"request": [_note_secrets]},
         )
 
     # The hook by which the SDK, too, sets its transport. Without it all would go on, but slower.
@@ -44,6 +47,13 @@ class ApiClient(httpx2.AsyncClient):
         except ImportError:  # aiohttp is missing, or broken
             return super()._init_transport(*args, **kwargs)
         return AioTransport(connect_s=self._connect_s, silence_s=self._silence_s)
+
+
+async def _note_secrets(request: httpx2.Request) -> None:
+    """Learn of the keys that are sent, whoever set them; a password stands in a header by now."""
+    note_headers(request.headers)
+    if request.url.userinfo:
+        request.url = request.url.copy_with(userinfo=b"")  # or a log would show it
 
 
 class LayeredBody:

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import AsyncGenerator, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from agentnb.core.errors import AuthenticationFailed, InvalidRequest, MissingExtra
+from agentnb.core.secrets import note, note_address, note_variable, without_user
 from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
+from agentnb.providers.door import Door
 from agentnb.providers.error_teller import ErrorTeller, unsendable_key
 from agentnb.providers.late_import import LateImport
+from agentnb.providers.openai_address import base_url_in_force, is_public
 from agentnb.providers.openai_advice import Names, advice_on, missing_key
 from agentnb.providers.openai_wire import ReplyReader, Way, body_of, event_in
 from agentnb.providers.reply import Reply, replying
@@ -34,11 +35,8 @@ if TYPE_CHECKING:
     import openai
 
 _CONNECT_S = 10.0
-_PUBLIC_URL = "https://api.openai.com/v1"
 _NO_KEY = "no-key"
 """What a server of one's own is sent, where there is no key: it takes any."""
-_SHORTEST_SECRET = 8
-"""What is shorter is a word like `ollama`, that a server wants to see and nobody has to hide."""
 _Ways = dict[tuple[str, str], Way]
 """By base URL and model, how to ask: what one model refuses, another of its server may need."""
 
@@ -91,12 +89,14 @@ class OpenAIProvider:
             raise MissingExtra("The SDK for OpenAI-compatible servers", extra="openai")
         self._base_url, self._api_key = base_url or None, api_key or None
         self._key_variable = api_key_env or "OPENAI_API_KEY"
+        note("api_key", api_key)
+        note_variable(api_key_env)
         self._timeout_s = timeout_s
         self._clients = ClientPool(self._new_client)
         self._ways: _Ways = {}
 
     def __repr__(self) -> str:
-        shown = self._base_url and re.sub("//[^/@]*@", "//…@", self._base_url)  # no password
+        shown = self._base_url and without_user(self._base_url)
         return f"OpenAIProvider(base_url={literal(shown)})"
 
     async def ready(self) -> None:
@@ -113,16 +113,17 @@ class OpenAIProvider:
             LlmError: The subclass says what happened, the message what to do.
         """
         await _sdk.wait()
-        async with (
-            self._clients.borrowed(settings_of("OPENAI_", self._key_variable)) as client,
-            replying(await client.ask(request)) as reply,
-        ):
-            while not reply.is_complete and (chunk := await reply.read()):
-                for event in reply.events_in(chunk):
+        with Door():
+            async with (
+                self._clients.borrowed(settings_of("OPENAI_", self._key_variable)) as client,
+                replying(await client.ask(request)) as reply,
+            ):
+                while not reply.is_complete and (chunk := await reply.read()):
+                    for event in reply.events_in(chunk):
+                        yield event
+                for event in reply.last_events():
                     yield event
-            for event in reply.last_events():
-                yield event
-            stopped = await reply.end()
+                stopped = await reply.end()
         yield stopped
 
     async def aclose(self) -> None:
@@ -132,7 +133,7 @@ class OpenAIProvider:
     def _new_client(self, settings: Settings) -> _Client:
         variables = dict(settings)
         return _Client(
-            self._base_url or variables.get("OPENAI_BASE_URL", "").strip() or _PUBLIC_URL,
+            base_url_in_force(self._base_url, variables),
             self._api_key or variables.get(self._key_variable) or None,
             names=Names(
                 "the `base_url` that you gave" if self._base_url else "`OPENAI_BASE_URL`",
@@ -159,10 +160,10 @@ class _Client:
 
         from agentnb.providers.http_client import ApiClient
 
-        secrets = (key.strip(),) if key and len(key) >= _SHORTEST_SECRET else ()
-        is_public = _is_public(base_url)
-        self._advice = advice = advice_on(names, is_public=is_public)
-        self._teller = ErrorTeller("the server", secrets, timeout_s, advice)
+        note_address("base_url", base_url)
+        is_openai = is_public(base_url)
+        self._advice = advice = advice_on(names, is_public=is_openai)
+        self._teller = ErrorTeller("the server", timeout_s, advice)
         self._ways, self._base_url = ways, base_url
         self.calls = 0
         self.is_rejected = False
@@ -176,11 +177,11 @@ class _Client:
                 http_client=ApiClient(connect_s=_CONNECT_S, silence_s=timeout_s),
             )
         host = self.sdk.base_url.netloc.decode("ascii")  # with the port, without a password
-        self._teller = ErrorTeller(host or "the server", secrets, timeout_s, advice)
-        self._first_way = Way("max_completion_tokens" if is_public else "max_tokens")
+        self._teller = ErrorTeller(host or "the server", timeout_s, advice)
+        self._first_way = Way("max_completion_tokens" if is_openai else "max_tokens")
         # A key may also stand among the headers that a person has set for all calls.
         has_header = "authorization" in os.environ.get("OPENAI_CUSTOM_HEADERS", "").lower()
-        self._needs_key = is_public and not key and not has_header
+        self._needs_key = is_openai and not key and not has_header
 
     async def close(self) -> None:
         """Close its connections."""
@@ -260,13 +261,6 @@ class _Client:
                 f"The request could not be written: {self._teller.words(error)}. Look at its "
                 "`extra` and at the schemas of its tools."
             ) from error
-
-
-def _is_public(base_url: str) -> bool:
-    """Whether it is OpenAI's own, which is stricter than all others."""
-    with contextlib.suppress(ValueError):  # what is no address is told when it is used
-        return f".{urlsplit(base_url).hostname}".endswith(".openai.com")
-    return False
 
 
 def _complaint(error: openai.APIStatusError) -> str:

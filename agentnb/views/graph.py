@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agentnb.core.secrets import masked_as_known
 from agentnb.core.tree import AgentState, SkippedTask, TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, path_key
 
@@ -84,10 +85,10 @@ def _agent_row(
 ) -> dict[str, Any]:
     return {
         "path": node.path,
-        "task": node.task,
+        "task": masked_as_known(node.task),
         "status": str(node.status),
-        "answer": answer,
-        "error": agent.error,
+        "answer": masked_as_known(answer),
+        "error": agent.error and masked_as_known(agent.error),
         "cut": agent.cut,
         "depth": node.depth,
         "model": node.model,
@@ -107,10 +108,10 @@ def _agent_row(
 def _skipped_row(path: str, parent: AgentState, task: SkippedTask) -> dict[str, Any]:
     return {
         "path": path,
-        "task": task.task,
+        "task": masked_as_known(task.task),
         "status": str(AgentStatus.SKIPPED),
         "answer": "",
-        "error": task.reason,
+        "error": masked_as_known(task.reason),
         "cut": False,
         "depth": parent.depth + 1,
         "model": "",

@@ -1120,7 +1120,7 @@ async def test_key_that_the_server_repeats_is_not_in_the_message(
     with serving(monkeypatch, Reply(status=401, message=f"the key {key} is not known")):
         error, _ = await failure_of(provider)
 
-    assert "the key … is not known" in str(error)
+    assert "the key [secret ANTHROPIC_API_KEY] is not known" in str(error)
     assert key not in str(error)
 
 

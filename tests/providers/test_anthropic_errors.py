@@ -122,7 +122,7 @@ async def test_key_in_a_web_page_is_not_shown(
     _, error, words = await outcome(provider, monkeypatch, reply)
 
     assert error is not None
-    assert "a web page (No \u2026 here)" in words
+    assert "a web page (No [secret ANTHROPIC_API_KEY] here)" in words
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ async def test_count_beyond_what_any_model_can_make_is_none(
 def test_connection_that_fails_is_told_without_pythons_noise(
     cause: httpx2.HTTPError, told: str
 ) -> None:
-    error = ErrorTeller("HOST", (), 600.0, ADVICE).unanswered(cause)
+    error = ErrorTeller("HOST", 600.0, ADVICE).unanswered(cause)
 
     assert type(error) is ConnectionFailed
     assert str(error) == told

@@ -18,6 +18,7 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from agentnb.core.bus import EventBus
+from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.news import News, Summary
@@ -204,6 +205,7 @@ class Feed:
         self._is_half_done = False
 
     def _bring_up_to_now(self) -> None:
+        known_secrets()  # what is shown is masked by what is known
         self._changes_known = self.bus.changes
         rows = self.bus.rows_since(self._position)
         self._position += len(rows)

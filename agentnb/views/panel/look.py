@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from agentnb.core.secrets import SHORTEST, secrets_as_known
 from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.views.panel.fold import PanelFold
@@ -39,7 +40,9 @@ class Look:
         self._shown: CallStory | None = None
         self._pieces = 0
         self._held = ""
-        """The first half of a line's end, whose other half may come."""
+        """The end of what came, not shown yet: it may be half a line's end, or half a secret."""
+        self._end = ""
+        """Of what is shown, as it came."""
         self._made: dict[str, tuple[Any, Any]] = {}
         self._told: dict[str, Any] = {}
 
@@ -55,7 +58,8 @@ class Look:
         self._told = self._facts(agent, story, cost_of)
         call = self._shown = self._chosen(story)
         self._pieces = len(call.pieces) if call is not None else 0
-        text, self._held = _without_half(call.text if call is not None else "")
+        text, self._held = _without_half(call.text, call) if call is not None else ("", "")
+        self._end = text[-SHORTEST:]
         return {
             **head,
             **self._told,
@@ -72,7 +76,7 @@ class Look:
         if self._story is None:
             return self.whole(fold, cost_of)
         self._catch_up(fold, self._story)
-        if self._chosen(self._story) is not self._shown:
+        if self._chosen(self._story) is not self._shown or self._ends_in_a_secret():
             return self.whole(fold, cost_of)
         facts = self._facts(agent, self._story, cost_of)
         changed = {name: value for name, value in facts.items() if self._told[name] != value}
@@ -100,12 +104,24 @@ class Look:
             return story.calls[self.call - 1]
         return story.calls[-1] if story.calls else None
 
+    @property
+    def _fresh(self) -> str:
+        """What came of the reply and is not shown yet."""
+        pieces = self._shown.pieces if self._shown is not None else []
+        return self._held + "".join(pieces[self._pieces :])
+
+    def _ends_in_a_secret(self) -> bool:
+        """Whether what is shown turns out to end in the first characters of a secret."""
+        fresh, mask = self._fresh, secrets_as_known().mask
+        return mask(self._end + fresh) != self._end + mask(fresh)
+
     def _fresh_text(self) -> dict[str, str]:
-        if self._shown is None or len(self._shown.pieces) == self._pieces:
+        call, fresh = self._shown, self._fresh
+        if call is None or (fresh == self._held and call.finished is None):
             return {}
-        fresh = self._held + "".join(self._shown.pieces[self._pieces :])
-        self._pieces = len(self._shown.pieces)
-        fresh, self._held = _without_half(fresh)
+        self._pieces = len(call.pieces)
+        fresh, self._held = _without_half(fresh, call, after=self._end)
+        self._end = (self._end + fresh)[-SHORTEST:]
         return {"add": visible_text(fresh)} if fresh else {}
 
     def _once(self, name: str, raw: Any, made: Callable[[Any], Any]) -> Any:
@@ -157,5 +173,10 @@ def _lines_of(story: Story, *, whole: bool = False) -> list[dict[str, Any]]:
     return [tool_line(call) for call in (story.tools.calls if whole else changed)]
 
 
-def _without_half(text: str) -> tuple[str, str]:
-    return (text[:-1], "\r") if text.endswith("\r") else (text, "")
+def _without_half(text: str, call: CallStory, *, after: str = "") -> tuple[str, str]:
+    """What of a reply, `after` what is shown, can be shown by now, and what waits for more."""
+    if call.finished is not None:
+        return text, ""
+    begun = secrets_as_known().beginning_at_end(after + text)
+    whole = len(text) - min(len(text), max(text.endswith("\r"), begun))
+    return text[:whole], text[whole:]
