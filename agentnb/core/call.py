@@ -7,7 +7,7 @@ closed, its share of the budget is given back, and `ModelCallFinished` tells wha
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,11 @@ from agentnb.core.types import (
     StreamEvent,
     TextDelta,
     ThinkingDelta,
+    ToolInputDelta,
     ToolUse,
     Usage,
     one_line,
+    short_reason,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Reply:
     stopped: Stopped | None = None
     halted: str | None = None
     max_tokens_from_budget: bool = False
+    metered_ahead: int = 0
+    """Characters of tool calls that were metered before their calls were whole."""
     not_closed: str | None = None
     """What went wrong when the stream of a whole reply was closed."""
 
@@ -214,16 +218,21 @@ def _take(event: StreamEvent, agent_id: str, lease: CallLease, port: RunPort, re
                 port.say(agent_id, text)
                 lease.output_grew(text)
         case ThinkingDelta(text):
+            if isinstance(event, ToolInputDelta):
+                reply.metered_ahead += len(text)
             lease.output_grew(text)
         case ToolUse(name=name, input=arguments):
             port.hear(event)
-            lease.output_grew(name + as_json(arguments))
+            whole = name + as_json(arguments)
+            ahead = min(reply.metered_ahead, len(whole))
+            reply.metered_ahead -= ahead
+            lease.output_grew(whole[ahead:])
         case Usage():
             if _are_counts(event):  # one that is none says nothing: the estimate stands
                 reply.usage = event
                 lease.input_counted(event)
         case Stopped():
-            reply.stopped = event
+            reply.stopped = replace(event, reason=short_reason(event.reason))
 
 
 def _check_shape(event: StreamEvent) -> None:

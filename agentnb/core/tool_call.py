@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from agentnb.core.arguments import BadArguments, read_arguments
 from agentnb.core.cancel import is_own_end
 from agentnb.core.codec import plain
 from agentnb.core.errors import ToolError
@@ -296,10 +297,16 @@ def _complaint(given: Any) -> str:
     """What a model is told whose arguments are no JSON object; nothing where they are one."""
     if not isinstance(given, Mapping) or list(given) != [MALFORMED_INPUT]:
         return ""
-    return (
-        f"The arguments of the call are no JSON object: {one_line(str(given[MALFORMED_INPUT]))}\n"
-        "Call it again with arguments as one JSON object."
-    )
+    raw = str(given[MALFORMED_INPUT])
+    return f"{_flaw(raw)}: {one_line(raw)}\nCall it again with arguments as one JSON object."
+
+
+def _flaw(raw: str) -> str:
+    try:
+        read_arguments(raw)
+    except BadArguments as flaw:
+        return str(flaw)
+    return "The arguments of the call were not taken"
 
 
 def _for_model(text: str) -> str:

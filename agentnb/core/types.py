@@ -208,6 +208,14 @@ class ToolUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolInputDelta(ThinkingDelta):
+    """A piece of a tool call that is not whole yet: as of thinking, only the budget hears of it.
+
+    A provider may leave it out, and say nothing before the `ToolUse`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one call as the provider counts them; cumulative, so the newest counts."""
 
@@ -573,6 +581,15 @@ def one_line(text: str, *, limit: int = 200) -> str:
     if len(folded) <= limit and len(text) > 2 * limit:
         folded = " ".join(text.split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+
+
+def short_reason(said: object) -> str:
+    """A stop reason as a short text that can be written, of whatever type it came."""
+    try:
+        line = one_line(str(said))
+    except Exception:  # what is nested too deep cannot be written
+        line = type(said).__name__
+    return line.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def path_key(path: str) -> tuple[tuple[int, str], ...]:

@@ -93,7 +93,7 @@ class AioTransport(httpx2.AsyncBaseTransport):
                 timeout=self._timeout,
                 auto_decompress=False,
                 max_field_size=_LONGEST_HEADER,
-                cookie_jar=aiohttp.DummyCookieJar(),  # the client above has its own
+                cookie_jar=aiohttp.DummyCookieJar(),  # nor does the client above take any
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             )
         return session

@@ -7,6 +7,7 @@ cut is reported, and a reply counts as complete only when the API's own end mark
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,16 +29,18 @@ from agentnb.core.types import (
     ToolUse,
     ToolUseBlock,
     Usage,
+    short_reason,
 )
+from agentnb.providers.call_arguments import CallArguments
+from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 from agentnb.providers.reply import BrokeOff
-from agentnb.providers.sse import BadReply
 from agentnb.providers.wire_values import (
     WRONG_SHAPE,
     GrowingText,
+    as_name,
     as_text,
     json_object,
     known_counts,
-    tool_input,
     without_surrogates,
 )
 
@@ -198,12 +201,15 @@ class ReplyReader:
                 yield from self._decide()
                 if data["index"] in self._parts:
                     raise BadReply("the same part of the reply twice")
-                part = self._parts[data["index"]] = _Part(data["content_block"])
+                if len(self._parts) >= MOST_PARTS:
+                    raise TooLarge("a reply", MOST_PARTS, "parts")
+                part = self._parts[data["index"]] = _part_of(data["content_block"])
                 yield from part.begin()
             case "content_block_stop":
                 yield from self._close(self._part(data))
             case "message_delta":
-                self._reason = data["delta"].get("stop_reason") or self._reason
+                if reason := data["delta"].get("stop_reason"):
+                    self._reason = short_reason(reason)
                 yield from self._decide()
                 yield from self._count(data.get("usage"), is_final=True)
             case "message_stop":
@@ -274,12 +280,28 @@ class ReplyReader:
             yield from part.finish_call()
 
 
+_KEPT = ("type", "id", "name", "data", "signature", "text", "thinking")
+"""Of what a block begins with: the rest would be held as long as the reply."""
+
+
+def _part_of(start: Mapping[str, Any]) -> _Part:
+    """The content block that begins so."""
+    kept = {name: start[name] for name in _KEPT if name in start}
+    if kept["type"] in ("text", "thinking"):
+        return _Part(kept, GrowingText())
+    part = _Part(kept, CallArguments())
+    part.given.keep(json.dumps(start.get("input", {}), ensure_ascii=False))
+    return part
+
+
 @dataclass(slots=True)
 class _Part:
     """One content block, as it grows."""
 
     start: Mapping[str, Any]
-    content: GrowingText = field(default_factory=GrowingText)
+    content: GrowingText
+    given: CallArguments = field(default_factory=CallArguments)
+    """The input that a tool call began with: mostly none, since it comes in pieces."""
     signature: str = ""
     is_closed: bool = False
     call: ToolUseBlock | None = None
@@ -296,14 +318,14 @@ class _Part:
 
     @property
     def has_no_input(self) -> bool:
-        return not self.start.get("input") and not str(self.content).strip()
+        return not self.given.value and not str(self.content).strip()
 
     def begin(self) -> Iterator[StreamEvent]:
         """What a block holds from the start, as a delta; usually nothing."""
         if self.kind == "text" and (text := self.start.get("text")):
             yield from self.grow({"type": "text_delta", "text": text})
         elif self.kind == "thinking":
-            self.signature = self.start.get("signature") or ""
+            self.signature = as_text(self.start.get("signature") or "")
             if thinking := self.start.get("thinking"):
                 yield from self.grow({"type": "thinking_delta", "thinking": thinking})
 
@@ -315,8 +337,9 @@ class _Part:
                 return (ThinkingDelta(self.content.keep(delta["thinking"])),)
             case "signature_delta":
                 self.signature = as_text(delta["signature"])
-            case "input_json_delta":
+            case "input_json_delta" if isinstance(self.content, CallArguments):
                 self.content.keep(delta["partial_json"])
+                return self.content.metered()
         return ()
 
     def end(self) -> Iterator[StreamEvent]:
@@ -330,16 +353,15 @@ class _Part:
     @property
     def input(self) -> Mapping[str, Any] | None:
         """What is to be handed to the tool; `None` where it is not a whole JSON object."""
-        if (text := str(self.content)).strip():
-            return tool_input(text)
-        given = without_surrogates(self.start.get("input", {}))
-        return given if isinstance(given, dict) else None
+        if isinstance(self.content, CallArguments) and not self.content.is_blank:
+            return self.content.value
+        return self.given.value
 
     def finish_call(self) -> Iterator[ToolUse]:
         """The tool call. Of one that is no JSON object, its model is to be told."""
         if (input := self.input) is None:
-            input = {MALFORMED_INPUT: str(self.content) or as_text(str(self.start["input"]))}
-        call = ToolUseBlock(as_text(self.start["id"]), as_text(self.start["name"]), input)
+            input = {MALFORMED_INPUT: str(self.content) or str(self.given)}
+        call = ToolUseBlock(as_name(self.start["id"]), as_name(self.start["name"]), input)
         self.call = call
         yield ToolUse(call.id, call.name, call.input)
 

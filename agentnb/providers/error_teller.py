@@ -27,7 +27,7 @@ from agentnb.core.errors import (
 )
 from agentnb.core.secrets import masked_words
 from agentnb.core.types import one_line
-from agentnb.providers.sse import BadReply
+from agentnb.providers.limits import CUT, BadReply, TooLarge
 
 if TYPE_CHECKING:
     import httpx2
@@ -65,9 +65,10 @@ class ErrorTeller:
             return self.redirected(response)
         status = response.status_code
         named = f" ({self.words(kind)})" if kind else ""
+        cut = f" ({response.extensions[CUT]})" if CUT in response.extensions else ""
         return self._status_error(
             status,
-            f"{self.host} answered {status}{named}{self._why(message or _reason_in(body))}",
+            f"{self.host} answered {status}{named}{self._why(message or _reason_in(body))}{cut}",
             kind=kind,
             status_code=status,
             retry_after_s=_retry_after_s(response.headers),
@@ -105,8 +106,9 @@ class ErrorTeller:
                 what = f"did not answer: nothing came for {self.timeout_s:g} s. Try again"
                 return ConnectionFailed(f"{self.host} {what} in a while.")
             case httpx2.RemoteProtocolError() if not re.search("disconnected|closed", str(cause)):
+                # What the HTTP library says of it is another sentence in each of its versions.
                 return ConnectionFailed(
-                    f"{self.host} answered with something that is no HTTP: {said}. Check "
+                    f"{self.host} answered with something that is no HTTP. Check "
                     f"{self.advice.base_url}."
                 )
             case httpx2.RemoteProtocolError() | httpx2.ReadError() | httpx2.WriteError():
@@ -122,10 +124,11 @@ class ErrorTeller:
         kind, code, said = None, None, error
         if isinstance(error, Mapping):
             kind, code, said = error.get("type"), error.get("code"), error.get("message")
-        told = [_STATUS_OF_KIND[str(each)] for each in (code, kind) if str(each) in _STATUS_OF_KIND]
+        names = [as_words(each) for each in (code, kind)]
+        told = [_STATUS_OF_KIND[name] for name in names if name in _STATUS_OF_KIND]
         status = next(iter(told), 500)
-        if re.fullmatch("[45][0-9][0-9]", str(code)):  # some send the status as a text
-            status = int(str(code))
+        if re.fullmatch("[45][0-9][0-9]", names[0]):  # some send the status as a text
+            status = int(names[0])
         named = f" ({self.words(kind)})" if kind else ""
         what = f"{self.host} broke off its reply{named}{self._why(said)}"
         return self._status_error(status, what, kind=code if code in _NO_CREDIT else kind)
@@ -142,6 +145,12 @@ class ErrorTeller:
             return StreamBroken(
                 f"{self.host} answered with {self.words(kind)} where a stream of events was "
                 f"asked for{f': {said}' if said else ''}. Check {self.advice.base_url}.",
+                retryable=False,
+            )
+        if isinstance(error, TooLarge):
+            return StreamBroken(
+                f"{self.host} sent {error}. Ask for less, use another model, or check "
+                f"{self.advice.base_url}.",
                 retryable=False,
             )
         match error:
@@ -197,11 +206,19 @@ class ErrorTeller:
 
     def words(self, said: object, *, limit: int = 300) -> str:
         """What the other side said, on one line, without keys and without its full stop."""
-        text = _KEY.sub("…", masked_words(str(said)))
+        text = _KEY.sub("…", masked_words(as_words(said)))
         if text.lstrip().startswith("<"):
-            words = one_line(re.sub(r"<[^>]*>", " ", text), limit=80)
+            words = one_line(_TAG.sub(" ", text), limit=80)
             return f"a web page ({words}), which is no answer of the API"
         return one_line(text, limit=limit).removesuffix(".")
+
+
+def as_words(said: object) -> str:
+    """What the other side said, of whatever shape, as a text."""
+    try:
+        return str(said)
+    except (RecursionError, ValueError):  # Python reads JSON a little deeper than it writes it
+        return "lists or objects, too many in one another"
 
 
 def _reason_in(body: object) -> object:
@@ -213,12 +230,15 @@ def _reason_in(body: object) -> object:
             return body[name]
     match body.get("detail"):
         case [{"msg": str(first), "loc": list(place)}, *_]:  # how FastAPI tells of a field
-            return f"{'.'.join(map(str, place))}: {first}"
+            return f"{'.'.join(map(as_words, place))}: {first}"
     return body
 
 
 _KEY = re.compile(r"\bsk-ant-[\w-]+|(?<![\w-])sk-[\w*-]{12,}")
 """What looks like one, whether it is ours or not."""
+
+_TAG = re.compile(r"<[^<>]*>")
+"""Not over another `<`: where none is closed, each would be followed to the end of the text."""
 
 _NOISE = re.compile(r"^\[[^]]*\] *|\(_ssl\.c:\d+\)$|bytearray\(b['\"]|['\"]\)$")
 """What Python puts around the words of a failed connection."""
@@ -247,6 +267,8 @@ _STATUS_OF_KIND = {
 }
 _NO_CREDIT = ("insufficient_quota",)
 """Kinds of a 429 for which no wait is long enough."""
+_LONGEST_WAIT = 100
+"""Characters of the number or the date in a header."""
 
 
 def unsendable_key(advice: Advice) -> AuthenticationFailed:
@@ -261,10 +283,10 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """The wait that a response asks for: in milliseconds, in seconds, or until a date."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with contextlib.suppress(ValueError):
-            wait_s = float(headers.get(name, "")) * unit_s
+            wait_s = float(headers.get(name, "")[:_LONGEST_WAIT]) * unit_s
             if math.isfinite(wait_s):
                 return max(0.0, wait_s)
-    date = email.utils.parsedate_tz(headers.get("retry-after", ""))
+    date = email.utils.parsedate_tz(headers.get("retry-after", "")[:_LONGEST_WAIT])
     with contextlib.suppress(OverflowError, ValueError):  # no year that there will be
         return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else None
     return None

@@ -22,7 +22,7 @@ from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
 from agentnb.providers.door import Door
-from agentnb.providers.error_teller import ErrorTeller, unsendable_key
+from agentnb.providers.error_teller import ErrorTeller, as_words, unsendable_key
 from agentnb.providers.late_import import LateImport
 from agentnb.providers.openai_address import base_url_in_force, is_public
 from agentnb.providers.openai_advice import Names, advice_on, missing_key
@@ -265,7 +265,7 @@ class _Client:
 
 def _complaint(error: openai.APIStatusError) -> str:
     """What a server says against the form of a request; nothing where it says something else."""
-    return str(error.body) if error.status_code in (400, 422, 500) else ""
+    return as_words(error.body) if error.status_code in (400, 422, 500) else ""
 
 
 def _kind(error: openai.APIStatusError) -> str | None:
@@ -273,7 +273,7 @@ def _kind(error: openai.APIStatusError) -> str | None:
 
     Its declared type holds for newer SDKs only: older ones leave it as it came from the server.
     """
-    code = "" if error.code is None else str(error.code)
+    code = "" if error.code is None else as_words(error.code)
     return code if code and not code.isdigit() else error.type
 
 

@@ -32,9 +32,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentnb.core.types import MALFORMED_INPUT, CompletionRequest, ToolUseBlock
-from agentnb.providers.sse import BadReply
-from agentnb.providers.wire_values import GrowingText, as_text, tool_input
+from agentnb.core.types import MALFORMED_INPUT, CompletionRequest, ToolInputDelta, ToolUseBlock
+from agentnb.providers.call_arguments import CallArguments
+from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
+from agentnb.providers.wire_values import as_name
 
 
 @dataclass(slots=True)
@@ -42,17 +43,16 @@ class _Call:
     index: int | None
     id: str
     name: str
-    arguments: GrowingText = field(default_factory=GrowingText)
+    arguments: CallArguments = field(default_factory=CallArguments)
 
     @property
     def input(self) -> Mapping[str, Any] | None:
         """What is to be handed to the tool; `None` while it is not whole."""
-        text = str(self.arguments)
-        return tool_input(text) if text.strip() else {}
+        return {} if self.arguments.is_blank else self.arguments.value
 
     @property
     def has_arguments(self) -> bool:
-        return bool(str(self.arguments).strip())
+        return not self.arguments.is_blank
 
 
 class ToolCalls:
@@ -74,23 +74,26 @@ class ToolCalls:
         """Bytes that came of them."""
         return sum(len(call.name) + call.arguments.size for call in self._calls)
 
-    def grow(self, piece: Mapping[str, Any]) -> None:
-        """Take one piece of a call, of whatever shape."""
+    def grow(self, piece: Mapping[str, Any]) -> tuple[ToolInputDelta, ...]:
+        """Take one piece of a call, of whatever shape; returns what is to be metered by now."""
         function = piece.get("function") or {}
         index, said_id = piece.get("index"), piece.get("id")
-        call_id = "" if said_id is None else as_text(str(said_id))  # some count their calls
+        call_id = "" if said_id is None else as_name(str(said_id))  # some count their calls
         name, arguments = function.get("name") or "", function.get("arguments")
         if isinstance(arguments, Mapping):  # not as a text, as it should be
             arguments = json.dumps(arguments)
         call = self._open(index, call_id)
         if call is None or self._begins_another(call, call_id, name, arguments):
+            if len(self._calls) >= MOST_PARTS:
+                raise TooLarge("a reply", MOST_PARTS, "tool calls")
             call = _Call(index, call_id, "")
             self._calls.append(call)
         call.id = call.id or call_id
         if name and name != call.name and (not call.name or not call.has_arguments):
-            call.name += as_text(name)
+            call.name = as_name(call.name + name)
         if arguments:
             call.arguments.keep(arguments)
+        return call.arguments.metered()
 
     def _open(self, index: int | None, call_id: str) -> _Call | None:
         """The call that a piece belongs to, if it begins none."""

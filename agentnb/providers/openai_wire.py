@@ -28,10 +28,11 @@ from agentnb.core.types import (
     ToolUse,
     ToolUseBlock,
     Usage,
+    short_reason,
 )
+from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import BrokeOff
-from agentnb.providers.sse import BadReply
 from agentnb.providers.wire_values import (
     WRONG_SHAPE,
     GrowingText,
@@ -236,7 +237,7 @@ class ReplyReader:
                 if reason := choice.get("finish_reason"):
                     self.is_whole = True
                     if not self._has_refused:  # a refusal ends with `stop`, as an answer does
-                        self._reason = str(reason)
+                        self._reason = short_reason(reason)
         return events
 
     def _grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
@@ -250,9 +251,9 @@ class ReplyReader:
             yield TextDelta(self._text.keep(refusal))
         if calls := delta.get("tool_calls"):
             for piece in calls:
-                self._calls.grow(piece)
+                yield from self._calls.grow(piece)
         elif function := delta.get("function_call"):  # the old form: one call, without index and id
-            self._calls.grow({"function": function})
+            yield from self._calls.grow({"function": function})
 
     def finish(self) -> Iterator[StreamEvent]:
         """What is left to tell when nothing more comes: tool calls have no end of their own."""

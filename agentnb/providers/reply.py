@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from agentnb.providers.error_teller import ErrorTeller
 
+_PACKED_AT_ONCE = 256
+"""Compressed bytes that are read at once: unpacked they are a thousand times as many at most, and
+between two readings the loop has its turn."""
 _LAST_BYTES_S = 0.05
 _BOOKS_S = 5.0
 
@@ -80,6 +83,9 @@ class Reply:
         self._body = bytes_of(response)
         self._response, self._teller = response, teller
         self._lines = EventLines(response.headers.get("content-encoding", ""))
+        self._is_packed = self._lines.is_packed
+        self._left = b""
+        """What came packed, and was not unpacked yet."""
         self._reader, self._event_in = reader, event_in
         self._newest = ""
         """What was read last and not understood yet."""
@@ -92,10 +98,29 @@ class Reply:
 
     async def read(self) -> bytes:
         """What has come by now, or the next that comes; nothing at the end."""
-        if not self._reader.is_whole:
-            return await self._body.read()
-        # Its words are all there. A server that then keeps the rest to itself, or is lost, takes
-        # nothing from them: what may be missing is its count, and that can be estimated.
+        if self._is_packed:
+            return await self._read_packed()
+        if self._reader.is_whole:
+            return await self._read_books()
+        return await self._body.read()
+
+    async def _read_packed(self) -> bytes:
+        """A little of it at a time."""
+        if self._left:
+            await asyncio.sleep(0)
+        elif self._reader.is_whole:
+            self._left = await self._read_books()
+        else:
+            self._left = await self._body.read()
+        piece, self._left = self._left[:_PACKED_AT_ONCE], self._left[_PACKED_AT_ONCE:]
+        return piece
+
+    async def _read_books(self) -> bytes:
+        """What comes after all words have come.
+
+        A server that then keeps the rest to itself, or is lost, takes nothing from them: what may
+        be missing is its count, and that can be estimated.
+        """
         loop = asyncio.get_running_loop()
         self._books_until_s = self._books_until_s or loop.time() + _BOOKS_S
         with contextlib.suppress(Exception):

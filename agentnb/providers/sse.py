@@ -6,14 +6,12 @@ is left in the middle is closed by a task of the event loop's own, which outlive
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
+from agentnb.providers.limits import MOST_IN_EVENT, MOST_IN_REPLY, BadReply, TooLarge
+from agentnb.providers.unpacking import Unpacking
+
 _QUOTED_BYTES = 2_000
-
-
-class BadReply(ValueError):
-    """What came is no reply. The text says in plain words what it is instead."""
 
 
 class EventLines:
@@ -28,25 +26,41 @@ class EventLines:
     def __init__(self, encoding: str = "") -> None:
         self.begun = b""
         """The first bytes that came, for an error to quote."""
-        self._encoding = encoding.strip().lower()
-        self._unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self._unpacking = Unpacking(encoding, most=MOST_IN_REPLY, what="a reply")
+        self.is_packed = self._unpacking.is_packed
+        """Whether few bytes may become many."""
+        self._room = MOST_IN_REPLY
+        """Bytes that may still come, where they are not packed."""
         self._pieces: list[bytes] = []
         """Of a line whose end has not come."""
         self._ends_with_cr = False
         self._data: list[str] = []
+        self._held = 0
+        """Bytes of both: of the event whose end has not come."""
 
     def feed(self, content: bytes) -> Iterator[str]:
         """The data of the events that these bytes complete.
 
         Raises:
             BadReply: The bytes are no such stream.
+            TooLarge: An event, or the whole stream, is longer than any can be.
         """
-        content = self._plain(content)
+        if self.is_packed:
+            return (
+                data for piece in self._unpacking.pieces(content) for data in self._events_in(piece)
+            )
+        self._room -= len(content)
+        if self._room < 0:
+            raise TooLarge("a reply", MOST_IN_REPLY)
+        return self._events_in(content)
+
+    def _events_in(self, content: bytes) -> Iterator[str]:
         if len(self.begun) < _QUOTED_BYTES:
             if not self.begun:
                 content = content.removeprefix(b"\xef\xbb\xbf")  # a text may begin with this mark
             self.begun += content[:_QUOTED_BYTES]
-        if self._pieces or self._data or self._ends_with_cr or b"\r" in content:
+        is_long = len(content) > MOST_IN_EVENT
+        if self._pieces or self._data or self._ends_with_cr or is_long or b"\r" in content:
             yield from self._in_lines(content)
             return
         # Whole events, of their data alone or with a name before it: nearly all that ever comes.
@@ -69,20 +83,15 @@ class EventLines:
                 continue
             self._ends_with_cr = piece.endswith(b"\r")
             self._pieces.append(piece)
+            self._held += len(piece)
+            if self._held > MOST_IN_EVENT:
+                raise TooLarge("an event", MOST_IN_EVENT)
             if piece.endswith((b"\n", b"\r")):
                 line = b"".join(self._pieces).rstrip(b"\r\n")
                 self._pieces.clear()
                 yield from self._take(line)
-
-    def _plain(self, content: bytes) -> bytes:
-        if self._encoding in ("", "identity"):
-            return content
-        if self._encoding != "gzip":
-            raise BadReply(f"the compression {self._encoding!r}, which was not asked for")
-        try:
-            return self._unzip.decompress(content)
-        except zlib.error:
-            raise BadReply("bytes that are not compressed as they should be") from None
+                if not self._data:  # comments, names and ids are not held
+                    self._held = 0
 
     def _take(self, line: bytes) -> Iterator[str]:
         if not line:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from agentnb.core.arguments import BadArguments, read_arguments
 from agentnb.core.budget import size_in_bytes
-from agentnb.providers.sse import BadReply
+from agentnb.providers.limits import MOST_IN_NAME, BadReply, TooLarge
 
 _MOST_TOKENS = 100_000_000
 """A hundred times what the largest models take or give in one call: above it a count is a bug
@@ -40,6 +41,17 @@ def as_text(value: str) -> str:
     except UnicodeEncodeError:
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return value
+
+
+def as_name(value: str) -> str:
+    """A tool's name, or the id of a call.
+
+    Raises:
+        TooLarge: It is longer than any.
+    """
+    if len(value) > MOST_IN_NAME:
+        raise TooLarge("a name or id of a tool call", MOST_IN_NAME, "characters")
+    return as_text(value)
 
 
 class GrowingText:
@@ -106,19 +118,12 @@ def json_object(data: str) -> dict[str, Any] | None:
 
 
 def tool_input(text: str) -> Mapping[str, Any] | None:
-    """The arguments of a tool call; `None` where they are not a whole JSON object."""
+    """The arguments of a tool call; `None` where they are none that can be kept and sent back."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        cleaned: dict[str, Any] = without_surrogates(read_arguments(text))
+    except BadArguments:
         return None
-    if not isinstance(value, dict):
-        return None
-    cleaned: dict[str, Any] = without_surrogates(value)
     return cleaned
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def known_counts(raw: object, names: Mapping[str, str]) -> dict[str, int]:

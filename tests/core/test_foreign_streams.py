@@ -29,6 +29,7 @@ from agentnb.core.types import (
     StreamEvent,
     TextBlock,
     TextDelta,
+    ToolInputDelta,
     ToolSpec,
     ToolUse,
     assistant_message,
@@ -72,6 +73,39 @@ class Streaming:
 
 
 # -- what is streamed -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (5, "5"),
+        ({"x": ["y"]}, "{'x': ['y']}"),
+        ("x" * 1_000_000, "x" * 199 + "…"),
+        ("tired\n\ud83d", "tired \N{REPLACEMENT CHARACTER}"),
+    ],
+    ids=["number", "object", "long", "surrogate"],
+)
+async def test_stop_reason_that_is_none_becomes_a_short_text(reason: Any, told: str) -> None:
+    whole = [WHOLE[0], Stopped(reason, assistant_message("The answer."))]
+
+    tree = await run_tree(Streaming(whole))
+
+    assert tree.error is None
+    assert tree.result.final_response == "The answer."
+    (finished,) = tree.of(ModelCallFinished)
+    assert finished.stop_reason == told
+
+
+async def test_piece_of_a_tool_call_is_metered_and_its_call_counts_once() -> None:
+    arguments = {"at": "x" * 40_000}
+    call = ToolUse("t0", "look", arguments)
+    pieces = [ToolInputDelta("x" * 10_000)] * 4
+    said = assistant_message("Nothing.")
+
+    ahead = await run_tree(Streaming([*pieces, call, Stopped("end_turn", said)]))
+    at_once = await run_tree(Streaming([call, Stopped("end_turn", said)]))
+
+    assert ahead.request.budget.tokens_used == at_once.request.budget.tokens_used
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ HUNG_UP_BEFORE = (
 )
 HUNG_UP = "{host} hung up within its reply. Try again."
 LOST = "{host} was lost within its reply: the connection broke. Try again."
+NO_HTTP = "{host} answered with something that is no HTTP. Check {url}."
 NO_END = "{host} ended its reply without the end mark. Try again."
 TIMED_OUT = (
     f"The model's turn did not end within {CALL_TIMEOUT_S:g} s. A larger `call_timeout_s` gives "
@@ -83,14 +84,13 @@ BROKEN = [
     ),
     _unanswered(
         "no HTTP",
-        "{host} answered with something that is no HTTP: Bad status line. Check {url}.",
+        NO_HTTP,
         b"SSH-2.0\r\n\r\n",
         Act.HANG_UP,
     ),
     _unanswered(
         "headers without end",
-        "{host} answered with something that is no HTTP: Got more than 65536 bytes when reading. "
-        "Check {url}.",
+        NO_HTTP,
         HEAD + b"x-more: %s\r\n" % (b"y" * 200_000),
         Act.HANG_UP,
     ),
@@ -277,6 +277,41 @@ REPLIES = [
     ),
 ]
 
+# -- more than anybody can mean --------------------------------------------------------------------
+
+TOO_LONG = (
+    "{host} sent %s, which is the most that is read. Ask for less, use another model, or check "
+    "{url}."
+)
+
+MUCH = [
+    Fault(
+        name="error that is 200 kB of `<`",
+        reply=lambda _wire, _text: Reply(status=500, body=b"<" * 200_000),
+        calls=TRANSPORT,
+        kind=ServerFailed,
+        says=(
+            f"{{host}} answered 500: a web page ({'<' * 79}…), which is no answer of the API. "
+            f"{LATER}"
+        ),
+        breaks_connection=False,
+    ),
+    _early(
+        "line without end",
+        TOO_LONG % "an event of more than 4,194,304 bytes",
+        lambda wire: wire.before_text(b"data: " + b"x" * 5_000_000, Act.HANG_UP),
+        calls=AGENT,
+    ),
+    _early(
+        "arguments without end",
+        TOO_LONG % "arguments of a tool call of more than 1,048,576 bytes",
+        lambda wire: wire.before_text(*wire.called("x" * 1_100_000), Act.HANG_UP),
+        calls=AGENT,
+    ),
+]
+"""What is beyond a limit: the sentence says it. None of them stalls: nobody would wait for that
+stall, and the next one would be taken for it. There are more in `providers/test_limits.py`."""
+
 CREDIT = "Add credit to the account, or use another model."
 OWN = [
     Fault(
@@ -328,6 +363,7 @@ OWN = [
 FAULTS = [
     *ANSWERS,
     *BROKEN,
+    *MUCH,
     *(replace(fault, breaks_connection=False) for fault in (*REPLIES, *OWN)),
 ]
 """The HTTP around a reply that is none is whole: its connection may take another request."""

@@ -79,7 +79,7 @@ def with_usage(first: Any, last: Any) -> Callable[[Wire, str], Reply]:
     return reply
 
 
-def _ends(reason: str | None) -> Callable[[Wire, str], Reply]:
+def _ends(reason: Any) -> Callable[[Wire, str], Reply]:
     return lambda _, text: Reply(
         events=(
             START,
@@ -97,7 +97,7 @@ def _chunks(*events: Event | None) -> Callable[[Wire, str], Reply]:
     return lambda wire, said: Reply(events=[each or wire.more(said) for each in events])
 
 
-def _finish(reason: str) -> Event:
+def _finish(reason: Any) -> Event:
     return chunk({}, finish_reason=reason)
 
 
@@ -156,11 +156,17 @@ ODDITIES = [
     ),
     Oddity("stop reason that nobody knows", _ends("tired"), only="messages"),
     Oddity("no stop reason", _ends(None), only="messages"),
+    Oddity("stop reason that is a number", _ends(5), only="messages"),
+    Oddity("stop reason that is an object", _ends({"x": ["y"]}), only="messages"),
+    Oddity("stop reason that is long", _ends("x" * 100_000), only="messages"),
     *(
         Oddity(name, _chunks(*events), is_cut=name == "`length`", only="completions")
         for name, events in {
             "`length`": (None, _finish("length"), DONE),
             "finish reason that nobody knows": (None, _finish("tired"), DONE),
+            "finish reason that is a number": (None, _finish(5), DONE),
+            "finish reason that is an object": (None, _finish({"x": ["y"]}), DONE),
+            "finish reason that is long": (None, _finish("x" * 100_000), DONE),
             "finish reason of no characters before the last": (
                 chunk({"role": "assistant"}, finish_reason=""),
                 None,

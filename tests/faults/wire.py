@@ -97,6 +97,8 @@ class Wire:
     text: Callable[[str], tuple[Step, ...]]
     """A part of the reply that is this text so far, and may go on."""
     more: Callable[[str], Event]
+    called: Callable[[str], tuple[Step, ...]]
+    """A tool call whose arguments are this text so far, and may go on."""
     close: tuple[Step, ...]
     """The end of that part."""
     end: tuple[Step, ...]
@@ -165,6 +167,18 @@ MESSAGES = Wire(
     ping=PING,
     text=lambda text: (OPEN, delta(text)),
     more=delta,
+    called=lambda arguments: (
+        event(
+            "content_block_start",
+            index=0,
+            content_block={"type": "tool_use", "id": "t0", "name": "look", "input": {}},
+        ),
+        event(
+            "content_block_delta",
+            index=0,
+            delta={"type": "input_json_delta", "partial_json": arguments},
+        ),
+    ),
     close=(CLOSE,),
     end=ending(),
     almost_end=ending()[:1],
@@ -203,6 +217,15 @@ COMPLETIONS = Wire(
     ping=chunk(None),
     text=lambda text: (chunk({"content": text}),),
     more=lambda text: chunk({"content": text}),
+    called=lambda arguments: (
+        chunk(
+            {
+                "tool_calls": [
+                    {"index": 0, "id": "t0", "function": {"name": "look", "arguments": arguments}}
+                ]
+            }
+        ),
+    ),
     close=(),
     end=(chunk({}, finish_reason="stop"), chunk(None, usage=usage_of(100, 10)), DONE),
     almost_end=(chunk({}),),

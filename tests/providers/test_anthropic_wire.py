@@ -20,7 +20,8 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.anthropic_wire import ReplyReader, body_of, event_in
-from agentnb.providers.sse import BadReply, EventLines
+from agentnb.providers.limits import BadReply
+from agentnb.providers.sse import EventLines
 
 SAID = ["plain", "é 🙂 \u2028 \x85 \x0c", '{"type": "ping"}', "data: data", " a space before"]
 """Among them what Python, but not the format, takes for the end of a line."""

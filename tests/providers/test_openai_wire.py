@@ -27,9 +27,9 @@ from agentnb.core.types import (
     Usage,
     user_message,
 )
+from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_wire import ReplyReader, event_in
 from agentnb.providers.reply import BrokeOff
-from agentnb.providers.sse import BadReply
 
 HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
 SIZE = estimate_input_tokens(HELLO)
