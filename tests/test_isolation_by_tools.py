@@ -6,14 +6,17 @@ something could leak from, and for each agent it is written down which it may se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentnb import Session, ToolContext, tool
-from agentnb.core.jobs import job_id
+from agentnb.core.events import AgentSpawned
+from agentnb.run import Run
 from tests.loopback import LoopbackServer, Reply
 from tests.support import spawn
 
@@ -31,14 +34,13 @@ TASKS = {
     "P2": "task-p2-aa05",
 }
 ANSWERS = {name: f"answer-{name.lower()}-bb0{n}" for n, name in enumerate(TASKS)}
-JOBS = {
-    name: job_id(path, ()) for name, path in zip(TASKS, ("1", "2", "3", "1.1", "1.2"), strict=True)
-}
+JOBS = {name: f"the id of the job of {name}" for name in TASKS}
+"""What an id is called here: the ids themselves are known when the jobs are there."""
 
 SECRETS = {
     *(SOUL, IDENTITY, USER, MEMORY, MESSAGE, ROOT_SAID, FINAL, TOOL_RESULT, NOTE, KEPT),
     *(AGENTS, STYLE, PROMPT_FILE, STRICT, KIND, KIND_SAID, CONTEXT, ORDERED, CONTEXT_BELOW),
-    *(*TASKS.values(), *ANSWERS.values(), *JOBS.values()),
+    *(*TASKS.values(), *ANSWERS.values()),
 }
 SHARED = {SOUL, IDENTITY, MEMORY}
 SPAWN_TOOLS = {"spawn", "spawn_await", "spawn_status", "spawn_cancel"}
@@ -80,7 +82,7 @@ def start(name: str, **more: str) -> Call:
 
 
 def wait(*names: str) -> Call:
-    return "spawn_await", {"job_ids": ", ".join(JOBS[name] for name in names) or "*"}
+    return "spawn_await", {"job_ids": ", ".join(names) or "*"}
 
 
 class Wire:
@@ -88,8 +90,9 @@ class Wire:
 
     def __init__(self, script: dict[str, list[Reply]]) -> None:
         self._script = script
-        self.words: dict[str, set[str]] = {}
-        """By agent, the secrets in all of its requests."""
+        self._said: dict[str, str] = {}
+        """By agent, all of its requests."""
+        self.run: Future[Run] = Future()
         self.tools: dict[str, set[str]] = {}
         self.first: dict[str, dict[str, Any]] = {}
 
@@ -97,10 +100,42 @@ class Wire:
         words = strings(body)
         who = next((n for n, t in TASKS.items() if f"<task>\n{t}\n</task>" in words), "root")
         self.first.setdefault(who, body)
-        self.words.setdefault(who, set()).update(s for s in SECRETS if s in words)
+        self._said[who] = f"{self._said.get(who, '')}\n{words}"
         self.tools.setdefault(who, set()).update(t["name"] for t in body.get("tools", ()))
         replies = self._script.get(who)
-        return replies.pop(0) if replies else Reply(text=ANSWERS[who])
+        return self._with_ids(replies.pop(0)) if replies else Reply(text=ANSWERS[who])
+
+    def _with_ids(self, reply: Reply) -> Reply:
+        """Jobs are awaited by their names here."""
+        calls = [self._with_id(*call) for call in reply.tool_uses if isinstance(call, tuple)]
+        return replace(reply, tool_uses=calls)
+
+    def _with_id(self, name: str, given: Mapping[str, Any]) -> Call:
+        names = given.get("job_ids", "*").split(", ")
+        if name != "spawn_await" or names == ["*"]:
+            return name, dict(given)
+        return wait(*(self.ids[each] for each in names))
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The id of each job that was started."""
+        names = {task: name for name, task in TASKS.items()}
+        spawned = (entry.event for entry in self.run.result(60).events)
+        return {
+            names[event.task_description]: event.job_id
+            for event in spawned
+            if isinstance(event, AgentSpawned) and event.job_id
+        }
+
+    @property
+    def words(self) -> dict[str, set[str]]:
+        """By agent, the secrets in all of its requests."""
+        jobs = {JOBS[name]: job for name, job in self.ids.items()}
+        secrets = {secret: secret for secret in SECRETS} | jobs
+        return {
+            who: {name for name, secret in secrets.items() if secret in said}
+            for who, said in self._said.items()
+        }
 
 
 def strings(value: Any) -> str:
@@ -135,7 +170,9 @@ def run(
             nested_spawn=nested,
             config=config,
         )
-        result = session.spawn(MESSAGE).result(60)
+        started = session.spawn(MESSAGE)
+        wire.run.set_result(started)
+        result = started.result(60)
     assert result.final_response == FINAL
     for name in wire.words:
         if name != "root":

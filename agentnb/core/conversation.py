@@ -28,7 +28,7 @@ from agentnb.core.synthesis import (
     build_synthesis_prompt,
     even_limit,
     result_body,
-    results_as_text,
+    said_and_results,
     with_short_tool_results,
 )
 from agentnb.core.types import (
@@ -218,7 +218,7 @@ class Conversation:
         if outcome.stop_reason == NO_TURNS_LEFT:
             text = self._out_of_turns(wrote, outcome)
         else:
-            text = "\n\n".join(filter(None, (wrote, results_as_text(agent.results))))
+            text = said_and_results(wrote, agent.results)
         return Ending(AgentStatus.FAILED, text, error=error)
 
     def _out_of_turns(self, text: str, outcome: AgentOutcome) -> str:

@@ -89,6 +89,8 @@ class AgentJobs:
         self._crew = crew
         self._jobs: dict[str, _Job] = {}
         self._closed: str | None = None
+        self._secret = ""
+        """What the ids are made from, beside the paths."""
 
     # -- for the tools --------------------------------------------------------------------------
 
@@ -103,7 +105,8 @@ class AgentJobs:
         why_not = crew.refusal(agent, order, task, self._closed)
         if why_not is not None:
             raise NotStarted(why_not)
-        made = job_id(agent.path_of_child(task.number), crew.job_ids)
+        self._secret = self._secret or secret_of(agent)
+        made = job_id(agent.path_of_child(task.number), crew.job_ids, secret=self._secret)
         crew.job_ids.add(made)
         index = len(agent.results)
         child, work = crew.begin(agent, order, task, made)
@@ -205,13 +208,20 @@ def _folded(task: str) -> str:
     return " ".join(task.lower().split())
 
 
-def job_id(path: str, taken: Container[str]) -> str:
+def secret_of(agent: Agent) -> str:
+    """A digest of what an agent was told and is saying: no job of its is handed all of it."""
+    words = [agent.system, *(message.text for message in agent.messages), agent.port.text]
+    return hashlib.sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()
+
+
+def job_id(path: str, taken: Container[str], *, secret: str) -> str:
     """Six hexadecimal characters for the job of the agent at `path`, unlike all that are taken.
 
-    Made from the path, so that a run that is repeated has the same ones.
+    Who does not know the secret cannot foretell them. A run that is repeated word by word has the
+    same ones.
     """
     for number in count():
-        text = f"{path} {number}" if number else path
+        text = f"{secret} {path} {number}"
         made = hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]
         if made not in taken:
             return made

@@ -27,7 +27,7 @@ from agentnb.core.port import AgentPort, Siblings
 from agentnb.core.protocols import Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import SpawnReading, read_reply
-from agentnb.core.synthesis import results_as_text
+from agentnb.core.synthesis import said_and_results
 from agentnb.core.types import (
     AgentStatus,
     Message,
@@ -116,7 +116,7 @@ class Agent:
     @property
     def left(self) -> str:
         """What there is of an agent that did not come to its own end: words, then results."""
-        return "\n\n".join(part for part in (self.reached, results_as_text(self.results)) if part)
+        return said_and_results(self.reached, self.results)
 
     def elapsed_ms(self) -> int:
         """Milliseconds since it was spawned."""

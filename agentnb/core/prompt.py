@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
 
+from agentnb.core.quotation import escaped
 from agentnb.core.types import AgentConfig, AgentStatus, Briefing
 
 DEFAULT_INSTRUCTIONS = """\
@@ -196,7 +197,7 @@ def child_message(
     if previous_result is not None:
         is_whole = status is AgentStatus.COMPLETED and not cut
         marks = "" if is_whole else f' status="{status}"' + (' cut="true"' if cut else "")
-        before = f"<previous_result{marks}>\n{_escaped(previous_result)}\n</previous_result>"
+        before = f"<previous_result{marks}>\n{escaped(previous_result)}\n</previous_result>"
     return joined(before, task)
 
 
@@ -235,11 +236,7 @@ def _section(tag: str, value: str, name: str = "") -> str:
     if not value.strip():
         return ""
     start = f'{tag} name="{escape(name)}"' if name else tag
-    return f"<{start}>\n{_escaped(value.strip())}\n</{tag}>"
-
-
-def _escaped(value: str) -> str:
-    return escape(value, quote=False)
+    return f"<{start}>\n{escaped(value.strip())}\n</{tag}>"
 
 
 def joined(*sections: str) -> str:
@@ -250,5 +247,5 @@ def joined(*sections: str) -> str:
 def listed(memories: Iterable[str]) -> str:
     """Memories as the text of their section."""
     # A memory's further lines are indented: none can pass for a memory of its own.
-    entries = (memory.strip().replace("\n", "\n  ") for memory in memories)
+    entries = ("\n  ".join(memory.strip().splitlines()) for memory in memories)
     return "\n".join(f"- {entry}" for entry in entries if entry)

@@ -1,15 +1,17 @@
 """What a parent is told of its sub-agents' work, and what is said when no model can say it.
 
 Pure text, values in and values out. Every piece that a model wrote is escaped, so that no
-answer can close the block it stands in, or start another spawn.
+answer can close the block it stands in, or start another spawn. In an answer for a person each
+agent's Markdown is a part of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 
+from agentnb.core import parts
+from agentnb.core.quotation import attribute, escaped
 from agentnb.core.types import (
     AgentStatus,
     Block,
@@ -35,9 +37,6 @@ _REQUEST = (
 
 _NO_PATH = "\N{EN DASH}"
 """Of a result that no run has made."""
-
-_WHITE_SPACE = {ord("\n"): "&#10;", ord("\r"): "&#13;", ord("\t"): "&#9;"}
-"""An attribute's, which a reader of XML would fold."""
 
 
 def synthesis_need(conversation_tokens: int, tasks: int) -> int:
@@ -73,8 +72,8 @@ def build_synthesis_prompt(
         is_cut = body_limit is not None and len(body) > body_limit
         mark = (' cut="true"' if result.cut else "") + (' truncated="true"' if is_cut else "")
         lines += [
-            f'  <result task={_attribute(result.task)} status="{result.status}"{mark}>',
-            _indented(escape(body[:body_limit] if is_cut else body, quote=False)),
+            f'  <result task={attribute(result.task)} status="{result.status}"{mark}>',
+            _indented(escaped(body[:body_limit] if is_cut else body)),
             "  </result>",
         ]
     return "\n".join([*lines, "</sub_agent_results>", "", _REQUEST])
@@ -97,10 +96,17 @@ def even_limit(lengths: Sequence[int], room: int) -> int:
 def results_as_text(results: Sequence[SubAgentResult]) -> str:
     """The results as Markdown, in task order: what a person gets when no model sums them up."""
     return "\n\n".join(
-        f"**{result.path or _NO_PATH} {' '.join(result.task.split())}** ({_standing(result)})\n\n"
+        f"**{result.path or _NO_PATH} {parts.title(result.task)}** ({_standing(result)})\n\n"
         f"{_for_person(result)}"
         for result in results
     )
+
+
+def said_and_results(said: str, results: Sequence[SubAgentResult]) -> str:
+    """What an agent said, in Markdown, and below it what its sub-agents came to."""
+    if not results:
+        return said
+    return "\n\n".join(filter(None, (parts.closed(said), results_as_text(results))))
 
 
 def _standing(result: SubAgentResult) -> str:
@@ -109,16 +115,16 @@ def _standing(result: SubAgentResult) -> str:
 
 def _for_person(result: SubAgentResult) -> str:
     if (result.response and result.response.strip()) or not result.error:
-        return result_body(result)
-    return f"*{result.error}*"
+        return parts.part(result_body(result))
+    return f"*{parts.line(result.error)}*"
 
 
 def answer_without_model(
     *, why: str, said: str, results: Sequence[SubAgentResult], total: int
 ) -> str:
     """The answer of a run whose budget ended before its own last words."""
-    parts = [part for part in (said.strip(), results_as_text(results)) if part]
-    if not parts:
+    has = said_and_results(said.strip(), results)
+    if not has:
         return (
             f"The budget of {total:,} tokens does not cover this task, and nothing of it was "
             f"done: {why}. Give it a larger budget."
@@ -126,7 +132,7 @@ def answer_without_model(
     undone = [r for r in results if r.status is not AgentStatus.COMPLETED]
     missing = f" {len(undone)} of {len(results)} tasks were not completed." if undone else ""
     note = f"*The budget of {total:,} tokens ended here: {why}.{missing}*"
-    return "\n\n".join([*parts, note])
+    return f"{has}\n\n{note}"
 
 
 def answer_out_of_turns(
@@ -138,10 +144,10 @@ def answer_out_of_turns(
     came to; and where it ended.
     """
     said, unseen = text.strip() or _last_words(messages), _last_tools(messages)
-    results_told = results_as_text(results) if unseen or not said else ""
-    has = [said, results_told] if said or results_told else [unseen]
+    told = results if unseen or not said else ()
+    has = said_and_results(said, told) if told else parts.closed(said) or unseen
     note = f"*The agent ended here: it took all of its {turns} turns and was not done.*"
-    return "\n\n".join(part for part in (*has, note) if part)
+    return "\n\n".join(filter(None, (has, note)))
 
 
 def with_short_tool_results(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
@@ -173,13 +179,7 @@ def _last_words(messages: Sequence[Message]) -> str:
 def _last_tools(messages: Sequence[Message]) -> str:
     last = messages[-1].content if messages else ()
     texts = [block.text.strip() for block in last if isinstance(block, ToolResultBlock)]
-    return "\n\n".join(text[:_MOST_OF_A_TOOL_RESULT] for text in texts if text)
-
-
-def _attribute(value: str) -> str:
-    # Always double quotes, so that the form is the same for every task.
-    escaped = escape(value, quote=False).replace('"', "&quot;")
-    return f'"{escaped.translate(_WHITE_SPACE)}"'
+    return "\n\n".join(parts.closed(text[:_MOST_OF_A_TOOL_RESULT]) for text in texts if text)
 
 
 def _indented(text: str) -> str:

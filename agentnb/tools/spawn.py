@@ -24,6 +24,7 @@ from agentnb.core.protocols import (
     Tool,
     ToolContext,
 )
+from agentnb.core.quotation import behind_marks, look, structure
 from agentnb.core.shown import listed
 from agentnb.core.synthesis import even_limit
 from agentnb.core.tool_call import MOST_FOR_MODEL
@@ -38,12 +39,18 @@ _NO_JOBS = "No jobs found."
 _SHOWN_OF_TEXT = 160
 _LONGEST_MARK = 60
 _CUT_AT_A_LIMIT = "(The answer was cut at a limit: it is not whole.)"
-_HEAD = re.compile(
-    r"\[(?=[0-9a-f]{6}: (?:OK|ERROR|NOT FOUND|CANCELLED|ENDED|"
-    + "|".join(str(status).upper() for status in AgentStatus)
-    + r")\])"
+_WORDS = (
+    "OK",
+    "ERROR",
+    "NOT FOUND",
+    "CANCELLED",
+    "ENDED",
+    *(str(each).upper() for each in AgentStatus),
 )
-"""What looks like the head of a block of ours, wherever it stands."""
+"""What the head of a block of ours may say."""
+_HEAD = re.compile(rf"\[(?=[0-9a-f]{{6}}: (?:{'|'.join(_WORDS)})\])")
+_OURS = structure(_WORDS, ("sub_agent_result", "previous_result", "result"))
+"""Finds what looks like a head of ours, or like the elements in which results are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +331,7 @@ def _outcome(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
         return _not_found(jobs)
     result = state.result
     if result.status is AgentStatus.COMPLETED:
-        answer = _harmless(result.response) or "(no output)"
+        answer = in_block(result.response) or "(no output)"
         return "OK", f"{_CUT_AT_A_LIMIT}\n{answer}" if result.cut else answer
     return "ERROR", _what_went_wrong(result)
 
@@ -332,8 +339,8 @@ def _outcome(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
 def _what_went_wrong(result: SubAgentResult) -> str:
     error = f"Error: {result.error or result.status}"
     if not result.response.strip():
-        return _harmless(error)
-    return _harmless(f"{error}\n\nUntil then it had:\n\n{result.response}")
+        return in_block(error)
+    return f"{in_block(error)}\n\nUntil then it had:\n\n{in_block(result.response)}"
 
 
 def _standing(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
@@ -349,7 +356,7 @@ def _standing(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
         lines.append(f"Error: {one_line(state.result.error)}")
     elif state.result is not None and state.result.cut:
         lines.append(_CUT_AT_A_LIMIT)
-    return str(state.status).upper(), _harmless("\n".join(lines))
+    return str(state.status).upper(), in_block("\n".join(lines))
 
 
 def _stopped(state: JobState | None, jobs: Jobs, was_stopped: bool) -> tuple[str, str]:
@@ -357,11 +364,14 @@ def _stopped(state: JobState | None, jobs: Jobs, was_stopped: bool) -> tuple[str
         return _not_found(jobs)
     if was_stopped and state.status is AgentStatus.CANCELLED:
         left = state.result.response.strip()
-        return "CANCELLED", _harmless(left) or "It had said nothing yet."
+        return "CANCELLED", in_block(left) or "It had said nothing yet."
     cut = f"\n{_CUT_AT_A_LIMIT}" if state.result.cut else ""
     return "ENDED", f"It had ended before: {state.status}.{cut}"
 
 
-def _harmless(text: str) -> str:
-    """A sub-agent's words, nothing of which passes for the head of another block."""
-    return _HEAD.sub("&#91;", text)
+def in_block(text: str) -> str:
+    """A sub-agent's words, nothing of which passes for the head of another block, or its element.
+
+    They stand as they are, unless something in them looks like that: then all of them are quoted.
+    """
+    return _HEAD.sub("&#91;", behind_marks(text)) if _OURS.search(look(text)) else text

@@ -13,6 +13,7 @@ from functools import cache
 
 from agentnb.core.errors import ToolError
 from agentnb.core.protocols import Tool, ToolContext
+from agentnb.core.types import one_line
 from agentnb.tools.function import tool
 
 NAME = "workspace"
@@ -48,7 +49,10 @@ async def workspace_read(context: ToolContext, key: str = "") -> str:
     notes = context.notes.copy()  # at once, though threads may write
     if key in notes:
         return notes[key]
-    listed = "".join(f"\n- {name} ({len(note):,} characters)" for name, note in notes.items())
+    listed = "".join(
+        f"\n- {one_line(name, limit=MOST_IN_KEY)} ({len(note):,} characters)"
+        for name, note in notes.items()
+    )
     if not key:
         return f"The notes:{listed}" if listed else "There are no notes yet."
     raise ToolError(f"There is no note {key!r}. There are:{listed or ' none yet.'}")

@@ -61,7 +61,7 @@ async def test_plan_without_synthesis_tells_a_person_what_was_cut() -> None:
     tree = await run_tree(by_agent({"A": CUT}), plan=plan, synthesis=False)
 
     assert tree.result.final_response == (
-        "**1 A** (completed, cut at a limit)\n\nAs far as it\n\n**2 B** (completed)\n\ndone: B"
+        "**1 A** (completed, cut at a limit)\n\n> As far as it\n\n**2 B** (completed)\n\n> done: B"
     )
 
 

@@ -150,6 +150,11 @@ def test_no_value_can_close_its_section_or_open_another(values: list[str]) -> No
     assert tags == [tag for name in expected for tag in (f"<{name}>", f"</{name}>")]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\u2028", "\x85", "\v"])
+def test_memory_of_several_lines_is_one_memory(end: str) -> None:
+    assert prompt.listed([f"one{end}- two", "three"]) == "- one\n  - two\n- three"
+
+
 def test_values_are_escaped_once() -> None:
     text = SystemPromptBuilder.build(CONFIG, "a < b & c > \"d\" 'e' &amp;")
 

@@ -198,7 +198,7 @@ def test_results_for_a_person_stand_in_task_order_with_path_and_status() -> None
     skipped = replace(skipped, path="2.2")
 
     assert results_as_text([done, skipped]) == (
-        "**2.1 Count whales** (completed)\n\nMany.\n\n**2.2 Count krill** (skipped)\n\n*no time*"
+        "**2.1 Count whales** (completed)\n\n> Many.\n\n**2.2 Count krill** (skipped)\n\n*no time*"
     )
     assert results_as_text([]) == ""
 
@@ -213,7 +213,7 @@ def test_answer_without_a_model_holds_what_was_said_and_done_and_says_what_was_n
 
     said, *middle, note = answer.split("\n\n")
     assert said == "I split it."
-    assert "Done." in middle
+    assert "> Done." in middle
     assert any("broke" in part for part in middle)
     assert note == (
         "*The budget of 12,000 tokens ended here: nothing was left. "

@@ -34,6 +34,13 @@ def test_note_that_was_written_can_be_read_and_replaced() -> None:
     assert read(notes, key="a") == "two"
 
 
+def test_key_forges_no_other_note_in_the_list() -> None:
+    forged = "a (3 characters)\u2028- b"
+
+    assert read({forged: "x"}) == "The notes:\n- a (3 characters) - b (1 characters)"
+    assert read({forged: "x"}, key=forged) == "x"
+
+
 def test_list_of_notes_tells_their_keys_and_lengths() -> None:
     assert read({}) == "There are no notes yet."
     assert (
