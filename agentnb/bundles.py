@@ -20,6 +20,7 @@ from agentnb.core.events import (
     Event,
     ModelCallStarted,
 )
+from agentnb.core.secrets import masked_as_known
 from agentnb.core.shown import Bundle, Listed
 from agentnb.core.spawn import extract_text_before_spawn
 from agentnb.core.text import LONGEST_LINE, visible, visible_text
@@ -37,7 +38,7 @@ from agentnb.prices import Cost
 from agentnb.record import RunRecord
 from agentnb.views.markdown import answer_html, text_html
 from agentnb.views.outline import GLYPHS, lines_below, outline, shortened
-from agentnb.views.static import outline_html, static_bundle
+from agentnb.views.static import beginning, outline_html, static_bundle
 from agentnb.views.table import ROWS, Table
 
 OUTLINE_LINES = 100
@@ -258,10 +259,7 @@ def _answer(text: str) -> _Part:
 
 
 def _beginning(text: str) -> str:
-    if len(text) <= ANSWER_LENGTH:
-        return text
-    more = len(text) - ANSWER_LENGTH
-    return f"{text[:ANSWER_LENGTH]}…\n\n(… and {more:,} more characters)"
+    return beginning(masked_as_known(text), ANSWER_LENGTH)  # not cut within a secret
 
 
 def _table(table: Table) -> _Part:

@@ -45,7 +45,7 @@ from agentnb.notebook.toolbox import tools_named
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
 from agentnb.session import get_session
-from agentnb.views.outline import lines_below, outline
+from agentnb.views.outline import lines_below, outline_shortened
 
 CELL_OPTIONS = {
     "--model": Option(
@@ -375,7 +375,7 @@ def _status(run: Run, arguments: list[str]) -> str:
     tree = run.tree
     budget = run.budget
     spent = f"{budget.tokens_used:,} of {budget.total:,} tokens used"
-    return f"{run.status}, {spent}" + (f"\n{outline(tree, notes=_below(run))}" if tree else "")
+    return f"{run.status}, {spent}" + (f"\n{outline_shortened(tree, _below(run))}" if tree else "")
 
 
 def _cancel(run: Run, arguments: list[str]) -> str:

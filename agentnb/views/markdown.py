@@ -6,16 +6,18 @@ who reads. Every attribute is written here; the answer fills in addresses and no
 
 A front end typesets TeX in what it shows (MathJax reads the finished page), so formulas are
 kept from Markdown, which would eat their backslashes and underscores, and all other `$` and
-backslashes are kept from MathJax, which would set "$5 or $10" as a formula.
+backslashes are kept from MathJax, which would set "$5 or $10" as a formula. Which formulas it may
+have says `formulas`; the others are shown as they were written.
+
+What an answer may cost is bounded by `effort`. One that comes to more is shown as it was written,
+and says so.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
@@ -24,32 +26,32 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from agentnb.core.shown import counted
 from agentnb.core.text import visible_text
+from agentnb.views.effort import BoundedParser, Effort, TooMuch, effort_of
+from agentnb.views.formulas import START, is_known
+
+MOST_LAID_OUT = 50_000
+"""Characters of an answer that are read as Markdown; what comes after them is shown as written."""
+MOST_ADDRESS = 2_000
+"""Characters of a link's address. What is longer is text."""
 
 _ALLOWED_ADDRESS = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 _MAX_NESTING = 40
 """Lists and quotes within each other, bounded since the parser calls itself for each."""
 
-_MAX_FORMULA = 4_000
-"""Characters of one formula, bounded so that a million openers take linear time."""
-
-_FORMULA_START = re.compile(r"\$\$?|\\\\?[(\[]|\\begin\{[A-Za-z]+\*?\}")
-
-# What can restyle the page, fetch something (the `cursor` of a style does), lead somewhere, or make
-# other commands that could. A formula that holds one of them is shown as the text that it is.
-_ACTING_COMMAND = re.compile(
-    r"\\\s*(?:style|class|cssId|href|url|bbox|require|data|html|includegraphics|[rR]ule|Space|def|edef|"
-    r"gdef|xdef|let|futurelet|newcommand|renewcommand|providecommand|newenvironment|"
-    r"renewenvironment|DeclareMathOperator|csname|catcode|char|unicode|mmlToken|color|textcolor|"
-    r"colorbox|fcolorbox|definecolor|enclose|texttip|mathtip|toggle|action|input|include|load)",
-    re.IGNORECASE,
-)
+_STEPS_OF_FORMULA = 2
+"""It is read command by command."""
 
 _LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
 
-# MathJax joins no text across a `span`, so a delimiter alone in one is never a delimiter.
-_DELIMITER = re.compile(r"[$\\]")
+# MathJax joins no text across a `span`, so a delimiter alone in one is never a delimiter. The
+# escapes of what cannot be seen are long and none of theirs: a run of them has one `span`.
+_DELIMITER = re.compile(r"(?:\\U[0-9a-f]{8})+|[$\\]")
+
+_AS_WRITTEN = "(Shown as it was written: as Markdown it would be too large, too deep or too slow.)"
+_REST_AS_WRITTEN = "(From here on it is shown as it was written: it is long.)"
 
 
 def answer_html(markdown: str) -> str:
@@ -58,78 +60,111 @@ def answer_html(markdown: str) -> str:
     Never raises on any text. The tags are those of CommonMark but for `img`, and those of
     tables, `s` and a bare `span`. The attributes are `href`, `rel` and `target` of a link,
     `start` of a list and `style="text-align:…"` of a table cell.
+
+    It is at most 20 times as long as the text, and 1,000 characters.
     """
-    source = visible_text(markdown)
-    env: dict[str, Any] = {}
-    tokens = _PARSER.parse(source, env)
-    # The parser drops what is nested deeper than its limit: then the source itself is shown.
-    if any(token.nesting == 1 and token.level >= _MAX_NESTING - 1 for token in tokens):
-        return f"<pre>{escapeHtml(source)}</pre>\n"
-    return str(_PARSER.renderer.render(tokens, _PARSER.options, env))
+    beginning = _beginning(markdown)
+    html = _laid_out(beginning)
+    if html is None:
+        return _line(_AS_WRITTEN) + _as_written(markdown)
+    if len(beginning) < len(markdown):
+        html += _line(_REST_AS_WRITTEN) + _as_written(markdown[len(beginning) :])
+    return html
 
 
 def text_html(text: str) -> str:
     """A text that is no Markdown, as HTML that shows every character of it, `$` included."""
-    return _DELIMITER.sub(r"<span>\g<0></span>", escapeHtml(visible_text(text)))
+    return _DELIMITER.sub(_in_span, escapeHtml(visible_text(text)))
+
+
+def _in_span(found: re.Match[str]) -> str:
+    return f"<span>{found[0]}</span>"
+
+
+def _beginning(markdown: str) -> str:
+    """As much of an answer as is read as Markdown, to the end of a line where there is one."""
+    if len(markdown) <= MOST_LAID_OUT:
+        return markdown
+    end_of_line = markdown.rfind("\n", MOST_LAID_OUT // 2, MOST_LAID_OUT) + 1
+    return markdown[: end_of_line or MOST_LAID_OUT]
+
+
+def _laid_out(markdown: str) -> str | None:
+    """Markdown as HTML; `None` where that would cost too much."""
+    source = visible_text(markdown)
+    effort = Effort(len(markdown))
+    env = effort.env
+    try:
+        tokens = _PARSER.parse(source, env)
+        # The parser drops what is nested deeper than its limit.
+        if any(token.nesting == 1 and token.level >= _MAX_NESTING - 1 for token in tokens):
+            return None
+        html = str(_PARSER.renderer.render(tokens, _PARSER.options, env))
+    except TooMuch:
+        return None
+    if effort.formulas_left_out:
+        more = counted(effort.formulas_left_out, "more formula")
+        html += _line(f"(The page typesets a part of the formulas. As written: {more}.)")
+    return html
+
+
+def _as_written(text: str) -> str:
+    return f"<pre>{text_html(text)}</pre>\n"
+
+
+def _line(sentence: str) -> str:
+    return f"<p>{sentence}</p>\n"
 
 
 # -- formulas: found before Markdown reads them, handed on as they are ----------------------
 
 
 def _formula(state: StateInline, silent: bool) -> bool:
-    start = _FORMULA_START.match(state.src, state.pos, state.posMax)
+    effort = effort_of(state.env)
+    effort.step()
+    if state.src[state.pos] not in "$\\":
+        return False
+    start = START.match(state.src, state.pos, state.posMax)
     if start is None:
         return False
-    end = _formula_end(state.src, start, state.posMax)
+    end = effort.closers(state.src).end_of(start, state.posMax)
     if end is None or not _reads_as_formula(state.src, start, end):
         return False
     if not silent:
-        state.push("formula", "", 0).content = _as_mathjax_reads(state.src[state.pos : end])
+        _push_formula(state, state.src[state.pos : end], "formula")
     state.pos = end
     return True
 
 
 def _formula_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
     """A formula on lines of its own, whose `+`, `=` and `>` at a line's start are no Markdown."""
-    if state.is_code_block(start_line):
-        return False
+    effort = effort_of(state.env)
+    effort.step()
     begin = state.bMarks[start_line] + state.tShift[start_line]
-    start = _FORMULA_START.match(state.src, begin)
+    if not state.src.startswith(("$", "\\"), begin) or state.is_code_block(start_line):
+        return False
+    start = START.match(state.src, begin)
     if start is None or start[0] == "$" or start[0].endswith("("):
         return False
-    end = _formula_end(state.src, start, len(state.src))
+    end = effort.closers(state.src).end_of(start, len(state.src))
     if end is None or _LINE_END.match(state.src, end) is None:
         return False
     line = start_line
     while state.eMarks[line] < end:
         line += 1
+        effort.step()
         if line >= end_line or _leaves_its_container(state, line):
             return False
     if not silent:
         state.line = line + 1
-        token = state.push("formula_block", "", 0)
-        token.map = [start_line, state.line]
         lines = state.getLines(start_line, state.line, state.blkIndent, False)
-        token.content = _as_mathjax_reads(lines.strip())
+        token = _push_formula(state, lines.strip(), "formula_block")
+        token.map = [start_line, state.line]
     return True
 
 
 def _leaves_its_container(state: StateBlock, line: int) -> bool:
     return state.sCount[line] < state.blkIndent and not state.isEmpty(line)
-
-
-def _formula_end(source: str, start: re.Match[str], stop: int) -> int | None:
-    opener = start[0]
-    if opener.startswith("$"):
-        closer = opener
-    elif opener.endswith("}"):
-        closer = opener.replace("begin", "end", 1)
-    else:
-        closer = opener.replace("(", ")").replace("[", "]")
-    found = source.find(closer, start.end() + 1, min(stop, start.end() + _MAX_FORMULA))
-    if found < 0 or _ACTING_COMMAND.search(source, start.start(), found):
-        return None
-    return found + len(closer)
 
 
 def _reads_as_formula(source: str, start: re.Match[str], end: int) -> bool:
@@ -144,6 +179,16 @@ def _reads_as_formula(source: str, start: re.Match[str], end: int) -> bool:
         or "`" in body
         or source[end : end + 1].isdigit()
     )
+
+
+def _push_formula(state: StateBlock | StateInline, written: str, kind: str) -> Token:
+    """A formula as MathJax reads it, where it may; else a text of that kind, as it was written."""
+    effort_of(state.env).step(_STEPS_OF_FORMULA)
+    formula = _as_mathjax_reads(written)
+    known = is_known(formula)
+    token = state.push(kind if known else f"{kind}_text", "", 0)
+    token.content = formula if known else written
+    return token
 
 
 def _as_mathjax_reads(formula: str) -> str:
@@ -206,21 +251,49 @@ def _plain(tokens: Sequence[Token]) -> str:
 class _Renderer(RendererHTML):
     """Writes the tokens that need care. markdown-it finds the method by the token's type."""
 
+    def render(self, tokens: Sequence[Token], options: OptionsDict, env: EnvType) -> str:
+        effort = effort_of(env)
+        parts = []
+        for place in range(len(tokens)):
+            # All of them are handed on: a tag looks at its neighbours.
+            part = self._part(tokens, place, options, env)
+            effort.write(len(part))
+            parts.append(part)
+        return "".join(parts)
+
+    def _part(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        token = tokens[idx]
+        if token.type == "inline":
+            return self.renderInline(token.children or (), options, env)
+        if token.type in self.rules:
+            return str(self.rules[token.type](tokens, idx, options, env))
+        return self.renderToken(tokens, idx, options, env)
+
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return text_html(tokens[idx].content)
 
+    formula_text = text
+
     def formula(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        return escapeHtml(tokens[idx].content)
+        content = tokens[idx].content
+        return escapeHtml(content) if effort_of(env).typeset(content) else text_html(content)
 
     def formula_block(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
     ) -> str:
-        return f"<p>{escapeHtml(tokens[idx].content)}</p>\n"
+        return f"<p>{self.formula(tokens, idx, options, env)}</p>\n"
+
+    def formula_block_text(
+        self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
+    ) -> str:
+        return f"<pre>{text_html(tokens[idx].content)}</pre>\n"
 
     def link_open(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
     ) -> str:
         address = escapeHtml(str(tokens[idx].attrs["href"]))
+        # Counted here, too: one address may be named in many places of a paragraph.
+        effort_of(env).write(len(address))
         return f'<a href="{address}" rel="noopener noreferrer" target="_blank">'
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
@@ -234,18 +307,20 @@ class _Renderer(RendererHTML):
     td_open = th_open
 
 
-class _Parser(MarkdownIt):
+class _Parser(BoundedParser):
+    def normalizeLink(self, url: str) -> str:
+        # What is not allowed need not be made fit to be one.
+        return super().normalizeLink(url) if self.validateLink(url) else url
+
     def validateLink(self, url: str) -> bool:
-        return _is_allowed(url)
+        return _is_allowed(url) and len(url) <= MOST_ADDRESS
 
 
-def _parser() -> MarkdownIt:
-    parser = _Parser(
-        "commonmark",
-        {"html": False, "xhtmlOut": False, "maxNesting": _MAX_NESTING},
-        renderer_cls=_Renderer,
-    )
+def _parser() -> BoundedParser:
+    options = {"html": False, "xhtmlOut": False, "maxNesting": _MAX_NESTING}
+    parser = _Parser("commonmark", options, renderer_cls=_Renderer)
     parser.enable(["table", "strikethrough"])
+    parser.disable(["html_block", "html_inline"])
     may_interrupt = ["paragraph", "reference", "blockquote", "list"]
     parser.block.ruler.before("fence", "formula_block", _formula_block, {"alt": may_interrupt})
     parser.inline.ruler.before("escape", "formula", _formula)

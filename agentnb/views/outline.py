@@ -37,6 +37,11 @@ NOTE_WIDTH = 88
 _NOTE_LENGTH = 400
 _PATH_WIDTH = 40
 
+MOST_LINES = 2_000
+"""Of an outline that shows a whole run: more than the agents that a run has by default."""
+MOST_NOTES = 20
+"""Of one agent in such an outline."""
+
 _DRAWN_LEVELS = 12
 """Levels that are indented. Below them the path alone tells the place: indenting a chain of
 10,000 agents would take 150 million blanks."""
@@ -111,8 +116,19 @@ def lines_below(
     }
 
 
+def outline_shortened(root: AgentNode, notes: Mapping[str, Sequence[str]]) -> str:
+    """The outline of a tree and its notes, of as many lines as somebody might read."""
+    first, kept = shortened(root, notes, lines=MOST_LINES, notes_each=MOST_NOTES)
+    return outline(first, notes=kept)
+
+
 def shortened(
-    root: AgentNode, notes: Mapping[str, Sequence[str]], *, lines: int, notes_each: int = 5
+    root: AgentNode,
+    notes: Mapping[str, Sequence[str]],
+    *,
+    lines: int,
+    notes_each: int = 5,
+    untold: dict[str, list[str]] | None = None,
 ) -> tuple[AgentNode, dict[str, list[str]]]:
     """The beginning of a tree, for where a page of it is enough; a note of the root says so.
 
@@ -121,10 +137,12 @@ def shortened(
         notes: By path, as `outline` takes them.
         lines: Agents that would come after so many lines are left out.
         notes_each: Notes of one agent at most.
+        untold: As for `outline_parts`. What says that some of them are left out is added.
 
     Returns:
         What `outline` takes.
     """
+    untold = {} if untold is None else untold
     shown: list[AgentNode] = []
     kept: dict[str, list[str]] = {}
     left_out: list[AgentNode] = []
@@ -135,11 +153,16 @@ def shortened(
         shown.append(node)
         below = notes.get(node.path, ())
         if below:
-            kept[node.path] = [*below[:notes_each], *_more_notes(len(below) - notes_each)]
+            more = _more_notes(len(below) - notes_each)
+            kept[node.path] = [*below[:notes_each], *more]
+            if not set(below[notes_each:]).isdisjoint(untold.get(node.path, ())):
+                untold[node.path] += more
         lines -= 1 + sum(len(_wrapped(note)) for note in kept.get(node.path, ()))
     if left_out:
-        more = counted(len(left_out), "further agent", (node.status for node in left_out))
-        kept.setdefault(root.path, []).append(f"not shown: {more}")
+        count = counted(len(left_out), "further agent", (node.status for node in left_out))
+        kept.setdefault(root.path, []).append(f"not shown: {count}")
+        if any(node.path in untold for node in left_out):
+            untold.setdefault(root.path, []).append(f"not shown: {count}")
     return _without_others(shown), kept
 
 

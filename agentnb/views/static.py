@@ -15,7 +15,7 @@ from agentnb.core.text import visible_text
 from agentnb.core.types import AgentNode
 from agentnb.views.figures import plot_tree
 from agentnb.views.markdown import answer_html
-from agentnb.views.outline import outline, outline_parts
+from agentnb.views.outline import MOST_LINES, MOST_NOTES, outline, outline_parts, shortened
 
 # JupyterLab wraps the lines of every `pre`, which breaks the branches of a tree, and strips a
 # `style` element from an untrusted notebook, but not these properties from an attribute. No
@@ -23,6 +23,9 @@ from agentnb.views.outline import outline, outline_parts
 _OUTLINE_STYLE = (
     "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.2;margin:1em 0"
 )
+
+ANSWER_LENGTH = 200_000
+"""Characters of an answer in a cell: eight times what a model writes in one reply by default."""
 
 _REPEATS = "agentnb-repeats-live-view"
 """The class of what `cell.css` hides, while a live view of the same run stands before it."""
@@ -40,26 +43,40 @@ def static_bundle(
 
     Args:
         root: The tree as it ended.
-        answer: What the run answered, in Markdown; data, whatever it holds.
-        notes: Further lines for the outline, by the path of an agent.
+        answer: What the run answered, in Markdown; data, whatever it holds. Of one that is longer
+            than `ANSWER_LENGTH` the beginning is shown, and how much more there is.
+        notes: Further lines for the outline, by the path of an agent. What nobody would read of a
+            long tree ends with its count.
         quiet: Show the answer alone.
         untold: For a cell that may show the run live, too: those of `notes` that a live view does
             not tell. All else of the outline is marked as what repeats it. `None`: nothing is.
     """
+    answer = beginning(answer, ANSWER_LENGTH)
     plain = [visible_text(answer)]
     html = [f'<div class="agentnb-answer">\n{answer_html(answer)}</div>']
     if not quiet:
+        kept_untold = {path: [*lines] for path, lines in (untold or {}).items()}
+        root, notes = shortened(
+            root, notes or {}, lines=MOST_LINES, notes_each=MOST_NOTES, untold=kept_untold
+        )
         tree = outline(root, notes=notes)
         plain.append(tree)
         html.append(
             outline_html(tree)
             if untold is None
-            else _outline_below_live_view(outline_parts(root, notes=notes, untold=untold))
+            else _outline_below_live_view(outline_parts(root, notes=notes, untold=kept_untold))
         )
     return {
         "text/plain": "\n\n".join(plain),
         "text/html": "\n".join(['<div class="agentnb-result">', *html, "</div>"]),
     }
+
+
+def beginning(text: str, length: int) -> str:
+    """A text, or its beginning and how much more of it there is."""
+    if len(text) <= length:
+        return text
+    return f"{text[:length]}…\n\n(… and {len(text) - length:,} more characters)"
 
 
 def outline_html(tree: str) -> str:

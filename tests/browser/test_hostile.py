@@ -5,11 +5,14 @@ The desk itself fails a test whose page asked for anything outside, or opened a 
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from tests.browser.desk import Desk
 from tests.browser.panel import Panel
 from tests.browser.scripts import scripted
+from tests.views.textbook import ORDINARY
 
 OUTSIDE = "http://outside.example"
 HOSTILE = {
@@ -152,3 +155,48 @@ def as_shown(kind: str) -> str:
         "markdown": "![picture](",
         "attribute": "onmouseover='alert(6)'",
     }.get(kind, HOSTILE[kind].split()[0])
+
+
+OWN = r"$\sin \alpha \to \lvert x \rvert + \xrightarrow{f} \quad \text{own}$"
+DEFINING = [
+    r"$\DeclarePairedDelimiter{\sin}{<}{>}$",
+    r"$$\DeclarePairedDelimiterX{\alpha}[1]{<}{>}{#1}$$",
+    r"\(\DeclarePairedDelimiterXPP{\to}[1]{<}{>}{#1}{a}{b}\)",
+    r"\[\Newextarrow{\xrightarrow}{5,5}{0x2190}\]",
+    r"$\def\lvert{changed}$ $\newcommand{\quad}{changed}$ $\let\rvert\alpha$",
+    r"\begin{equation}\label{own}\gdef\alpha{changed}\end{equation}",
+]
+CRASHING = [
+    "$" + r"\frac{1}{" * 100 + "x" + "}" * 100 + "$",
+    "$$" + r"\xrightarrow{" * 40 + "x" + "}" * 40 + "$$",
+    r"\begin{matrix}" + "&" * 1_900 + r"\\" * 900 + r"\end{matrix}",
+    "\n".join(f"$x_{{{n}}}$" for n in range(5_000)),
+]
+
+
+def test_formulas_of_an_answer_are_typeset_and_change_nothing_else_on_the_page(desk: Desk) -> None:
+    own = f"from IPython.display import HTML\nHTML({f'<p>{OWN}</p>'!r})"
+    replies = ["\n\n".join(ORDINARY), "\n\n".join([*DEFINING, *CRASHING])]
+    setup = scripted(f"""{{"root": {replies!r}}}""", settings="max_output_tokens=100_000")
+    ask = "%%spawn --quiet\nWhich formulas?"
+    notebook = desk.notebook(own, setup, ask, ask, own)
+    notebook.run(0, 1, 2, 3, 4)
+    formulas = [notebook.output(cell).locator("mjx-container") for cell in range(5)]
+    expect(formulas[0]).to_have_count(1)
+    expect(formulas[4]).to_have_count(1)
+
+    expect(formulas[2]).to_have_count(len(ORDINARY))
+    expect(notebook.output(2).locator("mjx-merror")).to_have_count(0)
+    expect(notebook.output(2).locator("[style*='color: red'], [mathcolor]")).to_have_count(0)
+    expect(formulas[3]).to_have_count(500)
+    for defining in DEFINING:
+        for part in re.split(r"\s+(?=\$)", defining):
+            expect(notebook.output(3)).to_contain_text(part)
+    before, after = (formulas[cell].first.inner_html() for cell in (0, 4))
+    assert before == after
+    # What crashes a page would do so at each opening again.
+    notebook.save()
+    notebook.reload()
+    expect(notebook.output(4).locator("mjx-container")).to_have_count(1)
+    expect(notebook.output(3).locator("mjx-container")).to_have_count(500)
+    assert notebook.output(4).locator("mjx-container").first.inner_html() == before

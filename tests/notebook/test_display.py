@@ -88,6 +88,33 @@ def test_display_variable_leaves_parts_out(
     assert [list(data) for data in displayed] == kinds
 
 
+def test_outline_of_20_000_tasks_in_one_reply_ends_with_their_count(
+    displayed: list[dict[str, str]],
+) -> None:
+    tasks = "".join(f'<agent task="Look at part {n} of it"/>' for n in range(20_000))
+    block = f"<spawn_agents>{tasks}</spawn_agents>"
+    provider = ScriptedProvider({"part": "seen", "Go": block, "results": "Done."})
+    run = Session(
+        provider=provider, budget=100_000_000, max_output_tokens=2_000_000, max_agents=5
+    ).spawn("Go")
+    result = run.result(60)
+
+    show_result(result, notes=run.notes)
+    show_result(result, notes=run.notes, untold=run.untold_notes)
+
+    alone, below_a_live_view = displayed
+    for data in displayed:
+        lines = data["text/plain"].splitlines()
+        assert len(lines) < 60
+        assert lines[-6].endswith("19,975 further notes")
+        assert lines[-1].startswith("└─ 5 ✓ completed")
+        assert len(data["text/html"]) < 20_000
+    # The live view tells neither the notes nor how many they are.
+    assert "</span>  19,975 further notes\n" in below_a_live_view["text/html"]
+    assert "│  19,975 further notes\n" in alone["text/html"]
+    assert len(run.to_records()) == 20_001
+
+
 def test_run_that_reached_nothing_has_nothing_to_show() -> None:
     root = AgentNode("nb_20261101_k3x9aa", None, "root", "Plan", 0, AgentStatus.FAILED)
     nothing = OrchestratorResult(AgentStatus.FAILED, "It failed.", root)

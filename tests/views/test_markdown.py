@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentnb.views.markdown import answer_html
+from agentnb.views.markdown import MOST_LAID_OUT, answer_html
+from tests.views.mixtures import check, mixture
 
 LINK = {"rel": "noopener noreferrer", "target": "_blank"}
 ALIGNED = ("text-align:left", "text-align:center", "text-align:right")
@@ -329,3 +330,75 @@ def test_formula_that_could_restyle_the_page_or_fetch_something_is_no_formula(fo
 
 def test_formula_that_only_computes_stays_one() -> None:
     assert r"$\frac{a}{b} + \sqrt{x_1}$" in answer_html(r"So $\frac{a}{b} + \sqrt{x_1}$ it is.")
+
+
+# -- what an answer may cost ---------------------------------------------------------------------
+
+AS_WRITTEN = "(Shown as it was written: as Markdown it would be too large, too deep or too slow.)"
+TOO_MUCH = {
+    "a table that fills itself": "|a" * 300 + "|\n" + "|-" * 300 + "|\n" + "x\n" * 11_400,
+    "many tables that fill themselves": ("|a" * 60 + "|\n" + "|-" * 60 + "|\n" + "x\n" * 60) * 65,
+    "an address that is named again and again": f"[a]: http://{'b' * 1_900}\n\n" + "[a] " * 5_500,
+    "lines that go on in all of forty quotes": "> " * 38 + "a\n" + "b\n" * 12_000,
+    "brackets that are never closed": "[a " * 8_000,
+    "more marks than words": "*a*" * 8_000,
+    "a table of nothing": "|" * 50 + "a\n" + "|-" * 50 + "\n" + ("|" * 50 + "\n") * 450,
+}
+
+
+@pytest.mark.parametrize("kind", TOO_MUCH)
+def test_answer_that_would_be_too_much_is_shown_as_it_was_written_and_says_so(kind: str) -> None:
+    text = TOO_MUCH[kind]
+    html = answer_html(text)
+
+    assert len(html) <= 20 * len(text) + 1_000
+    assert Page(html).words == f"{AS_WRITTEN}\n{text}\n"
+    assert html.startswith("<p>(")
+    assert html.endswith("</pre>\n")
+
+
+def test_what_nobody_means_to_be_too_much_is_laid_out() -> None:
+    table = "| name | value |\n|---|---|\n" + "| mass | 1.25 |\n" * 600
+    page = "## Head\n\n- **one** of `it`\n- [two](https://a.example)\n\n> words $x_i$\n\n" * 300
+    for text in (table, page, "word " * 9_900, "- an item of a list\n" * 1_000):
+        html = answer_html(text)
+
+        assert "as it was written" not in html
+        assert "| " not in Page(html).words
+
+
+def test_long_answer_is_laid_out_to_a_line_and_the_rest_shown_as_it_was_written() -> None:
+    lines = "Some *words* that are said again and again.\n" * 5_000
+    html = answer_html(lines)
+
+    head, _, rest = html.partition(
+        "<p>(From here on it is shown as it was written: it is long.)</p>"
+    )
+    assert head.count("<em>words</em>") == MOST_LAID_OUT // 44
+    assert rest.count("*words*") == 5_000 - MOST_LAID_OUT // 44
+    assert len(html) <= 2 * len(lines)
+    in_one_line = answer_html("x" * 2_000_000)
+    assert Page(in_one_line).words.count("x") == 2_000_000
+
+
+def test_character_that_becomes_longest_is_within_the_bound() -> None:
+    for character in ("\U000e0001", "\U000e0001a", "$", "\u202e", "\x1b", '"', "$\U000e0001"):
+        text = character * 2_000
+        assert len(answer_html(text)) <= 20 * len(text) + 1_000
+        assert len(answer_html(f"a **b** {text}")) <= 20 * len(text) + 1_000
+
+
+def test_address_that_is_too_long_is_text() -> None:
+    address = "https://a.example/" + "b" * 2_000
+
+    for text in (f"[a]({address})", f"<{address}>", f"[a]: {address}\n\n[a]"):
+        assert Page(answer_html(text)).links == []
+        assert address in answer_html(text)
+
+
+@pytest.mark.parametrize("first", range(0, 40, 20))
+def test_any_mixture_is_shown_within_bounds_and_only_known_formulas_are_typeset(first: int) -> None:
+    for seed in range(first, first + 20):
+        text = mixture(seed, 1_500)
+        check(text)
+        Page(answer_html(text))

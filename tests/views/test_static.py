@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from html.parser import HTMLParser
 from agentnb.core.types import AgentNode, AgentStatus
 from agentnb.views.markdown import answer_html
 from agentnb.views.outline import outline
-from agentnb.views.static import static_bundle
+from agentnb.views.static import ANSWER_LENGTH, static_bundle
 
 REPEATS = "agentnb-repeats-live-view"
 # What JupyterLab 4.6 lets through in an untrusted notebook, as far as it is used here.
@@ -164,3 +165,41 @@ def test_two_runs_of_the_same_shape_give_the_same_bytes_in_two_processes() -> No
         return subprocess.run(command, env=environment, capture_output=True, check=True).stdout
 
     assert run("1", "nb_20261101_aaaaaa") == run("2", "nb_20270202_zzzzzz") != b""
+
+
+def test_answer_of_megabytes_shows_its_beginning_and_how_much_more_there_is() -> None:
+    answer = "Some words that are said again.\n" * 70_000
+    bundle = static_bundle(tree(), answer)
+
+    more = f"(… and {len(answer) - ANSWER_LENGTH:,} more characters)"
+    for shown in bundle.values():
+        assert more in shown
+        assert len(shown) < ANSWER_LENGTH * 1.1
+
+
+def test_tree_of_more_agents_than_anybody_reads_ends_with_their_count() -> None:
+    root = tree()
+    children = tuple(dataclasses.replace(root.children[0], path=str(n)) for n in range(1, 20_001))
+    many = dataclasses.replace(root, children=children)
+
+    for shown in static_bundle(many, "Yes.").values():
+        assert len(shown) < 300_000
+        assert "not shown: 18,001 further agents: 18,001 failed" in shown
+        assert "1999" in shown
+        assert "2001" not in shown
+    printed = str(many).splitlines()
+    assert printed[-2:] == [
+        "  9999 [failed] Read & note",
+        "… 10,001 further agents: 10,001 failed",
+    ]
+
+
+def test_whole_tree_of_a_run_with_as_many_agents_as_it_may_have_is_shown() -> None:
+    root = tree()
+    children = tuple(dataclasses.replace(root.children[0], path=str(n)) for n in range(1, 1_001))
+    notes = {str(n): ["error: it broke"] for n in range(1, 1_000)}
+
+    shown = static_bundle(dataclasses.replace(root, children=children), "Yes.", notes=notes)
+
+    assert "└─ 1000 ✗ failed" in shown["text/plain"]
+    assert "further" not in shown["text/plain"]

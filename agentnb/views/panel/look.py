@@ -6,7 +6,7 @@ the tool calls come those that are new or went on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,9 @@ from agentnb.core.tree import AgentState, TreeFold
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.story import CallStory, Story, call_line, prompt_of
 from agentnb.views.panel.tool_story import tool_line
+
+_MOST_NOTES = 100
+"""Notes of an agent that are shown: one whose tasks were skipped has one for each of them."""
 
 CostOf = Callable[[str], str]
 """From an agent's path to what it has cost, in words."""
@@ -147,9 +150,7 @@ class Look:
             },
             "cost": cost_of(self.path),
             "error": self._once("error", agent.error, visible_text) if agent.error else None,
-            "notes": [
-                self._once(f"note {n}", note, visible_text) for n, note in enumerate(agent.notes)
-            ],
+            "notes": self._notes(agent.notes),
             "calls": [
                 self._once(f"call {n}", call.finished, partial(_line_of, n, call))
                 for n, call in enumerate(story.calls, 1)
@@ -157,6 +158,14 @@ class Look:
             "call": story.calls.index(shown) + 1 if shown is not None else None,
             "following": self.call is None,
         }
+
+    def _notes(self, notes: Sequence[str]) -> list[str]:
+        shown = [
+            self._once(f"note {n}", note, visible_text)
+            for n, note in enumerate(notes[:_MOST_NOTES])
+        ]
+        more = len(notes) - len(shown)
+        return [*shown, f"… and {more:,} more"] if more else shown
 
 
 def _agent_at(tree: TreeFold, path: str) -> AgentState | None:

@@ -175,6 +175,16 @@ def test_errors_and_notes_are_told_whole() -> None:
     assert shown["notes"] == ["skipped: A (too many)"]
 
 
+def test_notes_that_nobody_reads_end_with_their_count() -> None:
+    tasks = tuple(f"task {n}" for n in range(20_000))
+    run = ToldRun().began().tell(SpawnIgnored(agent_id=id_of("root"), reason="no", tasks=tasks))
+
+    notes = whole(Look("root"), run)["notes"]
+
+    assert notes[:2] == ["skipped: task 0 (no)", "skipped: task 1 (no)"]
+    assert notes[100:] == ["… and 19,900 more"]
+
+
 def test_agent_that_is_not_there_yet_is_shown_when_it_comes() -> None:
     run = ToldRun().began()
     look = Look("1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -224,7 +225,7 @@ def test_any_messages_leave_the_run_as_it_was_and_raise_nothing(
     random_ = random.Random(13)
     before, events = json.dumps(attacked.feed.whole().rows), len(attacked.run.bus)
     names = sorted({name for fields in messages.KINDS.values() for name in fields})
-    for _ in range(300):
+    for _ in range(int(os.environ.get("PROPERTY_EXAMPLES", "300"))):
         kind = random_.choice([*messages.KINDS, "x", *VALUES])
         content = {"type": kind, **{name: random_.choice(VALUES) for name in names}}
         attacked.hears(random_.choice([content] * 9 + VALUES))
