@@ -30,6 +30,7 @@ _FOLDERS = (
     "JUPYTER_CONFIG_DIR",
     "JUPYTER_DATA_DIR",
     "JUPYTER_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",  # which settings files a person trusts
 )
 
 _connect = socket.socket.connect

@@ -1,4 +1,4 @@
-"""`python -m agentnb`: what can be done with a notebook's file, without a kernel."""
+"""`python -m agentnb`: what can be done with a person's files, without a kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from agentnb.core.errors import UnreadableNotebook
+from agentnb.core.errors import AgentnbError, UnreadableNotebook
 from agentnb.core.text import LONGEST_LINE, literal, visible
 from agentnb.views.freeze import freeze_file
 
@@ -31,7 +31,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     # Each file is seen to, also after one that is wrong.
-    return max([_freeze(file) for file in order.files])
+    act = {"freeze": _freeze, "trust": _trust}[order.verb]
+    return max([act(file) for file in order.files])
+
+
+def _trust(file: str) -> int:
+    # Only here: `freeze` needs neither.
+    from agentnb.config import load_config
+    from agentnb.trust import trust
+
+    try:
+        print(visible(trust(load_config(file)), 2000))
+    except (AgentnbError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    return 0
 
 
 def _freeze(file: str) -> int:
@@ -70,6 +84,15 @@ def _parser() -> argparse.ArgumentParser:
         "no 'model not found' when they are opened again. Pictures, outlines and answers stay.",
     )
     freeze.add_argument("files", nargs="+", metavar="FILE", help="a notebook (.ipynb)")
+    words = "let a settings file name servers that are not on this machine"
+    trust = verbs.add_parser(
+        "trust",
+        help=words,
+        description="Let what a settings file says of servers and key variables count, also for "
+        "servers that are not on this machine, until the file changes. It prints what that sends "
+        "where.",
+    )
+    trust.add_argument("files", nargs="+", metavar="FILE", help="an agentnb.yaml, or its folder")
     return parser
 
 

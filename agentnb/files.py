@@ -22,28 +22,41 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
-def read_file(path: Path, *, max_bytes: int) -> bytes:
+def read_file(path: Path, *, max_bytes: int, only_own: bool = False) -> bytes:
     """What a file holds. Never waits for a writer, and follows a link: that changes nothing.
+
+    Args:
+        path: The file.
+        max_bytes: The most that it may hold.
+        only_own: Whether it must belong to this user, and nobody else may write to it. (Windows
+            tells neither.)
 
     Raises:
         OSError: It is not there, cannot be read, is no regular file (a folder, a pipe, a device),
-            or holds more than `max_bytes`. A name in it is cut.
+            holds more than `max_bytes`, or may be another user's work. A name in it is cut.
     """
     with _names_cut():
         _check_regular(path.stat(), path, max_bytes)  # to open a device may already act
         with os.fdopen(os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY), "rb") as file:
-            _check_regular(os.fstat(file.fileno()), path, max_bytes)
+            _check_regular(found := os.fstat(file.fileno()), path, max_bytes)
+            if only_own:
+                _check_own(found, path)
             content = file.read(max_bytes + 1)  # a file may grow, or not know its size
         if len(content) > max_bytes:
             raise _too_large(path, max_bytes)
         return content
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a text as UTF-8 in place of what a file holds, keeping its permissions.
+def replace_file(path: Path, text: str, *, mode: int | None = None) -> None:
+    """Write a text as UTF-8 in place of what a file holds.
 
     A link is replaced, and what it points to stays as it is. What is no regular file (a pipe, a
     terminal) is written to, but not by way of a link.
+
+    Args:
+        path: The file.
+        text: What it is to hold.
+        mode: Its permissions from now on; `None` for those that it has, or that new files get.
 
     Raises:
         OSError: The file cannot be written. It is as it was. A name in it is cut.
@@ -59,11 +72,14 @@ def replace_file(path: Path, text: str) -> None:
         beside = path.with_name(f".agentnb-{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY
         # What a file keeps from others is kept from them while it is written, too.
-        made = os.open(beside, flags, 0o666 if there is None else 0o600)
+        is_plain = there is None and mode is None
+        made = os.open(beside, flags, 0o666 if is_plain else 0o600)
         try:
             with os.fdopen(made, "wb") as file:
                 file.write(content)
-            if there is not None:
+            if mode is not None:
+                beside.chmod(mode)
+            elif there is not None:
                 beside.chmod(stat.S_IMODE(there.st_mode))
             beside.replace(path)
         except BaseException:
@@ -93,6 +109,11 @@ def _check_regular(found: os.stat_result, path: Path, max_bytes: int) -> None:
         raise OSError(errno.EINVAL, "It is no regular file, but a pipe or a device", str(path))
     if found.st_size > max_bytes:
         raise _too_large(path, max_bytes)
+
+
+def _check_own(found: os.stat_result, path: Path) -> None:
+    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
+        raise OSError(errno.EPERM, "It may be another user's work", str(path))
 
 
 def _too_large(path: Path, max_bytes: int) -> OSError:

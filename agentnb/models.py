@@ -14,11 +14,12 @@ from weakref import WeakKeyDictionary
 
 from agentnb.config import Config
 from agentnb.core.context import texts
-from agentnb.core.errors import MissingExtra
+from agentnb.core.errors import MissingExtra, UntrustedSettings
 from agentnb.core.protocols import Gate, Link, Provider, links_of
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.gate import ConcurrencyGate, RoutedGate
 from agentnb.providers.registry import Registry, split_model
+from agentnb.trust import allowed_server
 
 
 class Unsaid(str):
@@ -77,11 +78,6 @@ class Models:
     ) -> None:
         self._provider = provider
         self._config = config
-        said_of_openai = {
-            "base_url": config.openai.base_url,
-            "api_key_env": config.openai.api_key_env,
-        }
-        self._settings = {"openai": {name: v for name, v in said_of_openai.items() if v}}
         config.check_models(self._check_known)
         self.model = self._named(said)
         """One model, or a chain of them: pools are written out."""
@@ -93,7 +89,10 @@ class Models:
                 self.model = self._named(f"pool:{config.default_pool}")
                 self.origin = Origin.DEFAULT_POOL
         if provider is None or not isinstance(self.model, str):
-            self.resolve(self.model)  # what is wrong with it is said now, not at the first run
+            # What is wrong with it is said now, not at the first run. Nothing is wrong with what
+            # is not trusted yet: a person wants to look at it first.
+            with suppress(UntrustedSettings):
+                self.resolve(self.model)
 
     def resolve(self, model: str | Sequence[str] | None = None) -> tuple[Provider, str]:
         """Who answers, and the name of the (first) model as people read it.
@@ -103,6 +102,7 @@ class Models:
 
         Raises:
             MissingExtra: Its SDK is not installed; of a chain, that of no model.
+            UntrustedSettings: The settings file says where it is asked, and is not trusted.
             UnknownModel, UnknownPool, ValueError: As for the class.
         """
         if model is None:
@@ -132,7 +132,11 @@ class Models:
 
     def _link(self, model: str) -> tuple[Provider, str]:
         own = self._own(model)
-        return (own, model) if own is not None else registry.resolve(model, self._settings)
+        if own is not None:
+            return own, model
+        is_openai = split_model(model)[0] == "openai"
+        settings = {"openai": allowed_server(self._config)} if is_openai else {}
+        return registry.resolve(model, settings)
 
     def _own(self, model: str) -> Provider | None:
         """The session's own provider, or the link of its chain, that answers to a model."""

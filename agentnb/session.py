@@ -86,7 +86,8 @@ class Session:
         nested_spawn: Whether sub-agents get the spawn tools, too, as far as `max_depth` allows.
         config: The settings file or its folder, or what `load_config` gave; `None` for the
             `agentnb.yaml` in the working directory, if there is one by the time that a run
-            starts; `False` for none. What `load_config` gave stays as it is.
+            starts; `False` for none. What `load_config` gave stays as it is. A server on another
+            machine that a file names counts when the person trusts the file, however it was named.
         store: `None`, memory only: all there is yet.
         mode: `live`: all there is yet.
         provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run
@@ -259,6 +260,8 @@ class Session:
             UnknownProfile: The settings file has no such profile.
             ConfigError: The settings file was changed and cannot be taken as it is by now; or the
                 profile cannot: it has mistakes, or names a tool that the session does not have.
+            UntrustedSettings: The settings file names another machine's server, and the person
+                does not trust the file yet. Nothing was sent.
         """
         task = _checked_task(task)
         return self._start(_Order(task, model, budget, max_depth, max_agents, tools, profile))
@@ -511,6 +514,18 @@ _default_lock = threading.Lock()
 def session_at_hand() -> Session | None:
     """The session that the magics use, if there is one by now."""
     return _default
+
+
+def config_at_hand() -> Config:
+    """The settings that the next run of the magics has, without making a session for them.
+
+    Raises:
+        ConfigError: The settings file cannot be taken as it is by now.
+    """
+    if _default is None:
+        return config_of(None)
+    _default.reread_settings()
+    return _default.config
 
 
 def used_models() -> tuple[str, ...]:

@@ -38,7 +38,9 @@ def test_architecture_page_shows_every_room_of_the_core() -> None:
     assert {room for room in rooms if not re.search(rf"\b{room}\b", house)} == set()
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md", "docs/local-models.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "SECURITY.md", "docs/architecture.md", "docs/local-models.md"]
+)
 def test_files_that_a_document_names_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
 

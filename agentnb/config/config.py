@@ -50,10 +50,17 @@ class Config:
     """`provider/model`, in the order in which they are asked."""
     default_pool: str | None = None
     openai: OpenAIServer = OpenAIServer()
+    digest: str = field(default="", repr=False, compare=False)
+    """SHA-256 of the file's text as it was read; empty where no file was."""
     watched: tuple[WatchedFile, ...] = field(default=(), repr=False, compare=False)
     """All files that were read for it, or would have been."""
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     """Where each key stands, for what is found to be wrong later."""
+
+    @property
+    def file(self) -> Path:
+        """Where the file is, or would be."""
+        return self.folder / Path(self.source or FILE_NAME).name
 
     def __repr__(self) -> str:
         profiles, pools = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -122,7 +123,8 @@ def _load(file: Path, source: str) -> Config:
 
     folder = file.parent
     watched = [_watched(file, source)]
-    document = read_document(_text_of(file, source))
+    text = _text_of(file, source)
+    document = read_document(text)
     watched += _watched_files(files_named(document.data), folder)
     settings, mistakes, broken = read_settings(document, folder=folder)
     if mistakes or settings is None:
@@ -140,6 +142,7 @@ def _load(file: Path, source: str) -> Config:
         pools=MappingProxyType(pools),
         default_pool=llm.default_pool,
         openai=OpenAIServer(llm.providers.openai.base_url, llm.providers.openai.api_key_env),
+        digest=sha256(text.encode()).hexdigest(),  # of what was read, whatever is there by now
         watched=tuple(watched),
         lines=MappingProxyType(lines),
     )

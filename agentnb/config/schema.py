@@ -129,7 +129,8 @@ def _base_url(value: str) -> str:
         fits = url.scheme in ("http", "https") and bool(url.hostname)
     except ValueError:
         fits = False
-    if not fits or any(character.isspace() for character in value):
+    # What is no ASCII looks like another host, and what parsers read in two ways leads to one.
+    if not fits or not re.fullmatch(r"[!-\[\]-~]+", value):
         raise ValueError(
             "This is no address of a server. Write it like `http://localhost:8000/v1`."
         )

@@ -13,6 +13,8 @@
     ├── UnknownModel                a model name that no provider answers to
     ├── UnknownPool, UnknownProfile a name that the settings do not have
     ├── ConfigError                 mistakes in a settings file; has `mistakes`
+    ├── UntrustedSettings           a settings file that names a server, and is not trusted
+    ├── TrustNotKept                the trust in a settings file cannot be written down
     ├── NoOpenQuestion              an answer where the budget asked nothing
     ├── UnreadableRun               a file that holds no run, or not one that can be read
     ├── UnreadableNotebook          a file that is no notebook, or cannot be read
@@ -432,6 +434,42 @@ class ConfigError(AgentnbError, ValueError):
             lines.append(f"And {len(self.mistakes) - len(shown)} more.")
         super().__init__(
             "\n  ".join([f"{_path(source)} has {len(self.mistakes)} mistakes.", *lines])
+        )
+
+
+class UntrustedSettings(AgentnbError, ValueError):
+    """A settings file would have something sent away, and the person did not allow it yet.
+
+    Args:
+        source: The file, as it was named.
+        what: What would be sent.
+        where: The address that it would be sent to.
+        allow: How to allow it, as a clause.
+    """
+
+    def __init__(self, source: str, *, what: str, where: str, allow: str) -> None:
+        self.source, self.what, self.where = source, what, where
+        super().__init__(
+            f"{source} is not trusted: by what it says, {what} would go to {where}. Nothing was "
+            f"sent. If you know this server and want that, {allow}; else take "
+            "`llm.providers.openai` out of the file."
+        )
+
+
+class TrustNotKept(AgentnbError, ValueError):
+    """The trust in a settings file cannot be written down.
+
+    Args:
+        source: The file, as it was named.
+        why: The reason, as a clause.
+    """
+
+    def __init__(self, source: str, why: str) -> None:
+        self.source = source
+        super().__init__(
+            f"{source} is not trusted, since nothing can be kept in your configuration folder "
+            f"({why}). `AGENTNB_TRUST=1` in the environment (`%env AGENTNB_TRUST=1` in a notebook) "
+            "trusts every file for as long as this process lives."
         )
 
 

@@ -161,6 +161,8 @@ class _Known:
                 return self._paths(values.get("run"))
             case Words.MODES:
                 return MODES
+            case Words.FILES:
+                return ()
 
     def _models(self) -> list[str]:
         config = self._config()  # first: it may change the session's model

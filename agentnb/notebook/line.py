@@ -28,6 +28,8 @@ class Words(Enum):
     PATHS = auto()
     """Of the agents of a run."""
     MODES = auto()
+    FILES = auto()
+    """Nothing of ours completes them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 
+from agentnb.config import load_config
 from agentnb.core.errors import NotebookError, OrchestratorError
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
@@ -44,7 +45,8 @@ from agentnb.notebook.template import fill
 from agentnb.notebook.toolbox import tools_named
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
-from agentnb.session import get_session
+from agentnb.session import config_at_hand, get_session
+from agentnb.trust import trust
 from agentnb.views.outline import lines_below, outline_shortened
 
 CELL_OPTIONS = {
@@ -125,6 +127,8 @@ And for the newest run, while it runs (`--run ID` for another, with the id that 
 _AGENTNB_HELP = """\
     %agentnb mode         how models are asked: `live`, which is all there is yet
     %agentnb config       the settings in force: of agentnb.yaml, of code, and the defaults
+    %agentnb trust        let agentnb.yaml name a server that is not on this machine, until the
+                          file changes; `%agentnb trust FILE` for another file
     %agentnb freeze       take this kernel's live views away, before the notebook is saved
     %agentnb nest         let asyncio.run() work in this kernel's cells; slows all its loops
     %agentnb help         this text
@@ -217,10 +221,20 @@ def _freeze() -> str:
     return f"{views} taken away; what stays is seen without a kernel. Save the notebook now."
 
 
+def _trust(*files: str) -> str:
+    if len(files) > 1:
+        raise NotebookError("`%agentnb trust` takes one file, in quotes if it holds spaces.")
+    config = load_config(files[0]) if files else config_at_hand()
+    if not config.source:
+        raise NotebookError("No agentnb.yaml is read here: name the file behind `%agentnb trust`.")
+    return trust(config)
+
+
 MODES = ("live",)
 AGENTNB_VERBS = {
     "mode": Verb(_mode, Words.MODES),
     "config": Verb(lambda: settings_text(get_session())),
+    "trust": Verb(_trust, Words.FILES),
     "freeze": Verb(_freeze),
     "nest": Verb(_nest),
     "help": Verb(_AGENTNB_HELP.rstrip),

@@ -18,6 +18,7 @@ from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
 from agentnb.models import Origin
 from agentnb.session import Session
+from agentnb.trust import is_trusted, sending_of
 
 _ORIGINS = {
     Origin.CODE: "said in code",
@@ -144,6 +145,11 @@ def _server(config: Config) -> Iterator[Row]:
         yield "base_url", server.base_url
     if server.api_key_env is not None:
         yield "api_key_env", f"{server.api_key_env} (the variable; its value is not shown)"
+    sending = sending_of(config)
+    if sending is not None and not sending.stays_here:
+        allowed = f"{sending.what} may go there"
+        not_yet = "not given: nothing is sent there before `%agentnb trust`"
+        yield "trust", allowed if is_trusted(config) else not_yet
 
 
 def _names(files: Sequence[NamedText]) -> str:

@@ -19,6 +19,7 @@ from agentnb.providers.unpacking import Unpacking
 if TYPE_CHECKING:
     from agentnb.providers.aio_transport import Body
 
+_THIS_MACHINE = ("all://localhost", "all://127.0.0.1", "all://127.0.0.0/8", "all://[::1]")
 BODY = "agentnb.body"
 """The name among a response's extensions of its body, if it is read where its bytes arrive."""
 
@@ -26,7 +27,8 @@ BODY = "agentnb.body"
 class ApiClient(httpx2.AsyncClient):
     """The client for the SDK: over aiohttp, and over what `httpx2` has where that is not there.
 
-    Through a proxy, too, it goes over what `httpx2` has for that.
+    Through a proxy, too, it goes over what `httpx2` has for that. To this machine's own addresses
+    it goes directly: a proxy would find its own there, and be told the key.
 
     Args:
         connect_s: The longest that a connection may take.
@@ -42,6 +44,7 @@ class ApiClient(httpx2.AsyncClient):
             # The API redirects nobody, and what was asked would go wherever a redirect points.
             follow_redirects=False,
             cookies=_NoCookies(),
+            mounts=dict.fromkeys(_THIS_MACHINE),
             event_hooks={"request": [_note_secrets]},
         )
 

@@ -24,12 +24,14 @@ from agentnb.core.errors import (
     RateLimited,
     RunCancelled,
     ToolError,
+    TrustNotKept,
     UnknownAgent,
     UnknownModel,
     UnknownPool,
     UnknownProfile,
     UnreadableNotebook,
     UnreadableRun,
+    UntrustedSettings,
 )
 from agentnb.core.shown import listed
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult
@@ -137,6 +139,8 @@ ONE_OF_EACH: list[AgentnbError] = [
     AgentnbError("m"),
     OrchestratorError("m"),
     NoAnswer("the block has no end", asked_again=True),
+    UntrustedSettings("agentnb.yaml", what="the key", where="https://a", allow="allow it"),
+    TrustNotKept("agentnb.yaml", "no room"),
     RunCancelled("enough"),
     RunCancelled(),
     InternalError.wrapping(KeyError("k"), where="here"),

@@ -130,6 +130,32 @@ def test_broken_profile_is_one_line_for_who_uses_it_and_nothing_for_others(
     assert line in shown.stdout
 
 
+def test_file_that_names_a_strangers_server_is_one_line_until_it_is_trusted(
+    kernel: Kernel, folder: Path
+) -> None:
+    kernel.ok(SCRIPT)
+    server = "  providers: {openai: {base_url: http://gpu.example.invalid/v1}}\n"
+    (folder / "agentnb.yaml").write_text(SETTINGS + server)
+    refused = kernel.run("%%spawn --model openai/m\nHello").error
+    shown = kernel.ok("%agentnb config").stdout
+    kernel.ok("%%spawn --quiet\nHello")  # what needs no such server goes on
+    trusted = kernel.ok("%agentnb trust").stdout
+    after = kernel.ok("%agentnb config").stdout
+    (folder / "agentnb.yaml").write_text(SETTINGS)
+
+    assert refused.startswith("UntrustedSettings: agentnb.yaml is not trusted: by what it says,")
+    assert "http://gpu.example.invalid/v1. Nothing was sent." in refused
+    assert "\n" not in refused
+    assert "  trust     not given: nothing is sent there before `%agentnb trust`" in shown
+    assert trusted == (
+        "agentnb.yaml is trusted: every conversation with an `openai/...` model, and the value of "
+        "`OPENAI_API_KEY` may go to http://gpu.example.invalid/v1. When the file changes, it has "
+        "to be trusted again.\n"
+    )
+    assert "`OPENAI_API_KEY` may go there" in after
+    assert kernel.run("%agentnb trust a b").error.startswith("NotebookError: `%agentnb trust`")
+
+
 @pytest.mark.parametrize(
     ("cell", "words"),
     [

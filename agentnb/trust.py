@@ -1,0 +1,191 @@
+"""Which settings files a person trusts, and what one that is not trusted would have sent where.
+
+A settings file lies beside a notebook, and both may be a stranger's. What it says of servers and
+of variables that hold keys counts at once for this machine's own addresses. For any other it
+counts after the person said so: by the file's path and content, kept in their own configuration
+folder. To name a file in code is no such word: the code may be the stranger's, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import os
+import re
+import shlex
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from agentnb.config import Config
+from agentnb.config.config import FILE_NAME
+from agentnb.core.errors import TrustNotKept, UntrustedSettings
+from agentnb.core.secrets import without_user
+from agentnb.core.types import one_line
+from agentnb.files import read_file, replace_file
+from agentnb.providers.openai_address import base_url_in_force
+
+VARIABLE = "AGENTNB_TRUST"
+"""Set to 1, it trusts every file."""
+_MOST_BYTES = 100_000
+
+# The whole of it up to the path: what parsers of addresses differ in (a backslash, a user, a number
+# in another form) is no address of this machine's here.
+_LOOPBACK = re.compile(
+    r"https?://(?P<host>localhost|[0-9]+(?:\.[0-9]+){3}|\[::1\])(?::[0-9]{1,5})?(?:/.*)?",
+    re.IGNORECASE | re.ASCII | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What a settings file has sent, and where."""
+
+    base_url: str
+    """In force: the file's, the environment's, or OpenAI's own."""
+    variables: tuple[str, ...]
+    """The environment variables whose values go there as a key, or as headers."""
+
+    @property
+    def what(self) -> str:
+        """The subject of a sentence."""
+        values = " and ".join(f"`{one_line(name, limit=100)}`" for name in self.variables)
+        return f"every conversation with an `openai/...` model, and the value of {values}"
+
+    @property
+    def where(self) -> str:
+        """The server, as an error may show it."""
+        return one_line(without_user(self.base_url), limit=300)
+
+    @property
+    def stays_here(self) -> bool:
+        """Whether the server is on this machine, in the plainest of forms."""
+        return is_loopback(self.base_url)
+
+
+def is_loopback(base_url: str) -> bool:
+    """Whether an address is `localhost`, `127.x.x.x` or `[::1]`, and reads as nothing else."""
+    match = _LOOPBACK.fullmatch(base_url)
+    if match is None:
+        return False
+    host = match["host"].lower()
+    if host in ("localhost", "[::1]"):
+        return True
+    try:
+        return ipaddress.IPv4Address(host).is_loopback  # which takes no octal numbers
+    except ValueError:
+        return False
+
+
+def sending_of(config: Config) -> Sending | None:
+    """What the file of some settings has sent, and where; `None` when it says nothing of that."""
+    server = config.openai
+    if not config.digest or not (server.base_url or server.api_key_env):
+        return None
+    variables = [server.api_key_env or "OPENAI_API_KEY"]
+    if os.environ.get("OPENAI_CUSTOM_HEADERS"):
+        variables.append("OPENAI_CUSTOM_HEADERS")
+    return Sending(base_url_in_force(server.base_url, os.environ), tuple(variables))
+
+
+def allowed_server(config: Config) -> dict[str, str]:
+    """What settings say of the OpenAI-compatible server, as its provider's arguments.
+
+    Raises:
+        UntrustedSettings: It would have something sent away by a file that is not trusted.
+    """
+    server, sending = config.openai, sending_of(config)
+    said = {"base_url": server.base_url, "api_key_env": server.api_key_env}
+    if sending is not None and sending.stays_here:
+        # One of the environment is the one that was looked at, whatever it becomes.
+        said["base_url"] = sending.base_url
+    elif sending is not None and not is_trusted(config):
+        raise UntrustedSettings(
+            config.source, what=sending.what, where=sending.where, allow=_how_to_allow(config)
+        )
+    return {name: value for name, value in said.items() if value}
+
+
+def _how_to_allow(config: Config) -> str:
+    file = "" if config.source == FILE_NAME else f" {shlex.quote(config.source)}"
+    return (
+        f"allow it by `%agentnb trust{file}`, or in a terminal by `python -m agentnb trust "
+        f"{shlex.quote(config.source)}` (`{VARIABLE}=1` in the environment allows every file)"
+    )
+
+
+# -- what is kept ---------------------------------------------------------------------------------
+
+
+def is_trusted(config: Config) -> bool:
+    """Whether the person trusts the file of these settings, with the content that was read."""
+    if os.environ.get(VARIABLE) == "1":
+        return True
+    try:
+        kept = read_file(_mark_of(config), max_bytes=_MOST_BYTES, only_own=True)
+    except (OSError, ValueError):
+        return False
+    return kept == _mark(config).encode()
+
+
+def trust(config: Config) -> str:
+    """Trust the file of some settings from now on, as long as it says the same.
+
+    Returns:
+        What that allows, in a sentence or two.
+
+    Raises:
+        TrustNotKept: It cannot be written down.
+    """
+    name, sending = Path(config.source).name, sending_of(config)
+    if sending is None or sending.stays_here:
+        return (
+            f"{name} names no server but this machine's own, which needs no trust. Nothing is kept."
+        )
+    try:
+        file = _mark_of(config)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(file, _mark(config), mode=0o600)
+    except OSError as error:
+        raise TrustNotKept(config.source, error.strerror or type(error).__name__) from error
+    if not is_trusted(config):
+        raise TrustNotKept(config.source, "what is written there belongs to another user")
+    return (
+        f"{name} is trusted: {sending.what} may go to {sending.where}. "
+        "When the file changes, it has to be trusted again."
+    )
+
+
+def _mark_of(config: Config) -> Path:
+    """The file that stands for the trust in a settings file.
+
+    Raises:
+        OSError: There is no folder of the person's own.
+    """
+    name = sha256(os.fsencode(config.file)).hexdigest()
+    return _own_folder() / "agentnb" / "trusted" / name
+
+
+def _mark(config: Config) -> str:
+    """The content of that file: the hash of what was read, and the path."""
+    return f"{config.digest}  {json.dumps(str(config.file))}\n"
+
+
+def _own_folder() -> Path:
+    """The person's configuration folder. One that depends on where a process runs is nobody's."""
+    home = Path("~")
+    with suppress(RuntimeError):  # there is none
+        home = home.expanduser()
+    usual = home / ".config"
+    if sys.platform == "darwin":
+        usual = home / "Library" / "Application Support"
+    elif sys.platform == "win32":
+        usual = Path(os.environ.get("APPDATA", ""))
+    named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    folder = named if named.is_absolute() else usual
+    if not folder.is_absolute():
+        raise OSError(errno.ENOENT, "There is no home folder")
+    return folder
