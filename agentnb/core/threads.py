@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import os
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -28,7 +28,11 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     """
     call = ThreadCall(function)
     call.start()
-    await call.wait()
+    try:
+        await call.wait()
+    except asyncio.CancelledError:
+        call.abandon()
+        raise
     return call.result()
 
 
@@ -45,6 +49,7 @@ class ThreadCall(Generic[T]):
         self._waiting: asyncio.Future[None] | None = None
         self._value: T
         self._error: BaseException | None = None
+        self._is_abandoned = False
         self.has_ended = False
         self.when_over: Callable[[], None] | None = None
         """Called on the loop when the function has ended."""
@@ -58,14 +63,30 @@ class ThreadCall(Generic[T]):
             self._value = self._context.run(self._function)
         except BaseException as error:  # raised again on the loop, whatever it is
             self._error = as_loops_take_it(error)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        try:
             self._loop.call_soon_threadsafe(self._finish)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            self._drop()
 
     def _finish(self) -> None:
         self.has_ended = True
         self.wake()
+        if self._is_abandoned:
+            self._drop()
         if self.when_over is not None:
             self.when_over()
+
+    def abandon(self) -> None:
+        """Drop what the function returns or raises, now or later."""
+        self._is_abandoned = True
+        if self.has_ended:
+            self._drop()
+
+    def _drop(self) -> None:
+        # A function that only makes a coroutine (a lambda around an `async def`): Python warns of
+        # one that nobody awaits, in whatever code runs when it is collected.
+        if self._error is None and inspect.iscoroutine(self._value):
+            self._value.close()
 
     def wake(self) -> None:
         """End the wait, whether the function has ended or not."""

@@ -247,6 +247,7 @@ class CallContext:
         finally:  # also when somebody in a hurry cancels a second time
             if not call.has_ended:
                 call.when_over = self._port.tool_outlived()
+            call.abandon()
 
 
 # -- what is told ---------------------------------------------------------------------------------

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,32 @@ async def test_result_comes_back_from_a_daemon_thread_of_its_own() -> None:
         return me.name, me.daemon, me is threading.main_thread()
 
     assert await run_in_thread(work) == ("agentnb-worker", True, False)
+
+
+async def test_coroutine_that_comes_after_its_caller_was_cancelled_is_closed() -> None:
+    may_end, made = threading.Event(), asyncio.sleep(0)
+
+    def work() -> Coroutine[Any, Any, None]:
+        may_end.wait(DEADLINE_S)
+        return made
+
+    waiting = asyncio.create_task(run_in_thread(work))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    may_end.set()
+
+    await until(lambda: inspect.getcoroutinestate(made) == inspect.CORO_CLOSED)
+
+
+async def test_coroutine_of_a_call_that_is_abandoned_after_its_end_is_closed() -> None:
+    made = asyncio.sleep(0)
+    call = ThreadCall(lambda: made)
+    call.start()
+    await call.wait()
+    call.abandon()
+
+    assert inspect.getcoroutinestate(made) == inspect.CORO_CLOSED
 
 
 async def test_none_is_a_result() -> None:
