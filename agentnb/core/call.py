@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from agentnb.core.budget import as_json
-from agentnb.core.cancel import is_own_end
+from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken, in_words
 from agentnb.core.events import ModelCallFinished, ModelCallStarted
 from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort, TimerHandle
@@ -104,7 +104,7 @@ async def make_call(
                 await _stream(work.agent_id, provider, lease, port, reply)
                 error = reply.not_closed
             except BaseException as failure:
-                if not is_own_end(failure):
+                if not is_own_cancellation(failure):
                     error = in_words(failure) or type(failure).__name__
                 raise
             finally:
@@ -166,7 +166,7 @@ async def _stream(
                 "A larger `call_timeout_s` gives it more time."
             ) from None
     except BaseException as error:
-        if reply.stopped is None or is_own_end(error):
+        if reply.stopped is None or is_own_cancellation(error):
             raise
         why = in_words(error)
         reply.not_closed = f"the reply is whole, but its stream could not be closed: {why}"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 
-from agentnb.core.errors import AgentnbError
+from agentnb.core.errors import AgentnbError, InternalError
 
 
 class AgentStopped(AgentnbError):
@@ -24,12 +24,10 @@ class AgentStopped(AgentnbError):
         self.agent_id, self.reason = agent_id, reason
 
 
-def is_own_end(error: BaseException) -> bool:
-    """Whether `error` ends the current task, and is no fault of the foreign code it came from.
+def is_own_cancellation(error: BaseException) -> bool:
+    """True for this task's own cancellation, and for the closing of its coroutine.
 
-    Providers, tools, gates and journals may raise anything on the runtime's loop, and all of it is
-    caught: a `SystemExit` would take the loop with it, and whatever is no `Exception` the run. Only
-    the cancellation that was asked for passes, and the closing of a coroutine.
+    False for anything that the code of others raised, a `CancelledError` of its own included.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
@@ -38,6 +36,40 @@ def is_own_end(error: BaseException) -> bool:
     # raised has come through that code's frame as well.
     trace = error.__traceback__
     return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
+
+
+class foreign:
+    """`with foreign("the gate"):` around the code of others, which may raise anything.
+
+    All of it is caught: a `SystemExit` would end the runtime's loop, and anything else that is no
+    `Exception` the run. A block that does something else with an error asks `is_own_cancellation`.
+
+    Args:
+        where: Names the code in the error.
+        passes: Errors that it may raise.
+
+    Raises:
+        InternalError: It raised anything else but this task's own cancellation.
+    """
+
+    __slots__ = ("_passes", "_where")
+
+    def __init__(self, where: str, passes: tuple[type[BaseException], ...] = ()) -> None:
+        self._where, self._passes = where, passes
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None or isinstance(error, self._passes) or is_own_cancellation(error):
+            return
+        wrapped = InternalError.wrapping(error, where=self._where)
+        raise wrapped from wrapped.__cause__
 
 
 class CancelScope:

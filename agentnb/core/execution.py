@@ -16,7 +16,7 @@ from typing import Any
 from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core.birth import AgentFactory, Spawned
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import AgentStopped, is_own_end
+from agentnb.core.cancel import AgentStopped, is_own_cancellation
 from agentnb.core.context import AgentContext
 from agentnb.core.conversation import Conversation
 from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
@@ -131,7 +131,7 @@ class Execution:
         except BaseException as bug:
             ending = Ending(AgentStatus.FAILED, "")
             error = bug
-            if not is_own_end(bug):
+            if not is_own_cancellation(bug):
                 error = InternalError.wrapping(bug, where="the orchestrator")
         self._request.deadlines.close()
         self._jobs.clear()  # they hold this, and with it the whole record
@@ -156,7 +156,7 @@ class Execution:
             async with agent.scope:
                 ending = await self._with_its_jobs(agent, work)
         except BaseException as error:
-            if is_own_end(error) and not isinstance(error, asyncio.CancelledError):
+            if is_own_cancellation(error) and not isinstance(error, asyncio.CancelledError):
                 raise
             ending = self._ending_by(agent, error)
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agentnb.core.cancel import is_own_end
+from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.errors import InternalError
 from agentnb.core.protocols import Journal, ToolCallRecord
 
@@ -49,7 +49,7 @@ class CarefulJournal:
         try:
             await journal.commit()
         except BaseException as error:
-            if is_own_end(error):
+            if is_own_cancellation(error):
                 raise
             self._failed(error)
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from agentnb.core.budget import InputEstimate, estimate_input_tokens
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import is_own_end
-from agentnb.core.errors import InternalError
+from agentnb.core.cancel import foreign
 from agentnb.core.events import (
     AgentWaiting,
     Event,
@@ -211,10 +210,8 @@ class AgentPort:
         return self._left_behind.add(self._agent_id)
 
     def hold_back(self, model: str, seconds: float) -> None:
-        try:
+        with foreign("the gate"):
             self.gate.hold_back(model, seconds)
-        except BaseException as bug:
-            raise _gate_bug(bug) from bug
 
     def retry_delay_s(self, attempt: int) -> float:
         longest = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (attempt - 1))
@@ -275,16 +272,12 @@ class _Leasing:
     async def _enter_gate(self) -> None:
         """Wait for the gate, and no longer than there is a budget."""
         port, work = self._port, self._work
-        try:
+        with foreign("the gate", passes=(PotEmpty,)):
             self._slot = port.gate.slot(work.model, on_wait=port._say_waiting)
             if (enter_now := getattr(self._slot, "enter_now", None)) is not None and enter_now():
                 return
             async with port._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
                 await self._slot.__aenter__()
-        except BaseException as bug:
-            if is_own_end(bug) or isinstance(bug, PotEmpty):
-                raise
-            raise _gate_bug(bug) from bug
 
     async def __aexit__(
         self,
@@ -293,10 +286,6 @@ class _Leasing:
         trace: TracebackType | None,
     ) -> None:
         await self._slot.__aexit__(kind, error, trace)
-
-
-def _gate_bug(bug: BaseException) -> InternalError:
-    return InternalError.wrapping(bug, where="the gate")
 
 
 def _is_root_synthesis(work: AgentWork) -> bool:

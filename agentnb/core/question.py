@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import is_own_end
+from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.errors import NoOpenQuestion, in_words
 from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
 from agentnb.core.protocols import BudgetGate, Clock
@@ -160,7 +160,7 @@ class BudgetQuestion:
                 if inspect.isawaitable(answer):
                     answer = await cast("Awaitable[str]", answer)
         except BaseException as error:
-            if is_own_end(error):
+            if is_own_cancellation(error):
                 raise
             # A broken gate must not spend a person's money.
             said = f"{type(error).__name__}: {in_words(error)}"

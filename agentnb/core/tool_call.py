@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from agentnb.core.arguments import BadArguments, read_arguments
-from agentnb.core.cancel import is_own_end
+from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.codec import plain
 from agentnb.core.errors import ToolError
 from agentnb.core.events import (
@@ -96,7 +96,7 @@ async def _outcome(
         call = tool.call(order.input, context)
         text: object = await (call if timeout_s is None else context.in_time(call, timeout_s))
     except BaseException as error:  # a tool's body is not ours: what it raises is told to the model
-        if is_own_end(error):
+        if is_own_cancellation(error):
             raise
         return _in_words(error), True
     if not isinstance(text, str):
@@ -217,7 +217,7 @@ class CallContext:
                     timer.cancel()
         except BaseException as error:
             # An own end is not looked for here: `asyncio.timeout` has kept it apart from its own.
-            if not deadline.expired() or is_own_end(error):
+            if not deadline.expired() or is_own_cancellation(error):
                 raise
             raise ToolError(words) from error
         if deadline.expired():
@@ -324,7 +324,7 @@ def _in_words(error: BaseException) -> str:
     try:
         text = error.for_model if isinstance(error, ToolError) else str(error)
     except BaseException as worse:  # its words are not ours either
-        if is_own_end(worse):
+        if is_own_cancellation(worse):
             raise
         text = ""
     if isinstance(error, ToolError) and text:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentnb.core.call import Reply, make_call
-from agentnb.core.cancel import is_own_end
+from agentnb.core.cancel import foreign
 from agentnb.core.errors import (
     InternalError,
     LlmError,
@@ -115,10 +115,14 @@ async def _reply_of(
     work: AgentWork, request: CompletionRequest, provider: Provider, port: RunPort
 ) -> Reply:
     """One model's reply, with as many transport attempts as it takes and may take."""
+    the_provider = foreign(
+        f"the provider {literal(provider.name)}", passes=(LlmError, InternalError, PotEmpty)
+    )
     for attempt in range(1, TRANSPORT_ATTEMPTS + 1):
         reply = Reply()
         try:
-            await make_call(work, request, provider, port, reply, attempt=attempt)
+            with the_provider:
+                await make_call(work, request, provider, port, reply, attempt=attempt)
             return reply
         except LlmError as raised:
             # A copy: a provider may raise the same object in many runs, and each run puts its own
@@ -131,15 +135,8 @@ async def _reply_of(
             if attempt == TRANSPORT_ATTEMPTS:
                 raise TurnFailed(error, may_retry=False) from raised
             await _wait_to_retry(error, attempt, work, port)
-        except PotEmpty:
-            raise
-        except InternalError as bug:  # the gate's
-            raise TurnFailed(bug, may_retry=True) from bug
-        except BaseException as bug:
-            if is_own_end(bug):
-                raise
-            wrapped = InternalError.wrapping(bug, where=f"the provider {literal(provider.name)}")
-            raise TurnFailed(wrapped, may_retry=True, was_shown=bool(reply.pieces)) from bug
+        except InternalError as bug:  # the provider's, or the gate's
+            raise TurnFailed(bug, may_retry=True, was_shown=bool(reply.pieces)) from bug
     raise AssertionError("the last attempt returns or raises")
 
 

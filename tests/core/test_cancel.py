@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agentnb.core.cancel import AgentStopped, Cancellation, CancelScope
+from agentnb.core.cancel import AgentStopped, Cancellation, CancelScope, foreign
+from agentnb.core.errors import InternalError
 from agentnb.core.threads import run_in_thread
 from tests.core.clock import everyone_waits
 
@@ -410,3 +411,47 @@ def test_unknown_agent_raises_and_known_ones_are_listed() -> None:
     assert cancellation.agent_ids == list(scopes)
     assert CHILD in cancellation.agent_ids
     assert f"{ROOT}.9" not in cancellation.agent_ids
+
+
+@pytest.mark.parametrize(
+    "raised", [ValueError("v"), SystemExit("out"), asyncio.CancelledError("mine"), GeneratorExit()]
+)
+async def test_whatever_the_code_of_others_raises_names_that_code(raised: BaseException) -> None:
+    def gate() -> None:
+        raise raised
+
+    with pytest.raises(InternalError, match=f"{type(raised).__name__} in the gate") as told:
+        with foreign("the gate"):
+            gate()
+
+    assert told.value.__cause__ is raised
+
+
+async def test_declared_error_of_others_passes_as_it_is() -> None:
+    with pytest.raises(LookupError) as told, foreign("the gate", passes=(LookupError,)):
+        raise KeyError("k")
+
+    assert type(told.value) is KeyError
+
+
+async def test_own_cancellation_passes_through_the_code_of_others() -> None:
+    async def ask() -> None:
+        with foreign("the gate"):
+            await for_ever()
+
+    asked = asyncio.create_task(ask())
+    await everyone_waits()
+    asked.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+
+
+async def test_coroutine_that_waits_for_others_can_be_closed() -> None:
+    async def ask() -> None:
+        with foreign("the gate"):
+            await asyncio.sleep(0)
+
+    asked = ask()
+    asked.send(None)
+    asked.close()
