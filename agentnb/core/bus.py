@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from agentnb.core.clock import Clock, MonotonicClock
 from agentnb.core.events import (
     AgentTextDelta,
     BudgetUpdate,
@@ -29,7 +30,6 @@ from agentnb.core.events import (
     RunFinished,
     entry_of,
 )
-from agentnb.core.protocols import Clock, MonotonicClock
 from agentnb.core.text import literal
 
 _WAKE_PAUSE_S = 0.015

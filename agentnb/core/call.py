@@ -6,16 +6,16 @@ closed, its share of the budget is given back, and `ModelCallFinished` tells wha
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from agentnb.core.budget import as_json
 from agentnb.core.cancel import is_own_cancellation
+from agentnb.core.clock import TimeLimit
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken, in_words
 from agentnb.core.events import ModelCallFinished, ModelCallStarted
-from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort, TimerHandle
+from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort
 from agentnb.core.text import literal
 from agentnb.core.types import (
     MOST,
@@ -129,34 +129,24 @@ async def _stream(
     agent_id: str, provider: Provider, lease: CallLease, port: RunPort, reply: Reply
 ) -> None:
     """Read one stream to its end mark, to the budget's end, or to the deadline."""
-    loop = asyncio.get_running_loop()
-    timer: TimerHandle | None = None
     try:
-        async with asyncio.timeout(None) as deadline:
-
-            def end_now() -> None:
-                if not deadline.expired():
-                    deadline.reschedule(loop.time())
-
-            lease.on_halt = end_now
+        async with TimeLimit(port.clock) as limit:
+            lease.on_halt = limit.expire
             try:
                 if (ready := getattr(provider, "ready", None)) is not None:
                     await ready()
                 # What it had to load first was no part of the model's turn.
-                timer = port.limit_time(end_now)
+                limit.start(port.call_timeout_s)
                 async with closing(provider.stream(lease.request)) as stream:
                     if await _read(stream, agent_id, lease, port, reply):
-                        # A halt has set the deadline to now: it must not cut the closing of
-                        # the stream short, which would leave its connection behind.
+                        # A halt must not cut the closing of the stream short, which would leave
+                        # its connection behind.
                         lease.on_halt = None
-                        if not deadline.expired():
-                            deadline.reschedule(None)
+                        limit.take_back()
             finally:
                 lease.on_halt = None
-                if timer is not None:
-                    timer.cancel()
     except TimeoutError:
-        if not deadline.expired():
+        if not limit.has_expired:
             raise  # the provider's own
         if reply.stopped is not None:  # what is slow to be closed has ended in time
             reply.not_closed = "the reply is whole, but its stream was not closed in time"

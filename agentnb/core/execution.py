@@ -133,7 +133,6 @@ class Execution:
             error = bug
             if not is_own_cancellation(bug):
                 error = InternalError.wrapping(bug, where="the orchestrator")
-        self._request.deadlines.close()
         self._jobs.clear()  # they hold this, and with it the whole record
         # Whatever happened: those who follow the record wait for its end.
         self._bus.publish(

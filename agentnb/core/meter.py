@@ -18,9 +18,10 @@ from types import TracebackType
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
+from agentnb.core.clock import Clock, TimeLimit, TimerHandle
 from agentnb.core.events import BudgetChanged, BudgetExhausted, BudgetUpdate, BudgetWarning
 from agentnb.core.lease import OUTPUT_SLICE, Lease
-from agentnb.core.protocols import BudgetGate, Clock, TimerHandle
+from agentnb.core.protocols import BudgetGate
 from agentnb.core.question import BudgetQuestion
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus, BudgetStatus, CompletionRequest
@@ -253,7 +254,7 @@ class Meter:
             raise self._empty(self._stopped, for_root_synthesis)
         if not self._open and not self.budget.remaining:
             raise self._empty(f"all of {self.budget.total:,} tokens are used", for_root_synthesis)
-        return Wait(self._waits, self._empty, for_root_synthesis)
+        return Wait(self._waits, self._empty, TimeLimit(self._clock), for_root_synthesis)
 
     async def wait_while_paused(self) -> None:
         await self._question.wait_until_closed()
@@ -420,13 +421,14 @@ class Wait:
         self,
         open_waits: dict[Wait, None],
         empty: Callable[[str, bool], PotEmpty],
+        limit: TimeLimit,
         for_root_synthesis: bool,
     ) -> None:
         self.for_root_synthesis = for_root_synthesis
         self._halted: str | None = None
         self._open_waits = open_waits
         self._empty = empty
-        self._limit = asyncio.timeout(None)
+        self._limit = limit
 
     async def __aenter__(self) -> None:
         self._open_waits[self] = None
@@ -447,4 +449,4 @@ class Wait:
     def halt(self, why: str) -> None:
         if self._halted is None:
             self._halted = why
-            self._limit.reschedule(asyncio.get_running_loop().time())
+            self._limit.expire()

@@ -78,8 +78,7 @@ class AgentPort:
         gate: Gate | None = None,
     ) -> None:
         self.clock = request.clock
-        self.call_timeout_s = request.deadlines.timeout_s
-        self.limit_time = request.deadlines.start
+        self.call_timeout_s = request.call_timeout_s
         self.path = path_of(agent_id, request.thread_id)
         self.workspace, self.notes = request.workspace, request.notes
         self.jobs: Jobs | None = None

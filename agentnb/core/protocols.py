@@ -5,13 +5,12 @@ Each is small, and says what types cannot: who may call it, from where, and what
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from agentnb.core.clock import Clock
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Event
 from agentnb.core.types import (
@@ -267,36 +266,6 @@ class Gate(Protocol):
     def hold_back(self, model: str, seconds: float) -> None: ...
 
 
-class Clock(Protocol):
-    """Time, passed in, so that a test can wait for an hour at once."""
-
-    def now(self) -> float: ...
-
-    async def sleep(self, seconds: float) -> None: ...
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
-        """Call `callback` on the running loop when `seconds` have passed."""
-        ...
-
-
-class TimerHandle(Protocol):
-    """What can still be called off."""
-
-    def cancel(self) -> None: ...
-
-
-class MonotonicClock:
-    """The real time."""
-
-    now = staticmethod(time.monotonic)
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
-        return asyncio.get_running_loop().call_later(seconds, callback)
-
-
 BudgetGate = Callable[[BudgetWarning], str | Awaitable[str]]
 """Asked once per crossing of the warning line; answers `continue` or `stop`."""
 
@@ -399,10 +368,6 @@ class RunPort(Protocol):
     withheld: Mapping[str, Callable[[Mapping[str, Any]], str]]
     """By name: tools of the run that this agent has not. Given its input, each says why, as an
     error for the model, and has it recorded."""
-
-    def limit_time(self, end_now: Callable[[], None]) -> TimerHandle:
-        """Have `end_now` called when the time of a turn is over."""
-        ...
 
     def publish(self, event: Event) -> None: ...
 

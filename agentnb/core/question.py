@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import cast
 
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import is_own_cancellation
+from agentnb.core.clock import Clock, TimeLimit
 from agentnb.core.errors import NoOpenQuestion, in_words
 from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
-from agentnb.core.protocols import BudgetGate, Clock
+from agentnb.core.protocols import BudgetGate
 from agentnb.core.text import literal
 from agentnb.core.threads import run_in_thread
 
@@ -125,28 +127,21 @@ class BudgetQuestion:
             await asyncio.wait(self._asking)
 
     async def _wait_for_answer(self, warning: BudgetWarning, answer: asyncio.Future[str]) -> None:
-        timer = self._clock.call_later(self._timeout_s, lambda: self._settle(answer, "timeout"))
         gate = self._gate
         asked = (
             asyncio.create_task(self._ask_gate(gate, warning, answer)) if gate is not None else None
         )
         try:
-            await answer
+            async with TimeLimit(self._clock, self._timeout_s):
+                await answer
+        except TimeoutError:
+            self._settle(answer, "timeout")
         finally:
-            timer.cancel()
             if asked is not None and not asked.done():
                 asked.cancel()
-                await self._wait_for_end(asked)
-
-    async def _wait_for_end(self, asked: asyncio.Task[None]) -> None:
-        """Wait for a gate that was told to end; one that does not is left behind."""
-        enough = asyncio.Event()
-        timer = self._clock.call_later(GATE_PATIENCE_S, enough.set)
-        asked.add_done_callback(lambda _: enough.set())
-        try:
-            await enough.wait()
-        finally:
-            timer.cancel()
+                with suppress(TimeoutError):  # one that does not end is left behind
+                    async with TimeLimit(self._clock, GATE_PATIENCE_S):
+                        await asyncio.wait([asked])
 
     async def _ask_gate(
         self, gate: BudgetGate, warning: BudgetWarning, question: asyncio.Future[str]

@@ -17,10 +17,10 @@ from typing import Any
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.cancel import Cancellation
+from agentnb.core.clock import Clock, MonotonicClock
 from agentnb.core.cycles import CycleDetector
-from agentnb.core.deadline import Deadlines
 from agentnb.core.meter import Meter
-from agentnb.core.protocols import Clock, Gate, MonotonicClock
+from agentnb.core.protocols import Gate
 from agentnb.core.text import literal
 from agentnb.core.types import MOST
 
@@ -118,7 +118,7 @@ class RequestContext:
         """What agents write for each other with `workspace_write`, by key."""
         self.clock = clock or MonotonicClock()
         self.gate = gate or OpenGate()
-        self.deadlines = Deadlines(self.clock, call_timeout_s)
+        self.call_timeout_s = call_timeout_s
         self.on_budget_warning = on_budget_warning
         self.pause_timeout_s = pause_timeout_s
         self.is_attended = is_attended

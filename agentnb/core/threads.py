@@ -70,7 +70,8 @@ class ThreadCall(Generic[T]):
 
     def _finish(self) -> None:
         self.has_ended = True
-        self.wake()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
         if self._is_abandoned:
             self._drop()
         if self.when_over is not None:
@@ -88,13 +89,8 @@ class ThreadCall(Generic[T]):
         if self._error is None and inspect.iscoroutine(self._value):
             self._value.close()
 
-    def wake(self) -> None:
-        """End the wait, whether the function has ended or not."""
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
     async def wait(self) -> None:
-        """Return when the function has ended, or at `wake`. A cancelled wait can be repeated."""
+        """Return when the function has ended. A cancelled wait can be repeated."""
         if not self.has_ended:
             self._waiting = self._loop.create_future()
             await self._waiting

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from agentnb.core.arguments import BadArguments, read_arguments
 from agentnb.core.cancel import is_own_cancellation
+from agentnb.core.clock import TimeLimit, TimerHandle
 from agentnb.core.codec import plain
 from agentnb.core.errors import ToolError
 from agentnb.core.events import (
@@ -25,7 +26,7 @@ from agentnb.core.events import (
     ToolCallReported,
     ToolCallStarted,
 )
-from agentnb.core.protocols import Jobs, RunPort, TimerHandle, Tool, ToolCallRecord
+from agentnb.core.protocols import Jobs, RunPort, Tool, ToolCallRecord
 from agentnb.core.shown import listed
 from agentnb.core.text import literal, visible
 from agentnb.core.threads import ThreadCall
@@ -113,8 +114,8 @@ class CallContext:
         self._port = port
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._is_stopped = self._is_too_slow = False
-        self._has_ended = False
+        self._is_stopped = self._has_ended = False
+        self._limit: TimeLimit | None = None
         self._news: str | None = None
         self._will_tell = False
         self._told_at_s = -REPORT_PAUSE_S
@@ -141,7 +142,11 @@ class CallContext:
 
     @property
     def cancelled(self) -> bool:
-        return self._is_stopped
+        return self._is_stopped or self._is_too_slow
+
+    @property
+    def _is_too_slow(self) -> bool:
+        return self._limit is not None and self._limit.has_expired
 
     @property
     def jobs(self) -> Jobs | None:
@@ -204,23 +209,15 @@ class CallContext:
         # Made where it is raised: held here it would hold itself, by its traceback, and the run.
         words = f"The tool {self._order.name!r} was stopped: it did not end within {timeout_s:g} s."
         try:
-            async with asyncio.timeout(None) as deadline:
-
-                def end_now() -> None:
-                    self._is_stopped = self._is_too_slow = True
-                    deadline.reschedule(self._loop.time())
-
-                timer = self._port.clock.call_later(timeout_s, end_now)
-                try:
-                    result = await call
-                finally:
-                    timer.cancel()
+            async with TimeLimit(self._port.clock, timeout_s) as limit:
+                self._limit = limit
+                result = await call
         except BaseException as error:
-            # An own end is not looked for here: `asyncio.timeout` has kept it apart from its own.
-            if not deadline.expired() or is_own_cancellation(error):
+            # The limit's own cancellation is no `CancelledError` any more.
+            if not limit.has_expired or is_own_cancellation(error):
                 raise
             raise ToolError(words) from error
-        if deadline.expired():
+        if limit.has_expired:
             raise ToolError(words)
         return result
 
@@ -239,11 +236,9 @@ class CallContext:
         self._is_stopped = True
         try:
             if not self._is_too_slow:  # else its model has waited long enough
-                timer = self._port.clock.call_later(THREAD_PATIENCE_S, call.wake)
-                try:
-                    await call.wait()
-                finally:
-                    timer.cancel()
+                with suppress(TimeoutError):
+                    async with TimeLimit(self._port.clock, THREAD_PATIENCE_S):
+                        await call.wait()
         finally:  # also when somebody in a hurry cancels a second time
             if not call.has_ended:
                 call.when_over = self._port.tool_outlived()

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from weakref import WeakKeyDictionary
 
-from agentnb.core.protocols import Clock, Gate, MonotonicClock
+from agentnb.core.clock import Clock, MonotonicClock
+from agentnb.core.protocols import Gate
 from agentnb.core.text import literal
 
 

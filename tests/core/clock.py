@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 
 class ManualClock:
-    """Fulfils `agentnb.core.protocols.Clock`; `advance` is how time passes.
+    """Fulfils `agentnb.core.clock.Clock`; `advance` is how time passes.
 
     Args:
         sleeps_end: Whether a sleep ends at once and moves the time by itself.

@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from agentnb.core.budget import RequestBudget, Reservation
+from agentnb.core.clock import Clock
 from agentnb.core.errors import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -35,7 +36,7 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.jobs import Delegation
-from agentnb.core.protocols import Clock, ToolContext
+from agentnb.core.protocols import ToolContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     BudgetStatus,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agentnb.core.budget import RequestBudget
-from agentnb.core.protocols import MonotonicClock
+from agentnb.core.clock import MonotonicClock
 from agentnb.core.request import OpenGate, RequestContext, new_run_id, new_thread_id
 from tests.core.clock import ManualClock
 

@@ -1,0 +1,118 @@
+"""Time, passed in: what it is, and how long a block may take."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time, passed in, so that a test can wait for an hour at once."""
+
+    def now(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
+        """Call `callback` on the running loop when `seconds` have passed."""
+        ...
+
+
+class TimerHandle(Protocol):
+    """What can still be called off."""
+
+    def cancel(self) -> None: ...
+
+
+class MonotonicClock:
+    """The real time."""
+
+    now = staticmethod(time.monotonic)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class TimeLimit:
+    """`async with TimeLimit(clock, 5):` cancels the block when its time is over, or at `expire`.
+
+    Args:
+        clock: Measures the time.
+        seconds: From the beginning of the block; `None` for no limit until `start`.
+
+    Raises:
+        TimeoutError: The block was cancelled by this limit. A `TimeoutError` of the block itself
+            leaves as it is: `has_expired` tells the two apart.
+    """
+
+    __slots__ = (
+        "_cancelling",
+        "_clock",
+        "_ending",
+        "_seconds",
+        "_task",
+        "_timer",
+        "has_expired",
+    )
+
+    def __init__(self, clock: Clock, seconds: float | None = None) -> None:
+        self._clock, self._seconds = clock, seconds
+        self._timer: TimerHandle | None = None
+        self._ending: asyncio.Handle | None = None
+        self._task: asyncio.Task[object] | None = None
+        self.has_expired = False
+
+    # What `asyncio.timeout` does, on a clock that is passed in and at half the price (0.8 for 1.7
+    # microseconds). Each call to a model has one; its timer takes 2 more, which no run shows.
+    async def __aenter__(self) -> TimeLimit:
+        task = self._task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("A time limit needs a task that it can cancel.")
+        self._cancelling = task.cancelling()
+        if self._seconds is not None:
+            self.start(self._seconds)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None  # it holds this
+        self.take_back()
+        task, self._task = self._task, None
+        if not self.has_expired or task is None:
+            return
+        # Somebody else's cancellation of the task counts beside this one: it stays one.
+        if task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
+            raise TimeoutError from error
+
+    def start(self, seconds: float) -> None:
+        """Let the block take no longer than so from now on."""
+        self._timer = self._clock.call_later(seconds, self.expire)
+
+    def expire(self) -> None:
+        """Cancel the block, in the loop's next round."""
+        if self._task is not None and self._ending is None and not self.has_expired:
+            self._ending = asyncio.get_running_loop().call_soon(self._cancel)
+
+    def take_back(self) -> None:
+        """Undo an `expire` that has not cancelled the block yet. The time still counts."""
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+
+    def _cancel(self) -> None:
+        self._ending = None
+        if self._task is not None:
+            self.has_expired = True
+            self._task.cancel()
