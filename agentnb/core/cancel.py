@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 from agentnb.core.errors import AgentnbError, InternalError
 
@@ -70,6 +71,30 @@ class foreign:
             return
         wrapped = InternalError.wrapping(error, where=self._where)
         raise wrapped from wrapped.__cause__
+
+
+async def wait_shielded(
+    tasks: Iterable[asyncio.Task[Any]], on_cancel: Callable[[], None] | None = None
+) -> asyncio.CancelledError | None:
+    """Wait until all of `tasks` have ended, also when the task that waits is cancelled meanwhile.
+
+    Args:
+        tasks: What they return or raise is left to the caller.
+        on_cancel: Called when a cancellation arrives, each time.
+
+    Returns:
+        That cancellation, for the caller to raise once it has done what must be done; else `None`.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    pending = set(tasks)
+    while pending:
+        try:
+            _, pending = await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if on_cancel is not None:
+                on_cancel()
+    return cancelled
 
 
 class CancelScope:

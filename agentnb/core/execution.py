@@ -16,7 +16,7 @@ from typing import Any
 from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core.birth import AgentFactory, Spawned
 from agentnb.core.bus import EventBus
-from agentnb.core.cancel import AgentStopped, is_own_cancellation
+from agentnb.core.cancel import AgentStopped, is_own_cancellation, wait_shielded
 from agentnb.core.context import AgentContext
 from agentnb.core.conversation import Conversation
 from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
@@ -410,26 +410,21 @@ class Execution:
         self, agent: Agent, running: Sequence[tuple[int, Agent, asyncio.Task[None]]]
     ) -> None:
         """Wait for the ends of sub-agents, whatever happens to their parent meanwhile."""
-        pending = {task for _, _, task in running}
-        stopped: asyncio.CancelledError | None = None
-        while pending:
-            try:
-                done, pending = await asyncio.wait(pending)
-            except asyncio.CancelledError as cancelled:
-                # By its scope, the children's scopes know already; from outside, they do not.
-                stopped = cancelled
-                for _, child, _ in running:
-                    self.stop(child, _PARENT_STOPPED)
-                continue
-            for task in done:
-                if not task.cancelled():
-                    task.result()
-        for index, child, _ in running:
+
+        def stop_all() -> None:
+            # By its scope, the children's scopes know already; from outside, they do not.
+            for _, child, _ in running:
+                self.stop(child, _PARENT_STOPPED)
+
+        cancelled = await wait_shielded([task for _, _, task in running], on_cancel=stop_all)
+        for index, child, task in running:
+            if not task.cancelled():
+                task.result()
             if child.agent_id not in self._endings:  # its task was cancelled before it began
                 await self._tell_end(child, Ending(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE))
             agent.results[index] = self._endings[child.agent_id]
-        if stopped is not None:
-            raise stopped
+        if cancelled is not None:
+            raise cancelled
 
     # -- delegation by tools: what `agentnb.core.jobs` needs of a run ------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agentnb.core.cancel import is_own_cancellation
+from agentnb.core.cancel import is_own_cancellation, wait_shielded
 from agentnb.core.errors import InternalError
 from agentnb.core.protocols import Journal, ToolCallRecord
 
@@ -36,14 +36,8 @@ class CarefulJournal:
         if self._journal is None:
             return
         keeping = asyncio.create_task(self._keep(self._journal))
-        stopped: asyncio.CancelledError | None = None
-        while not keeping.done():
-            try:
-                await asyncio.wait([keeping])
-            except asyncio.CancelledError as cancelled:
-                stopped = cancelled
-        if stopped is not None:
-            raise stopped
+        if (cancelled := await wait_shielded([keeping])) is not None:
+            raise cancelled
 
     async def _keep(self, journal: Journal) -> None:
         try:

@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agentnb.core.cancel import AgentStopped, Cancellation, CancelScope, foreign
+from agentnb.core.cancel import (
+    AgentStopped,
+    Cancellation,
+    CancelScope,
+    foreign,
+    wait_shielded,
+)
 from agentnb.core.errors import InternalError
 from agentnb.core.threads import run_in_thread
 from tests.core.clock import everyone_waits
@@ -455,3 +461,34 @@ async def test_coroutine_that_waits_for_others_can_be_closed() -> None:
     asked = ask()
     asked.send(None)
     asked.close()
+
+
+async def test_shielded_wait_sees_all_ends_and_hands_the_cancellation_on() -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    work = [asyncio.create_task(gate.wait()) for gate in gates]
+    arrived: list[bool] = []
+    waiting = asyncio.create_task(wait_shielded(work, lambda: arrived.append(True)))
+    await everyone_waits()
+
+    waiting.cancel()
+    await everyone_waits()
+    assert (arrived, waiting.done()) == ([True], False)
+    gates[0].set()
+    waiting.cancel()
+    await everyone_waits()
+    assert (arrived, waiting.done()) == ([True, True], False)
+    gates[1].set()
+
+    assert isinstance(await waiting, asyncio.CancelledError)
+    assert [each.result() for each in work] == [True, True]
+
+
+async def test_shielded_wait_that_is_not_cancelled_hands_nothing_on() -> None:
+    async def fail() -> None:
+        raise KeyError("k")
+
+    work = asyncio.create_task(fail())
+
+    assert await wait_shielded([work]) is None
+    assert await wait_shielded([]) is None
+    assert isinstance(work.exception(), KeyError)
