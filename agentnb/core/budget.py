@@ -31,8 +31,11 @@ from agentnb.core.types import (
 )
 
 BYTES_PER_TOKEN = 4
-AHEAD = 256
-"""Tokens that one call may stream before they are booked, where no line is near."""
+OUTPUT_SLICE = 256
+"""Output tokens that a call holds ahead of what has streamed.
+
+Where no line is near, it may stream as many before they are booked.
+"""
 
 
 def estimate_tokens(text: str) -> int:
@@ -228,7 +231,7 @@ class RequestBudget:
     def _is_line_near(self, ahead: int) -> bool:
         """Whether the next line could be passed unseen by so many calls that stream ahead."""
         line = self._warning_line() if self._armed else self._total
-        return self._used + AHEAD * ahead >= line
+        return self._used + OUTPUT_SLICE * ahead >= line
 
     def _warning_line(self) -> int:
         return math.floor(self._warn_at * self._total)
@@ -281,7 +284,7 @@ class Reservation:
             budget._ahead.pop(self, None)
             status = budget._spend(self._take_unbooked())
             # Not beyond what is held: what streams ahead must not be anybody else's.
-            ahead = min(AHEAD, self._held, limit - self._booked)
+            ahead = min(OUTPUT_SLICE, self._held, limit - self._booked)
             if ahead > 0 and not budget._is_line_near(len(budget._ahead) + 1):
                 budget._ahead[self] = None
                 self.free_until = BYTES_PER_TOKEN * (self._booked + ahead)

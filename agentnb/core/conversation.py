@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from agentnb.core import prompt
 from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
+from agentnb.core.budget import OUTPUT_SLICE
 from agentnb.core.errors import NoAnswer
 from agentnb.core.events import AgentFailed, SynthesisStarted
 from agentnb.core.jobs import SPAWN
-from agentnb.core.lease import OUTPUT_SLICE
 from agentnb.core.life import Agent, Ending, NumberedTask, has_block
 from agentnb.core.meter import Meter
 from agentnb.core.port import input_tokens_of

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from agentnb.core.budget import Reservation, size_in_bytes, tokens_in
+from agentnb.core.budget import OUTPUT_SLICE, Reservation, size_in_bytes, tokens_in
 from agentnb.core.types import BudgetStatus, CompletionRequest, Usage
-
-OUTPUT_SLICE = 256
-"""Output tokens that a call holds ahead of what it has streamed."""
 
 
 class Books(Protocol):

@@ -16,11 +16,11 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
-from agentnb.core.budget import RequestBudget
+from agentnb.core.budget import OUTPUT_SLICE, RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.clock import Clock, TimeLimit, TimerHandle
 from agentnb.core.events import BudgetChanged, BudgetExhausted, BudgetUpdate, BudgetWarning
-from agentnb.core.lease import OUTPUT_SLICE, Lease
+from agentnb.core.lease import Lease
 from agentnb.core.protocols import BudgetGate
 from agentnb.core.question import BudgetQuestion
 from agentnb.core.tree import TreeFold

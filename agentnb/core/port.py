@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from agentnb.core.budget import InputEstimate, estimate_input_tokens
+from agentnb.core.budget import OUTPUT_SLICE, InputEstimate, estimate_input_tokens
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import foreign
 from agentnb.core.events import (
@@ -27,7 +27,7 @@ from agentnb.core.events import (
     ToolCallStarted,
 )
 from agentnb.core.journal import CarefulJournal
-from agentnb.core.lease import OUTPUT_SLICE, Lease
+from agentnb.core.lease import Lease
 from agentnb.core.meter import Meter, PotEmpty
 from agentnb.core.protocols import (
     AgentWork,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from agentnb.core.budget import RequestBudget, estimate_input_tokens
+from agentnb.core.budget import OUTPUT_SLICE, RequestBudget, estimate_input_tokens
 from agentnb.core.context import AgentContext
 from agentnb.core.events import (
     AgentExhausted,
@@ -18,7 +18,6 @@ from agentnb.core.events import (
     ModelCallFinished,
     SynthesisStarted,
 )
-from agentnb.core.lease import OUTPUT_SLICE
 from agentnb.core.types import (
     AgentConfig,
     AgentStatus,

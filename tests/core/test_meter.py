@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from agentnb.core.budget import RequestBudget
+from agentnb.core.budget import OUTPUT_SLICE, RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.errors import NoOpenQuestion
 from agentnb.core.events import (
@@ -24,7 +24,7 @@ from agentnb.core.events import (
     BudgetWarning,
     Event,
 )
-from agentnb.core.lease import OUTPUT_SLICE, Lease
+from agentnb.core.lease import Lease
 from agentnb.core.meter import Meter, PotEmpty, synthesis_reserve
 from agentnb.core.threads import run_in_thread
 from agentnb.core.types import CompletionRequest, Usage

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agentnb.core import budget as budget_module
-from agentnb.core.budget import AHEAD, BYTES_PER_TOKEN, RequestBudget, Reservation
+from agentnb.core.budget import BYTES_PER_TOKEN, OUTPUT_SLICE, RequestBudget, Reservation
 from agentnb.core.types import BudgetStatus
 
 
@@ -32,9 +32,9 @@ def open_call(budget: RequestBudget, tokens: int = 1000) -> Reservation:
 
 
 def test_far_from_the_warning_line_most_pieces_are_not_booked() -> None:
-    call = open_call(RequestBudget(10**9), 20 * AHEAD)
+    call = open_call(RequestBudget(10**9), 20 * OUTPUT_SLICE)
 
-    said = [streamed(call, 4, limit=20 * AHEAD) for _ in range(10 * AHEAD)]
+    said = [streamed(call, 4, limit=20 * OUTPUT_SLICE) for _ in range(10 * OUTPUT_SLICE)]
 
     assert 9 <= sum(status is not None for status in said) <= 12
 
@@ -172,7 +172,7 @@ TestPots.settings = settings(deadline=None, max_examples=60, stateful_step_count
 def test_sum_of_the_pieces_is_rounded_up_once_however_they_are_booked(
     ahead: int, sizes: list[int]
 ) -> None:
-    before, budget_module.AHEAD = budget_module.AHEAD, ahead
+    before, budget_module.OUTPUT_SLICE = budget_module.OUTPUT_SLICE, ahead
     try:
         budget = RequestBudget(10**6)
         call = open_call(budget, 10_000)
@@ -180,4 +180,4 @@ def test_sum_of_the_pieces_is_rounded_up_once_however_they_are_booked(
             streamed(call, size, limit=10_000)
         assert budget.tokens_used == -(-sum(sizes) // BYTES_PER_TOKEN)
     finally:
-        budget_module.AHEAD = before
+        budget_module.OUTPUT_SLICE = before
