@@ -187,6 +187,20 @@ def escaped_for_json(encoded: str) -> str:
     return _paragraph().mark.sub(_json_escape, encoded)
 
 
+# -- what is sent ----------------------------------------------------------------------------------
+
+
+def sendable(text: str) -> str:
+    """`text` as it can be sent: half a surrogate pair becomes U+FFFD, two halves one character."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 # -- how -------------------------------------------------------------------------------------------
 
 

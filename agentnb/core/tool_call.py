@@ -28,7 +28,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.protocols import Jobs, RunPort, Tool, ToolCallRecord
 from agentnb.core.shown import listed
-from agentnb.core.text import literal, visible
+from agentnb.core.text import literal, sendable, visible
 from agentnb.core.threads import ThreadCall
 from agentnb.core.types import (
     MALFORMED_INPUT,
@@ -61,7 +61,7 @@ async def run_tool(
     text, is_error = TOOL_CANCELLED, True
     try:
         text, is_error = await _outcome(order, tools, context, port)
-        text = _writable(text)
+        text = sendable(text)
     finally:
         context.end()
         port.keep(ToolCallRecord(agent_id, order.id, order.name, order.input, text, is_error))
@@ -186,7 +186,7 @@ class CallContext:
                     agent_id=self._agent_id,
                     tool_use_id=order.id,
                     name=order.name,
-                    text=_writable(news),
+                    text=sendable(news),
                 )
             )
 
@@ -326,10 +326,3 @@ def _in_words(error: BaseException) -> str:
         return text
     name = type(error).__name__
     return f"{name}: {text}" if text else name
-
-
-def _writable(text: str) -> str:
-    """`text` as it can be sent: half a surrogate pair becomes U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from agentnb.core.shown import Listed, Shown, counted
-from agentnb.core.text import LONGEST_LINE, literal, quoted, visible
+from agentnb.core.text import LONGEST_LINE, literal, quoted, sendable, visible
 
 ROOT_PATH = "root"
 MOST = 10**24
@@ -589,7 +589,7 @@ def short_reason(said: object) -> str:
         line = one_line(str(said))
     except Exception:  # what is nested too deep cannot be written
         line = type(said).__name__
-    return line.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return sendable(line)
 
 
 def path_key(path: str) -> tuple[tuple[int, str], ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentnb.core.arguments import BadArguments, read_arguments
 from agentnb.core.budget import size_in_bytes
+from agentnb.core.text import sendable
 from agentnb.providers.limits import MOST_IN_NAME, BadReply, TooLarge
 
 _MOST_TOKENS = 100_000_000
@@ -34,13 +35,7 @@ def without_surrogates(value: Any) -> Any:
     return value
 
 
-def as_text(value: str) -> str:
-    """Half a surrogate pair becomes U+FFFD; two halves that stand together become one."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return value
+as_text = sendable
 
 
 def as_name(value: str) -> str:

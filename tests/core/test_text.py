@@ -11,6 +11,7 @@ from agentnb.core.text import (
     escaped_for_json,
     literal,
     quoted,
+    sendable,
     visible,
     visible_lines,
     visible_text,
@@ -250,3 +251,17 @@ def test_a_megabyte_of_anything_is_shown_in_linear_time(unit: str) -> None:
     assert len(visible_lines(text, 1000)) <= 1000
     assert len(literal(text)) <= 202
     assert visible_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("plain", "plain"),
+        ("naïve \N{PARTY POPPER}", "naïve \N{PARTY POPPER}"),
+        ("half \ud83d", "half \ufffd"),
+        ("\ude00\ud83d", "\ufffd\ufffd"),
+        ("\ud83d\ude00", "\N{GRINNING FACE}"),
+    ],
+)
+def test_what_is_sent_holds_no_half_of_a_pair(text: str, sent: str) -> None:
+    assert sendable(text) == sent
