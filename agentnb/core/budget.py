@@ -132,8 +132,7 @@ class RequestBudget:
         self.crossings = 0
         """How often the warning line was crossed."""
         self._lock = threading.Lock()
-        self.on_new_total: Callable[[], None] | None = None
-        """Called after each `set_total`, in the thread that called it."""
+        self._on_new_total: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"RequestBudget(used {self._used:,} of {self._total:,} tokens)"
@@ -215,8 +214,12 @@ class RequestBudget:
             self._total = n
             if raised and self._used < self._warning_line():
                 self._armed = True
-        if (told := self.on_new_total) is not None:
-            told()
+        if (callback := self._on_new_total) is not None:
+            callback()
+
+    def when_total_set(self, callback: Callable[[], None] | None) -> None:
+        """Have `callback` called after each `set_total`, in that thread; `None` to end that."""
+        self._on_new_total = callback
 
     def book_all(self) -> None:
         """Book what has streamed so far, so that the next piece of each call is booked at once."""

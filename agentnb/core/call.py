@@ -131,20 +131,16 @@ async def _stream(
     """Read one stream to its end mark, to the budget's end, or to the deadline."""
     try:
         async with TimeLimit(port.clock) as limit:
-            lease.on_halt = limit.expire
-            try:
-                if (ready := getattr(provider, "ready", None)) is not None:
-                    await ready()
-                # What it had to load first was no part of the model's turn.
-                limit.start(port.call_timeout_s)
-                async with closing(provider.stream(lease.request)) as stream:
-                    if await _read(stream, agent_id, lease, port, reply):
-                        # A halt must not cut the closing of the stream short, which would leave
-                        # its connection behind.
-                        lease.on_halt = None
-                        limit.take_back()
-            finally:
-                lease.on_halt = None
+            lease.when_halted(limit.expire)
+            if (ready := getattr(provider, "ready", None)) is not None:
+                await ready()
+            # What it had to load first was no part of the model's turn.
+            limit.start(port.call_timeout_s)
+            async with closing(provider.stream(lease.request)) as stream:
+                if await _read(stream, agent_id, lease, port, reply):
+                    # A halt must not cut the closing of the stream short, which would leave its
+                    # connection behind.
+                    limit.disarm()
     except TimeoutError:
         if not limit.has_expired:
             raise  # the provider's own

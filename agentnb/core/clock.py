@@ -55,6 +55,7 @@ class TimeLimit:
         "_cancelling",
         "_clock",
         "_ending",
+        "_is_disarmed",
         "_seconds",
         "_task",
         "_timer",
@@ -66,7 +67,7 @@ class TimeLimit:
         self._timer: TimerHandle | None = None
         self._ending: asyncio.Handle | None = None
         self._task: asyncio.Task[object] | None = None
-        self.has_expired = False
+        self._is_disarmed = self.has_expired = False
 
     # What `asyncio.timeout` does, on a clock that is passed in and at half the price (0.8 for 1.7
     # microseconds). Each call to a model has one; its timer takes 2 more, which no run shows.
@@ -88,7 +89,7 @@ class TimeLimit:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None  # it holds this
-        self.take_back()
+        self._call_off()
         task, self._task = self._task, None
         if not self.has_expired or task is None:
             return
@@ -98,15 +99,23 @@ class TimeLimit:
 
     def start(self, seconds: float) -> None:
         """Let the block take no longer than so from now on."""
-        self._timer = self._clock.call_later(seconds, self.expire)
+        self._timer = self._clock.call_later(seconds, self._end)
 
     def expire(self) -> None:
         """Cancel the block, in the loop's next round."""
+        if not self._is_disarmed:
+            self._end()
+
+    def disarm(self) -> None:
+        """From now on only the time ends the block: no `expire` does, nor one on its way."""
+        self._is_disarmed = True
+        self._call_off()
+
+    def _end(self) -> None:
         if self._task is not None and self._ending is None and not self.has_expired:
             self._ending = asyncio.get_running_loop().call_soon(self._cancel)
 
-    def take_back(self) -> None:
-        """Undo an `expire` that has not cancelled the block yet. The time still counts."""
+    def _call_off(self) -> None:
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None

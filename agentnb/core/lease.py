@@ -47,13 +47,17 @@ class Lease:
         self.request = request
         self.for_root_synthesis = for_root_synthesis
         self.halted: str | None = None
-        self.on_halt: Callable[[], None] | None = None
+        self._on_halt: Callable[[], None] | None = None
         self._books = books
         self._reservation = reservation
         self._input = input_tokens
         self._held_output = output_tokens
         self._known_input = input_tokens
         self._replied = False
+
+    def when_halted(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when the call is halted."""
+        self._on_halt = callback
 
     def reply_started(self) -> None:
         """The input is spent from now on."""
@@ -105,8 +109,8 @@ class Lease:
             self.halted = why
             if not self.for_root_synthesis:
                 self._books.tell_exhausted()
-            if self.on_halt is not None:
-                self.on_halt()
+            if self._on_halt is not None:
+                self._on_halt()
 
     def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
         """Close the books, on the provider's own count as far as there is one."""

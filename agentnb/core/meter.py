@@ -101,7 +101,7 @@ class Meter:
             except RuntimeError:
                 pass  # the run's loop is closed: nobody is left to tell
 
-        self.budget.on_new_total = new_total
+        self.budget.when_total_set(new_total)
         return self
 
     async def __aexit__(
@@ -111,7 +111,7 @@ class Meter:
         trace: TracebackType | None,
     ) -> None:
         self._is_closed = True  # for what is on its way to `_on_new_total` already
-        self.budget.on_new_total = None
+        self.budget.when_total_set(None)
         self._synthesis_need = None  # it holds the root, and with it the whole record
         try:
             await self._question.aclose()

@@ -322,7 +322,7 @@ class CallLease(Protocol):
     """The right to make one call, with its share of the budget held.
 
     Output is metered by `output_grew` as it streams. When the budget ends in mid-call,
-    `halted` says why in words, and `on_halt` is called, at once and on the run's loop.
+    `halted` says why in words.
     """
 
     request: CompletionRequest
@@ -330,7 +330,10 @@ class CallLease(Protocol):
     max_tokens_from_budget: bool
     """Whether the pot, and not the agent's own limit, made `request.max_tokens`."""
     halted: str | None
-    on_halt: Callable[[], None] | None
+
+    def when_halted(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when the budget ends the call, at once and on the run's loop."""
+        ...
 
     def reply_started(self) -> None: ...
 

@@ -51,8 +51,7 @@ class ThreadCall(Generic[T]):
         self._error: BaseException | None = None
         self._is_abandoned = False
         self.has_ended = False
-        self.when_over: Callable[[], None] | None = None
-        """Called on the loop when the function has ended."""
+        self._when_over: Callable[[], None] | None = None
 
     def start(self) -> None:
         """Have a thread call the function."""
@@ -74,12 +73,17 @@ class ThreadCall(Generic[T]):
             self._waiting.set_result(None)
         if self._is_abandoned:
             self._drop()
-        if self.when_over is not None:
-            self.when_over()
+        if self._when_over is not None:
+            self._when_over()
 
-    def abandon(self) -> None:
-        """Drop what the function returns or raises, now or later."""
+    def abandon(self, when_over: Callable[[], None] | None = None) -> None:
+        """Drop what the function returns or raises, now or later.
+
+        Args:
+            when_over: Called on the loop when a function that still runs has ended.
+        """
         self._is_abandoned = True
+        self._when_over = when_over
         if self.has_ended:
             self._drop()
 

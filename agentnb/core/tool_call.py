@@ -240,9 +240,7 @@ class CallContext:
                     async with TimeLimit(self._port.clock, THREAD_PATIENCE_S):
                         await call.wait()
         finally:  # also when somebody in a hurry cancels a second time
-            if not call.has_ended:
-                call.when_over = self._port.tool_outlived()
-            call.abandon()
+            call.abandon(None if call.has_ended else self._port.tool_outlived())
 
 
 # -- what is told ---------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def test_settling_reports_the_line_that_it_crossed() -> None:
 def test_new_total_is_told_to_whoever_asked_to_know() -> None:
     budget = RequestBudget(100)
     told: list[int] = []
-    budget.on_new_total = lambda: told.append(budget.total)
+    budget.when_total_set(lambda: told.append(budget.total))
 
     budget.set_total(70)
 

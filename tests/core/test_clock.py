@@ -83,12 +83,13 @@ async def test_block_can_be_ended_from_outside_at_once() -> None:
     limit.expire()  # too late to reach anything
 
 
-async def test_end_that_is_taken_back_does_not_come_and_the_time_still_counts() -> None:
+async def test_block_that_is_disarmed_is_ended_by_its_time_alone() -> None:
     clock, seen = ManualClock(), []
     with suppress(TimeoutError):
         async with TimeLimit(clock, 10) as limit:
             limit.expire()
-            limit.take_back()
+            limit.disarm()
+            limit.expire()
             await everyone_waits()
             seen.append(limit.has_expired)
             clock.advance(10)

@@ -331,7 +331,7 @@ async def test_call_is_halted_when_the_pot_carries_no_further_slice() -> None:
     async with pot_of(1000) as pot:
         first, second = pot.call(0, max_tokens=500), pot.call(0, max_tokens=500)
         halts: list[str | None] = []
-        first.on_halt = lambda: halts.append(first.halted)
+        first.when_halted(lambda: halts.append(first.halted))
 
         grow(second, 300)
         grow(first, 256)
