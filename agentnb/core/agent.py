@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from agentnb.core.call import Reply
 from agentnb.core.events import SpawnIgnored
-from agentnb.core.meter import PotEmpty
+from agentnb.core.meter import BudgetExceeded
 from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
 from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunPort, Tool
 from agentnb.core.spawn import SpawnReading, read_reply
@@ -64,7 +64,7 @@ class InProcessEngine:
                     turns_used=turns,
                     link=failed.link,
                 )
-            except PotEmpty as empty:
+            except BudgetExceeded as empty:
                 return AgentOutcome(
                     messages, text=said, exhausted=str(empty), turns_used=turns, link=work.link
                 )

@@ -14,7 +14,7 @@ from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.events import AgentSpawned
 from agentnb.core.jobs import Delegation
-from agentnb.core.journal import CarefulJournal
+from agentnb.core.journal import ShieldedJournal
 from agentnb.core.life import Agent, cache_prefix
 from agentnb.core.meter import Meter
 from agentnb.core.port import AgentPort, Siblings
@@ -50,7 +50,7 @@ class AgentFactory:
         bus: EventBus,
         *,
         meter: Meter,
-        journal: CarefulJournal,
+        journal: ShieldedJournal,
         max_depth: int,
         inherit_memory: bool,
         max_turns: int,

@@ -83,7 +83,7 @@ async def make_call(
 
     Raises:
         LlmError: The call failed; nothing here tries again.
-        PotEmpty: The budget has no room for it, so it was not made.
+        BudgetExceeded: The budget has no room for it, so it was not made.
     """
     finished: ModelCallFinished | None = None
     try:

@@ -27,7 +27,7 @@ from agentnb.core.events import (
     RunStarted,
 )
 from agentnb.core.jobs import SPAWN, AgentJobs, Delegation, not_started, signature
-from agentnb.core.journal import CarefulJournal
+from agentnb.core.journal import ShieldedJournal
 from agentnb.core.life import (
     Agent,
     Ending,
@@ -68,7 +68,7 @@ class Execution:
         bus: EventBus,
         *,
         meter: Meter,
-        journal: CarefulJournal,
+        journal: ShieldedJournal,
         engine: Engine,
         agents: AgentFactory,
         max_depth: int,
@@ -379,7 +379,7 @@ class Execution:
             return
         previous: SubAgentResult | None = None
         for at in tasks:
-            if self._meter.ran_dry:
+            if self._meter.is_exhausted:
                 self._meter.tell_exhausted()
                 self._skip_unstarted(agent, "the budget ended before its turn")
                 return

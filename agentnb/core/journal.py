@@ -1,4 +1,4 @@
-"""What stands before whatever keeps a run's events."""
+"""Wraps a journal: its failures never fail an agent, and no cancel interrupts a commit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agentnb.core.errors import InternalError
 from agentnb.core.protocols import Journal, ToolCallRecord
 
 
-class CarefulJournal:
-    """A journal that loses no end: its failure ends no agent, and a cancel does not cut it short.
+class ShieldedJournal:
+    """A journal whose failures never fail an agent, and whose commits no cancellation interrupts.
 
     Args:
         journal: What keeps the events; `None` where nothing is kept.

@@ -1,4 +1,4 @@
-"""One call's share of the budget, from its reservation to its settled books."""
+"""One call's share of the budget, from its reservation to its settlement."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agentnb.core.budget import OUTPUT_SLICE, Reservation, size_in_bytes, tokens
 from agentnb.core.types import BudgetStatus, CompletionRequest, Usage
 
 
-class Books(Protocol):
-    """Whom a lease tells of what happens to it: the meter that gave it."""
+class Ledger(Protocol):
+    """Callbacks to the meter that issued the lease."""
 
     def moved(self, status: BudgetStatus) -> None:
         """The pot stands otherwise than before."""
@@ -34,7 +34,7 @@ class Lease:
 
     def __init__(
         self,
-        books: Books,
+        ledger: Ledger,
         reservation: Reservation,
         request: CompletionRequest,
         *,
@@ -48,7 +48,7 @@ class Lease:
         self.for_root_synthesis = for_root_synthesis
         self.halted: str | None = None
         self._on_halt: Callable[[], None] | None = None
-        self._books = books
+        self._ledger = ledger
         self._reservation = reservation
         self._input = input_tokens
         self._held_output = output_tokens
@@ -63,7 +63,7 @@ class Lease:
         """The input is spent from now on."""
         if not self._replied:
             self._replied = True
-            self._books.moved(self._reservation.meter(self._input))
+            self._ledger.moved(self._reservation.meter(self._input))
 
     def input_counted(self, usage: Usage) -> None:
         """The provider's own count of the input: what the estimate lacked is held from now on."""
@@ -82,7 +82,7 @@ class Lease:
 
     def _book(self) -> None:
         is_carried = self._hold(self._output)
-        self._books.moved(self._reservation.book(limit=self._held_output))
+        self._ledger.moved(self._reservation.book(limit=self._held_output))
         if not is_carried:
             self.halt("the budget was used up in the middle of the answer")
 
@@ -92,7 +92,7 @@ class Lease:
             # The last slice is what `max_tokens` leaves of it: the pot may hold no whole one.
             rest = self.request.max_tokens - self._held_output
             more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
-            leave = self._books.kept_from(for_root_synthesis=self.for_root_synthesis)
+            leave = self._ledger.kept_from(for_root_synthesis=self.for_root_synthesis)
             if not self._reservation.extend(more, leave=leave):
                 return False
             self._held_output += more
@@ -108,18 +108,18 @@ class Lease:
         if self.halted is None:
             self.halted = why
             if not self.for_root_synthesis:
-                self._books.tell_exhausted()
+                self._ledger.tell_exhausted()
             if self._on_halt is not None:
                 self._on_halt()
 
     def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
-        """Close the books, on the provider's own count as far as there is one."""
+        """Settle the call, on the provider's own count as far as there is one."""
         if usage is None:
             usage = Usage(self._input, self._output) if self._replied else Usage()
         elif not is_complete and usage.output_tokens < self._output:
             # The count came before the text did; the tokens were made all the same.
             usage += Usage(output_tokens=self._output - usage.output_tokens)
-        self._books.closed(self, self._reservation.settle(usage.pot_tokens))
+        self._ledger.closed(self, self._reservation.settle(usage.pot_tokens))
         return usage, usage.pot_tokens - self._foreseen
 
     @property

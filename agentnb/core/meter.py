@@ -21,8 +21,8 @@ from agentnb.core.bus import EventBus
 from agentnb.core.clock import Clock, TimeLimit, TimerHandle
 from agentnb.core.events import BudgetChanged, BudgetExhausted, BudgetUpdate, BudgetWarning
 from agentnb.core.lease import Lease
+from agentnb.core.pause import BudgetPause
 from agentnb.core.protocols import BudgetGate
-from agentnb.core.question import BudgetQuestion
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus, BudgetStatus, CompletionRequest
 
@@ -38,7 +38,7 @@ def synthesis_reserve(total: int) -> int:
     return min(max(total // 20, 512), total // 4)
 
 
-class PotEmpty(Exception):
+class BudgetExceeded(Exception):
     """A call cannot be made, and no open call can make room for it. The text says why."""
 
 
@@ -73,8 +73,8 @@ class Meter:
         self._known_total = budget.total
         self._stopped: str | None = None
         self._exhausted_told = False
-        self._ran_dry = False
-        self._question = BudgetQuestion(
+        self._is_exhausted = False
+        self._pause = BudgetPause(
             bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
         )
         self._queue: list[tuple[int, asyncio.Future[None]]] = []
@@ -114,16 +114,16 @@ class Meter:
         self.budget.when_total_set(None)
         self._synthesis_need = None  # it holds the root, and with it the whole record
         try:
-            await self._question.aclose()
+            await self._pause.aclose()
         finally:  # also when it is cancelled meanwhile: no update may come after the run's end
             self._update(force=True)
 
     # -- leases ---------------------------------------------------------------------------
 
     @property
-    def ran_dry(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether something could not go on, and nobody has raised the total since."""
-        return self._ran_dry or self._stopped is not None
+        return self._is_exhausted or self._stopped is not None
 
     @property
     def was_exhausted(self) -> bool:
@@ -132,7 +132,7 @@ class Meter:
 
     @property
     def is_paused(self) -> bool:
-        return self._question.is_open
+        return self._pause.is_open
 
     def holds(self, *, for_root_synthesis: bool) -> bool:
         """Whether such a call waits for the answer to the budget's question."""
@@ -189,7 +189,7 @@ class Meter:
             `None` when it has to wait: for an answer, or for others to settle.
 
         Raises:
-            PotEmpty: It does not fit, and nothing is open that could make room.
+            BudgetExceeded: It does not fit, and nothing is open that could make room.
         """
         if self.holds(for_root_synthesis=for_root_synthesis):
             return None
@@ -227,7 +227,7 @@ class Meter:
         )
 
     def kept_from(self, *, for_root_synthesis: bool) -> int:
-        """See `agentnb.core.lease.Books`."""
+        """See `agentnb.core.lease.Ledger`."""
         return 0 if for_root_synthesis else self.kept
 
     async def wait_for_room(self, tokens: int) -> None:
@@ -248,7 +248,7 @@ class Meter:
         """Wait for something else than room, in an `async with`: for a slot, or to try again.
 
         Raises:
-            PotEmpty: Meanwhile, or before, the run was stopped by its budget.
+            BudgetExceeded: Meanwhile, or before, the run was stopped by its budget.
         """
         if self._stopped and not for_root_synthesis:
             raise self._empty(self._stopped, for_root_synthesis)
@@ -257,7 +257,7 @@ class Meter:
         return Wait(self._waits, self._empty, TimeLimit(self._clock), for_root_synthesis)
 
     async def wait_while_paused(self) -> None:
-        await self._question.wait_until_closed()
+        await self._pause.wait_until_closed()
 
     def _let_in(self) -> None:
         """Wake those at the head of the queue that fit; all of them when no call is open."""
@@ -271,13 +271,13 @@ class Meter:
     # -- what happened to the pot ---------------------------------------------------------
 
     def closed(self, lease: Lease, status: BudgetStatus) -> None:
-        """See `agentnb.core.lease.Books`."""
+        """See `agentnb.core.lease.Ledger`."""
         self._open.pop(lease, None)
         self.moved(status)
         self._let_in()
 
     def moved(self, status: BudgetStatus) -> None:
-        """See `agentnb.core.lease.Books`."""
+        """See `agentnb.core.lease.Ledger`."""
         if self.budget.crossings > self._seen_crossings:
             self._seen_crossings = self.budget.crossings
             self._warn(can_go_on=status is not BudgetStatus.EXHAUSTED)
@@ -306,17 +306,17 @@ class Meter:
             )
         )
 
-    def _empty(self, why: str, for_root_synthesis: bool) -> PotEmpty:
-        self._ran_dry = True
+    def _empty(self, why: str, for_root_synthesis: bool) -> BudgetExceeded:
+        self._is_exhausted = True
         if not for_root_synthesis:
             self.tell_exhausted()
-        return PotEmpty(why)
+        return BudgetExceeded(why)
 
     def tell_exhausted(self) -> None:
         """Something other than the root's synthesis could not go on."""
         # There may be room all the same: the total was raised after a reply's limit was set.
         if self.room() < self.kept + OUTPUT_SLICE:
-            self._ran_dry = True
+            self._is_exhausted = True
         if self._exhausted_told:
             return
         self._exhausted_told = True
@@ -353,15 +353,15 @@ class Meter:
         self._update(force=True)
         self._warned_early_at = min(self._warned_early_at, budget.total)
         if budget.total > previous:
-            self._ran_dry = False
+            self._is_exhausted = False
             self._stopped = None
-            self._question.settle("raised")
+            self._pause.settle("raised")
         elif budget.tokens_used >= budget.total:
             self._halt(
                 f"the total was set to {budget.total:,} tokens, which were already used",
                 also_synthesis=True,
             )
-            self._question.settle("lowered")
+            self._pause.settle("lowered")
         self._let_in()
 
     def _halt(self, why: str, *, also_synthesis: bool = False) -> None:
@@ -382,10 +382,10 @@ class Meter:
             return  # both lines at once: there is nothing left to ask about
         if not self._has_gate and self._policy == "stop":
             self._stop("the run was set to stop at the budget's warning line")
-        elif self.ran_dry:
+        elif self.is_exhausted:
             return  # the root's synthesis is left, and waits for no answer
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):
-            self._question.ask(warning)
+            self._pause.ask(warning)
 
     def _publish_warning(self) -> None:
         self._has_warned = True
@@ -400,8 +400,8 @@ class Meter:
         )
 
     def answer(self, answer: str) -> None:
-        """A person's answer to the open question. See `BudgetQuestion.answer`."""
-        self._question.answer(answer)
+        """A person's answer to the open question. See `BudgetPause.answer`."""
+        self._pause.answer(answer)
 
     def _answered(self, why_stop: str | None) -> None:
         if why_stop is not None:
@@ -420,7 +420,7 @@ class Wait:
     def __init__(
         self,
         open_waits: dict[Wait, None],
-        empty: Callable[[str, bool], PotEmpty],
+        empty: Callable[[str, bool], BudgetExceeded],
         limit: TimeLimit,
         for_root_synthesis: bool,
     ) -> None:

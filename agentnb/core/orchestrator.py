@@ -15,7 +15,7 @@ from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.execution import Execution
 from agentnb.core.jobs import Delegation
-from agentnb.core.journal import CarefulJournal
+from agentnb.core.journal import ShieldedJournal
 from agentnb.core.meter import Meter
 from agentnb.core.protocols import BudgetGate, Engine, Journal, Provider, Tool
 from agentnb.core.request import RequestContext
@@ -105,7 +105,7 @@ class AgentOrchestrator:
         )
         request.meter = meter
         bus.run_id = bus.run_id or request.run_id
-        careful = CarefulJournal(journal)
+        careful = ShieldedJournal(journal)
         max_depth = min(self.max_depth, request.max_depth)
         agents = AgentFactory(
             provider,

@@ -26,9 +26,9 @@ from agentnb.core.events import (
     ToolCallReported,
     ToolCallStarted,
 )
-from agentnb.core.journal import CarefulJournal
+from agentnb.core.journal import ShieldedJournal
 from agentnb.core.lease import Lease
-from agentnb.core.meter import Meter, PotEmpty
+from agentnb.core.meter import BudgetExceeded, Meter
 from agentnb.core.protocols import (
     AgentWork,
     Gate,
@@ -72,7 +72,7 @@ class AgentPort:
         request: RequestContext,
         bus: EventBus,
         meter: Meter,
-        journal: CarefulJournal,
+        journal: ShieldedJournal,
         siblings: Siblings,
         cache_prefix: Callable[[], int],
         gate: Gate | None = None,
@@ -271,7 +271,7 @@ class _Leasing:
     async def _enter_gate(self) -> None:
         """Wait for the gate, and no longer than there is a budget."""
         port, work = self._port, self._work
-        with foreign("the gate", passes=(PotEmpty,)):
+        with foreign("the gate", passes=(BudgetExceeded,)):
             self._slot = port.gate.slot(work.model, on_wait=port._say_waiting)
             if (enter_now := getattr(self._slot, "enter_now", None)) is not None and enter_now():
                 return

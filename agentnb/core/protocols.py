@@ -410,7 +410,7 @@ class RunPort(Protocol):
     def retry_delay_s(self, attempt: int) -> float: ...
 
     async def wait_to_retry(self, work: AgentWork, seconds: float) -> None:
-        """Let time pass before another call; with `PotEmpty` when the budget ends meanwhile."""
+        """Let time pass before another call; `BudgetExceeded` when the budget ends meanwhile."""
         ...
 
 

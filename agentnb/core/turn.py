@@ -23,7 +23,7 @@ from agentnb.core.errors import (
     make_causes_visible,
 )
 from agentnb.core.events import AgentWaiting, ProviderFailover
-from agentnb.core.meter import PotEmpty
+from agentnb.core.meter import BudgetExceeded
 from agentnb.core.protocols import AgentWork, Provider, RunPort, is_chain, links_of
 from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, bare_model, one_line, text_so_far
@@ -67,7 +67,7 @@ async def take_turn(
 
     Raises:
         TurnFailed: There is none.
-        PotEmpty: The budget has no room for the next call.
+        BudgetExceeded: The budget has no room for the next call.
     """
     if not is_chain(provider):
         return await _reply_of(work, request, provider, port), 0
@@ -116,7 +116,7 @@ async def _reply_of(
 ) -> Reply:
     """One model's reply, with as many transport attempts as it takes and may take."""
     the_provider = foreign(
-        f"the provider {literal(provider.name)}", passes=(LlmError, InternalError, PotEmpty)
+        f"the provider {literal(provider.name)}", passes=(LlmError, InternalError, BudgetExceeded)
     )
     for attempt in range(1, TRANSPORT_ATTEMPTS + 1):
         reply = Reply()

@@ -19,8 +19,8 @@ from agentnb.core.events import (
     BudgetWarning,
     RunFinished,
 )
+from agentnb.core.pause import GATE_PATIENCE_S
 from agentnb.core.protocols import ToolContext
-from agentnb.core.question import GATE_PATIENCE_S
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,

@@ -18,8 +18,8 @@ from agentnb.core.events import (
     RunFinished,
     ToolCallFinished,
 )
+from agentnb.core.pause import BudgetPause
 from agentnb.core.protocols import ToolContext
-from agentnb.core.question import BudgetQuestion
 from agentnb.core.types import (
     AgentConfig,
     AgentStatus,
@@ -374,7 +374,7 @@ async def test_late_answer_of_a_gate_does_not_count_for_the_next_question() -> N
         return "stop"
 
     bus, clock = EventBus("run"), ManualClock()
-    question = BudgetQuestion(bus, clock, gate=gate, timeout_s=100, on_answer=answers.append)
+    question = BudgetPause(bus, clock, gate=gate, timeout_s=100, on_answer=answers.append)
     warning = BudgetWarning(tokens_used=80, budget_total=100, percentage=80.0)
     question.ask(warning)
     await everyone_waits()

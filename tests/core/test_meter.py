@@ -25,7 +25,7 @@ from agentnb.core.events import (
     Event,
 )
 from agentnb.core.lease import Lease
-from agentnb.core.meter import Meter, PotEmpty, synthesis_reserve
+from agentnb.core.meter import BudgetExceeded, Meter, synthesis_reserve
 from agentnb.core.threads import run_in_thread
 from agentnb.core.types import CompletionRequest, Usage
 from tests.core.clock import ManualClock, everyone_waits
@@ -150,7 +150,7 @@ async def test_root_that_delegates_has_its_need_kept_and_a_third_of_what_was_lef
 
 async def test_exhaustion_below_the_line_is_warned_of_before_it_and_the_line_not_again() -> None:
     async with pot_of(1000) as pot:
-        with pytest.raises(PotEmpty):
+        with pytest.raises(BudgetExceeded):
             pot.try_call(2000)
         pot.call(0, for_root_synthesis=True, max_tokens=1000).settle(used(900), is_complete=True)
 
@@ -170,7 +170,7 @@ async def test_exhaustion_of_a_raised_total_is_not_warned_of_below_its_line() ->
         _cross(pot)
         pot.budget.set_total(1001)
         await everyone_waits()
-        with pytest.raises(PotEmpty):
+        with pytest.raises(BudgetExceeded):
             pot.try_call(2000)
 
         assert [w.budget_total for w in pot.told(BudgetWarning)] == [1000]
@@ -181,7 +181,7 @@ async def test_exhaustion_of_a_raised_total_is_warned_of_before_its_line_is_cros
         _cross(pot)
         pot.budget.set_total(2000)
         await everyone_waits()
-        with pytest.raises(PotEmpty):
+        with pytest.raises(BudgetExceeded):
             pot.try_call(5000)
         pot.call(0, for_root_synthesis=True, max_tokens=1000).settle(used(1000), is_complete=True)
 
@@ -400,7 +400,9 @@ async def test_pot_is_empty_only_when_no_call_is_open_that_could_make_room() -> 
         lease.reply_started()
         lease.settle(Usage(400, 100), is_complete=True)
 
-        with pytest.raises(PotEmpty, match=r"needs about 656 tokens and 250 of 1,000 are left"):
+        with pytest.raises(
+            BudgetExceeded, match=r"needs about 656 tokens and 250 of 1,000 are left"
+        ):
             pot.try_call(400)
         assert len(pot.told(BudgetExhausted)) == 1
 
@@ -446,7 +448,7 @@ async def test_waiting_calls_end_when_the_run_is_stopped() -> None:
         lease.reply_started()
         lease.settle(Usage(400, 400), is_complete=True)
 
-        with pytest.raises(PotEmpty, match="set to stop at the budget's warning line"):
+        with pytest.raises(BudgetExceeded, match="set to stop at the budget's warning line"):
             await waiting
 
 
@@ -457,7 +459,7 @@ async def test_call_that_never_fits_is_told_so_when_the_last_open_one_settles() 
         await everyone_waits()
         lease.settle(used(0), is_complete=True)
 
-        with pytest.raises(PotEmpty):
+        with pytest.raises(BudgetExceeded):
             await waiting
 
 
@@ -501,7 +503,7 @@ async def test_exhaustion_is_told_once_with_who_was_done_and_who_was_not() -> No
         _spawn(pot, f"{ROOT}.1", done=True)
         _spawn(pot, f"{ROOT}.2", done=False)
         for _ in range(3):
-            with pytest.raises(PotEmpty):
+            with pytest.raises(BudgetExceeded):
                 pot.try_call(2000)
 
         assert pot.told(BudgetExhausted) == [
@@ -513,18 +515,18 @@ async def test_exhaustion_is_told_once_with_who_was_done_and_who_was_not() -> No
                 incomplete_agents=(ROOT, f"{ROOT}.2"),
             )
         ]
-        assert pot.meter.ran_dry
+        assert pot.meter.is_exhausted
         assert pot.meter.was_exhausted
 
 
 async def test_raised_total_lets_the_run_go_on_but_what_was_missed_stays_known() -> None:
     async with pot_of(1000) as pot:
-        with pytest.raises(PotEmpty):
+        with pytest.raises(BudgetExceeded):
             pot.try_call(2000)
         pot.budget.set_total(9000)
         await everyone_waits()
 
-        assert not pot.meter.ran_dry
+        assert not pot.meter.is_exhausted
         assert pot.meter.was_exhausted
         pot.call(2000)
 
@@ -663,7 +665,7 @@ async def test_answer_to_stop_ends_open_calls_and_new_ones_but_not_the_synthesis
         await everyone_waits()
 
         assert open_call.halted == "the answer to the budget's question was to stop"
-        with pytest.raises(PotEmpty, match="was to stop"):
+        with pytest.raises(BudgetExceeded, match="was to stop"):
             pot.try_call(0, max_tokens=1)
         pot.call(0, max_tokens=1, for_root_synthesis=True)
 
@@ -686,7 +688,7 @@ async def test_lowered_total_that_is_used_up_ends_the_question() -> None:
         await everyone_waits()
 
         assert not pot.meter.is_paused
-        with pytest.raises(PotEmpty):
+        with pytest.raises(BudgetExceeded):
             pot.try_call(0)
 
 
@@ -702,7 +704,7 @@ async def test_question_without_an_answer_stops_the_run_in_its_time() -> None:
         await everyone_waits()
 
         assert [r.reason for r in pot.told(BudgetResumed)] == ["timeout"]
-        with pytest.raises(PotEmpty, match="nobody answered the budget's question in time"):
+        with pytest.raises(BudgetExceeded, match="nobody answered the budget's question in time"):
             pot.try_call(0)
 
 
@@ -726,7 +728,7 @@ async def test_policy_to_stop_asks_nobody() -> None:
 
         assert open_call.halted == "the run was set to stop at the budget's warning line"
         assert pot.told(BudgetPaused) == []
-        assert pot.meter.ran_dry
+        assert pot.meter.is_exhausted
 
 
 async def _async_gate(warning: BudgetWarning) -> str:
@@ -770,7 +772,7 @@ async def test_gate_is_asked_in_a_person_s_place_and_a_broken_one_stops(
         await pot.meter.wait_while_paused()
 
         assert [r.reason for r in pot.told(BudgetResumed)] == [reason]
-        assert pot.meter.ran_dry is not goes_on
+        assert pot.meter.is_exhausted is not goes_on
 
 
 async def test_answer_counts_only_where_something_is_asked() -> None:

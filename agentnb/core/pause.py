@@ -37,7 +37,7 @@ def _ignore(_: str | None) -> None:
     return
 
 
-class BudgetQuestion:
+class BudgetPause:
     """Asked once at a time. Belongs to the run's loop.
 
     Args:
