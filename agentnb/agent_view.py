@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentnb.core.events import Row
-from agentnb.core.life import has_block
 from agentnb.core.shown import Listed, Shown
 from agentnb.core.spawn import read_reply
 from agentnb.core.text import quoted, visible
@@ -228,11 +227,9 @@ def text_of(agent: AgentState, story: Story) -> str:
         return agent.answer
     for call in reversed(story.calls):
         # A call that goes on with a paused reply has its beginning in the conversation.
-        said = text_so_far(call.request.messages) + call.text
-        if "<spawn_agents" in said and has_block(reading := read_reply(said)):
-            said = reading.text_before
-        if said.strip():
-            return said.strip()
+        said = read_reply(text_so_far(call.request.messages) + call.text).text_before
+        if said:
+            return said
     return ""
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from agentnb.config import Config
 from agentnb.core.errors import ConfigError, ConfigMistake
-from agentnb.core.jobs import Delegation
 from agentnb.core.profiles import NamedText, Profile, available_profiles_block
-from agentnb.core.protocols import ModelChoice, Tool
+from agentnb.core.protocols import Delegation, ModelChoice, Tool
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.models import Models, Unsaid, gate_of

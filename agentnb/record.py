@@ -36,9 +36,9 @@ from agentnb.core.events import (
     RunFinished,
     is_terminal,
 )
-from agentnb.core.life import without_block
 from agentnb.core.secrets import known_secrets
 from agentnb.core.shown import Shown
+from agentnb.core.spawn import without_block
 from agentnb.core.text import LONGEST_IN_ERROR, quoted, visible
 from agentnb.core.tree import AgentState, ToolCount, TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, path_of

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.errors import NoOpenQuestion, UnknownAgent
+from agentnb.core.errors import UnknownAgent
 from agentnb.core.events import Entry
 from agentnb.core.request import RequestContext
 from agentnb.core.types import (
@@ -56,13 +56,12 @@ class Run(RunRecord):
         request: RequestContext,
         bus: EventBus,
         runtime: Runtime,
+        viewers: Viewers | None = None,
     ) -> None:
         super().__init__(request.run_id, task, bus)
         self._request = request
         self._runtime = runtime
-        self._viewers = viewers = Viewers()
-        somebody_else = request.is_attended
-        request.is_attended = lambda: viewers.any() or somebody_else()
+        self._viewers = viewers or Viewers()
         self._future = runtime.submit(execution)
         self._waiting = waiting = set[Callable[[], None]]()
         # By the set: a future keeps its callbacks, so of those who gave up waiting none is one.
@@ -302,13 +301,7 @@ class Run(RunRecord):
             NoOpenQuestion: Nothing was asked.
             RuntimeError: The run's loop is gone.
         """
-
-        def tell() -> None:
-            if self._request.meter is None:
-                raise NoOpenQuestion
-            self._request.meter.answer(answer)
-
-        self._runtime.call(tell)
+        self._runtime.call(lambda: self._request.answer_budget(answer))
 
     # -- live views ---------------------------------------------------------------------------
 

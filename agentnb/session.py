@@ -37,6 +37,7 @@ from agentnb.models import DEFAULT_MODEL, Models, Origin, Unsaid, gate_of, regis
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
 from agentnb.tools.registry import tools_of
+from agentnb.views.panel.viewers import Viewers
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ class Session:
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         # What is wrong with the settings is said here, not at the first run.
-        self._request(None, budget=None, max_depth=None, max_agents=None)
+        self._request(None, Viewers(), budget=None, max_depth=None, max_agents=None)
         AgentOrchestrator(sub_agent_memory=sub_agent_memory)
 
     def _made_of(self, config: Config) -> _InForce:
@@ -352,8 +353,10 @@ class Session:
         told = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
         context = self._context(label, told)
         gate = gate_of(provider, self._settings["max_concurrency"])
+        viewers = Viewers()
         request = self._request(
             gate,
+            viewers,
             budget=order.budget,
             max_depth=order.max_depth,
             max_agents=order.max_agents,
@@ -397,6 +400,7 @@ class Session:
                 request=request,
                 bus=bus,
                 runtime=runtime,
+                viewers=viewers,
             )
             self._remember(run)
         except KeyboardInterrupt:  # it may be going on already, and nobody would hold it
@@ -416,6 +420,7 @@ class Session:
     def _request(
         self,
         gate: Gate | None,
+        viewers: Viewers,
         *,
         budget: int | None,
         max_depth: int | None,
@@ -431,6 +436,7 @@ class Session:
             call_timeout_s=settings["call_timeout_s"],
             on_budget_warning="ask" if callable(warning) else warning,
             pause_timeout_s=settings["pause_timeout_s"],
+            is_attended=viewers.any,
         )
 
     def _context(self, label: str, instructions: str) -> AgentContext:

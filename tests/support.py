@@ -36,6 +36,7 @@ from agentnb.core.events import (
     CycleDetected,
     DepthLimitReached,
     Entry,
+    LimitReached,
     ModelCallFinished,
     ModelCallStarted,
     RunFinished,
@@ -44,7 +45,6 @@ from agentnb.core.events import (
     SynthesisStarted,
     is_terminal,
 )
-from agentnb.core.life import has_block
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.possible import check_possible
 from agentnb.core.protocols import BudgetGate, Journal, Provider, Tool
@@ -384,7 +384,7 @@ def check_numbers(entries: Sequence[Entry]) -> None:
 
 def _check_budget_events(events: Sequence[Any]) -> None:
     """The warning stands before the exhaustion, a pause has its end, a synthesis its call."""
-    is_warned = is_exhausted = is_raised = is_paused = False
+    is_warned = is_exhausted = is_limited = is_raised = is_paused = False
     for event, following in itertools.zip_longest(events, events[1:]):
         match event:
             case BudgetWarning():
@@ -393,7 +393,11 @@ def _check_budget_events(events: Sequence[Any]) -> None:
             case BudgetExhausted():
                 assert is_warned, "an exhaustion without a warning before it"
                 assert not is_exhausted, "exhaustion was told twice"
+                assert not is_limited, "the budget's exhaustion after that of another limit"
                 is_exhausted = True
+            case LimitReached():
+                assert not is_limited, "a limit was told twice"
+                is_limited = True
             case BudgetChanged():
                 is_raised |= is_exhausted and event.budget_total > event.previous_total
             case BudgetPaused():
@@ -425,7 +429,7 @@ def check_result(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
     assert result.total_tokens_used == sum(node.tokens_used for node in nodes.values())
     assert result.final_response, "an answer is never empty"
     assert result.output == result.final_response
-    assert not has_block(read_reply(result.final_response))
+    assert not read_reply(result.final_response).has_block
     completed = {node.agent_id for node in nodes.values() if node.status is AgentStatus.COMPLETED}
     assert {memory.agent_id for memory in result.memory_contexts} == completed
 

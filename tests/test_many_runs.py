@@ -30,12 +30,12 @@ def test_thousand_runs_of_every_fate_leave_nothing_behind() -> None:
         from dataclasses import asdict
 
         from agentnb import Session
-        from agentnb.core import port
+        from agentnb.core._call import services
         from agentnb.runtime import get_runtime
         from tests.census import census, settled
         from tests.fates import FATES, Answers
 
-        port._FIRST_DELAY_S = 0.0  # what a call waits before it is made again
+        services._FIRST_DELAY_S = 0.0  # what a call waits before it is made again
         answers = Answers()
         runtime, made = get_runtime(), 0
 
@@ -176,13 +176,13 @@ def test_many_runs_over_http_give_their_connections_and_files_back() -> None:
 
         os.environ["ANTHROPIC_API_KEY"] = "a-key"
         from agentnb import AgentnbError, Session
-        from agentnb.core import port
+        from agentnb.core._call import services
         from agentnb.runtime import get_runtime
         from tests.census import census, settled
         from tests.loopback import LoopbackServer, Reply
         from tests.support import check_record, spawn
 
-        port._FIRST_DELAY_S = 0.0
+        services._FIRST_DELAY_S = 0.0
         runtime = get_runtime()
         settled(runtime)
         at_first = census(runtime)

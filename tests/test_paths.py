@@ -13,8 +13,8 @@ from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError, UnknownAgent
 from agentnb.core.events import AgentSpawned, CycleDetected, DepthLimitReached, SpawnIgnored
-from agentnb.core.jobs import Delegation
 from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.protocols import Delegation
 from agentnb.core.request import RequestContext
 from agentnb.core.types import SubAgentResult, ToolUse
 from agentnb.providers.scripted import Reply, ScriptedProvider

@@ -73,6 +73,10 @@ class EventBus:
         bus.closed = True
         return bus
 
+    def begin(self, run_id: str) -> None:
+        """The run begins: its id is on every entry, unless the bus was made with one."""
+        self.run_id = self.run_id or run_id
+
     @property
     def now_s(self) -> float:
         """Seconds since the run began, by the clock of `Entry.at_s`."""

@@ -52,13 +52,13 @@ class CycleDetector:
             A description, as part of a sentence, that names the normalised task, how often it
             came up and the threshold; `None` when the task may start.
         """
-        signature = _signature(task)
+        known_as = signature(task)
         with self._lock:
-            self._sightings[signature] += 1
-            count = self._sightings[signature]
-        shown = f'the task "{one_line(signature)}" at depth {depth}'
+            self._sightings[known_as] += 1
+            count = self._sightings[known_as]
+        shown = f'the task "{one_line(known_as)}" at depth {depth}'
         seen = f"came up {count} {'time' if count == 1 else 'times'} in this run"
-        if any(_signature(ancestor) == signature for ancestor in ancestors):
+        if any(signature(ancestor) == known_as for ancestor in ancestors):
             return (
                 f"{shown} is the task of an agent above it "
                 f"(it {seen}; the threshold is {self.threshold})"
@@ -68,5 +68,6 @@ class CycleDetector:
         return None
 
 
-def _signature(task: str) -> str:
+def signature(task: str) -> str:
+    """The task as it is compared: without case, and with its white space folded."""
     return " ".join(task.lower().split())

@@ -2,7 +2,7 @@
 
     {
     "format": "agentnb run",
-    "version": 1,
+    "version": 2,
     "agentnb": "0.1.0",
     "run_id": "…",
     "task": "…",
@@ -34,8 +34,11 @@ from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.text import escaped_for_json, literal, quoted, visible
 
 FORMAT = "agentnb run"
-VERSION = 1
-"""Raised when a reader of an older version would misunderstand a record, and only then."""
+VERSION = 2
+"""Raised when a reader of an older version would misunderstand a record, and for new kinds.
+
+2: `limit_reached`.
+"""
 
 _DELTA = "agent_text_delta"
 _LONGEST_S = 1e9

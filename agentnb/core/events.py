@@ -294,6 +294,19 @@ class BudgetExhausted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitReached:
+    """A limit ended the run's work, and what is left is the root's synthesis. Once per run."""
+
+    kind: Literal["limit_reached"] = "limit_reached"
+    limit: str
+    """`max_time_s` or `stop_after_failures`."""
+    value: float
+    """What it was set to."""
+    completed_agents: tuple[str, ...]
+    incomplete_agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DepthLimitReached:
     """An agent at the deepest level asked for sub-agents."""
 
@@ -395,6 +408,7 @@ Event = (
     | BudgetResumed
     | BudgetChanged
     | BudgetExhausted
+    | LimitReached
     | DepthLimitReached
     | CycleDetected
     | SpawnIgnored

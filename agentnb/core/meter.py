@@ -13,14 +13,22 @@ All methods belong to the run's own loop. A new total arrives there from any thr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from agentnb.core.budget import OUTPUT_SLICE, RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.clock import Clock, TimeLimit, TimerHandle
-from agentnb.core.events import BudgetChanged, BudgetExhausted, BudgetUpdate, BudgetWarning
+from agentnb.core.events import (
+    BudgetChanged,
+    BudgetExhausted,
+    BudgetUpdate,
+    BudgetWarning,
+    LimitReached,
+)
 from agentnb.core.lease import Lease
+from agentnb.core.limits import Refusal, RunLimits
 from agentnb.core.pause import BudgetPause
 from agentnb.core.protocols import BudgetGate
 from agentnb.core.tree import TreeFold
@@ -51,6 +59,7 @@ class Meter:
         gate: Asked in place of a person.
         is_attended: Whether a person is there to answer.
         pause_timeout_s: After so long without an answer the run stops as if the pot were empty.
+        limits: What else may end the run's work.
     """
 
     def __init__(
@@ -63,8 +72,10 @@ class Meter:
         gate: BudgetGate | None = None,
         is_attended: Callable[[], bool] = lambda: False,
         pause_timeout_s: float = 600.0,
+        limits: RunLimits | None = None,
     ) -> None:
         self.budget = budget
+        self._limits = limits or RunLimits()
         self._bus = bus
         self._clock = clock
         self._policy = policy
@@ -81,6 +92,7 @@ class Meter:
         # In order, so that the same run ends its calls in the same order.
         self._open: dict[Lease, None] = {}
         self._waits: dict[Wait, None] = {}
+        self._tools: dict[TimeLimit, None] = {}
         self._updated_at_s = float("-inf")
         self._update_timer: TimerHandle | None = None
         self._seen_crossings = budget.crossings
@@ -102,6 +114,7 @@ class Meter:
                 pass  # the run's loop is closed: nobody is left to tell
 
         self.budget.when_total_set(new_total)
+        self._limits.begin(self._clock, self._on_limit)
         return self
 
     async def __aexit__(
@@ -111,6 +124,7 @@ class Meter:
         trace: TracebackType | None,
     ) -> None:
         self._is_closed = True  # for what is on its way to `_on_new_total` already
+        self._limits.end()
         self.budget.when_total_set(None)
         self._synthesis_need = None  # it holds the root, and with it the whole record
         try:
@@ -123,12 +137,25 @@ class Meter:
     @property
     def is_exhausted(self) -> bool:
         """Whether something could not go on, and nobody has raised the total since."""
-        return self._is_exhausted or self._stopped is not None
+        return self._is_exhausted or self._stop_reason() is not None
 
     @property
     def was_exhausted(self) -> bool:
         """Whether something could not go on at any time of this run."""
         return self._exhausted_told
+
+    @property
+    def ended_by(self) -> str:
+        """What ends the work of an exhausted run, in words."""
+        reached = self._limits.may_call()
+        return reached.reason if reached is not None else "the budget ended"
+
+    def _stop_reason(self, *, for_root_synthesis: bool = False) -> str | None:
+        """Why no such call is let through, whatever room there is."""
+        if for_root_synthesis:
+            return None
+        reached = self._limits.may_call()
+        return reached.reason if reached is not None else self._stopped
 
     @property
     def is_paused(self) -> bool:
@@ -194,8 +221,8 @@ class Meter:
         if self.holds(for_root_synthesis=for_root_synthesis):
             return None
         leave = self.kept_from(for_root_synthesis=for_root_synthesis)
-        if self._stopped and not for_root_synthesis:
-            raise self._empty(self._stopped, for_root_synthesis)
+        if why := self._stop_reason(for_root_synthesis=for_root_synthesis):
+            raise self._empty(why, for_root_synthesis)
         free = self.budget.total - self.budget.tokens_spoken_for
         max_tokens = min(request.max_tokens, free - leave - input_tokens)
         wanted = request.max_tokens if hidden_output else min(OUTPUT_SLICE, request.max_tokens)
@@ -250,11 +277,26 @@ class Meter:
         Raises:
             BudgetExceeded: Meanwhile, or before, the run was stopped by its budget.
         """
-        if self._stopped and not for_root_synthesis:
-            raise self._empty(self._stopped, for_root_synthesis)
+        if why := self._stop_reason(for_root_synthesis=for_root_synthesis):
+            raise self._empty(why, for_root_synthesis)
         if not self._open and not self.budget.remaining:
             raise self._empty(f"all of {self.budget.total:,} tokens are used", for_root_synthesis)
         return Wait(self._waits, self._empty, TimeLimit(self._clock), for_root_synthesis)
+
+    @contextmanager
+    def ending_with_run(self, limit: TimeLimit) -> Iterator[None]:
+        """While in this block, `limit` expires when a limit of the run stops all calls."""
+        self._tools[limit] = None
+        try:
+            yield
+        finally:
+            del self._tools[limit]
+
+    @property
+    def stopped_by(self) -> str | None:
+        """Which limit has stopped all calls and tools, in words; `None` when none has."""
+        reached = self._limits.may_call()
+        return reached.reason if reached is not None and reached.stops_open_calls else None
 
     async def wait_while_paused(self) -> None:
         await self._pause.wait_until_closed()
@@ -262,7 +304,8 @@ class Meter:
     def _let_in(self) -> None:
         """Wake those at the head of the queue that fit; all of them when no call is open."""
         room = self.budget.available - self.kept
-        while self._queue and (not self._open or self._stopped or self._queue[0][0] <= room):
+        all_of_them = not self._open or self._stop_reason() is not None
+        while self._queue and (all_of_them or self._queue[0][0] <= room):
             tokens, turn = self._queue.pop(0)
             room -= tokens
             if not turn.done():
@@ -323,11 +366,7 @@ class Meter:
         if self.budget.is_warning_due or not self._has_warned:
             self._warned_early_at = self.budget.total
             self._publish_warning()
-        fold = TreeFold()
-        fold.feed(self._bus.milestones)
-        agents = fold.in_path_order()
-        done = tuple(a.agent_id for a in agents if a.status is AgentStatus.COMPLETED)
-        open_ = tuple(a.agent_id for a in agents if a.status is not AgentStatus.COMPLETED)
+        done, open_ = self._agents()
         self._bus.publish(
             BudgetExhausted(
                 tokens_used=self.budget.tokens_used,
@@ -337,6 +376,33 @@ class Meter:
                 incomplete_agents=open_,
             )
         )
+
+    def _agents(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The ids of all agents so far: those that are completed, and the others."""
+        fold = TreeFold()
+        fold.feed(self._bus.milestones)
+        agents = fold.in_path_order()
+        done = tuple(a.agent_id for a in agents if a.status is AgentStatus.COMPLETED)
+        open_ = tuple(a.agent_id for a in agents if a.status is not AgentStatus.COMPLETED)
+        return done, open_
+
+    def _on_limit(self, refusal: Refusal) -> None:
+        """Another limit than the budget ends the work: the root's synthesis is left."""
+        done, open_ = self._agents()
+        self._bus.publish(
+            LimitReached(
+                limit=refusal.limit,
+                value=refusal.value or 0,
+                completed_agents=done,
+                incomplete_agents=open_,
+            )
+        )
+        self._exhausted_told = True
+        self._halt(refusal.reason, open_calls=refusal.stops_open_calls)
+        for tool in list(self._tools) if refusal.stops_open_calls else ():
+            tool.expire()
+        self._pause.settle("ended")
+        self._let_in()
 
     def _on_new_total(self) -> None:
         budget = self.budget
@@ -364,9 +430,9 @@ class Meter:
             self._pause.settle("lowered")
         self._let_in()
 
-    def _halt(self, why: str, *, also_synthesis: bool = False) -> None:
-        """End what is open or waits: what came is kept."""
-        calls: list[Lease | Wait] = [*self._open, *self._waits]
+    def _halt(self, why: str, *, also_synthesis: bool = False, open_calls: bool = True) -> None:
+        """End what waits, and what is open: what came is kept."""
+        calls: list[Lease | Wait] = [*(self._open if open_calls else ()), *self._waits]
         for call in calls:
             if also_synthesis or not call.for_root_synthesis:
                 call.halt(why)
@@ -385,6 +451,7 @@ class Meter:
         elif self.is_exhausted:
             return  # the root's synthesis is left, and waits for no answer
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):
+            self._limits.pause()
             self._pause.ask(warning)
 
     def _publish_warning(self) -> None:
@@ -404,6 +471,7 @@ class Meter:
         self._pause.answer(answer)
 
     def _answered(self, why_stop: str | None) -> None:
+        self._limits.resume()
         if why_stop is not None:
             self._stop(why_stop)
         self._let_in()

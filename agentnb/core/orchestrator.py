@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentnb.core.agent import InProcessEngine
-from agentnb.core.birth import AgentFactory
+from agentnb.core._call.engine import InProcessEngine
+from agentnb.core._run.execution import Execution
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
-from agentnb.core.execution import Execution
-from agentnb.core.jobs import Delegation
 from agentnb.core.journal import ShieldedJournal
 from agentnb.core.meter import Meter
-from agentnb.core.protocols import BudgetGate, Engine, Journal, Provider, Tool
-from agentnb.core.request import RequestContext
+from agentnb.core.protocols import BudgetGate, Delegation, Engine, Journal, Provider, Tool
+from agentnb.core.request import RequestContext, RunState
 from agentnb.core.synthesis import build_synthesis_prompt
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, SpawnInstruction
@@ -94,6 +92,7 @@ class AgentOrchestrator:
         """
         if plan is not None and not plan.tasks:
             raise ValueError("The plan has no task: give at least one.")
+        request.limits.lower_depth(self.max_depth)
         meter = Meter(
             request.budget,
             bus,
@@ -102,46 +101,33 @@ class AgentOrchestrator:
             gate=budget_gate,
             is_attended=request.is_attended,
             pause_timeout_s=request.pause_timeout_s,
+            limits=request.limits,
         )
-        request.meter = meter
-        bus.run_id = bus.run_id or request.run_id
-        careful = ShieldedJournal(journal)
-        max_depth = min(self.max_depth, request.max_depth)
-        agents = AgentFactory(
-            provider,
-            request,
-            bus,
+        run = RunState(
+            request=request,
+            bus=bus,
             meter=meter,
-            journal=careful,
-            max_depth=max_depth,
+            journal=ShieldedJournal(journal),
+            engine=self.engine,
+            provider=provider,
+            tools=tuple(tools or ()),
+            delegation=self.delegation,
             inherit_memory=self.inherit_memory,
             max_turns=self.max_turns,
-            tools=tools or (),
-            delegation=self.delegation,
         )
-        execution = Execution(
-            request,
-            bus,
-            meter=meter,
-            journal=careful,
-            engine=self.engine,
-            agents=agents,
-            max_depth=max_depth,
-            delegation=self.delegation,
-        )
-        told = _for_run(context, provider, self.delegation, max_depth)
-        return await execution.run(told, user_message, plan, synthesis)
+        request.begin(meter)
+        bus.begin(request.run_id)
+        root = _root_context(context, run)
+        return await Execution(run).execute(root, user_message, plan, synthesis)
 
 
-def _for_run(
-    context: AgentContext, provider: Provider, delegation: Delegation, max_depth: int
-) -> AgentContext:
+def _root_context(context: AgentContext, run: RunState) -> AgentContext:
     """The root's context with what this run says: a model's name, and how agents delegate."""
-    config = context.agent_config
+    config, delegation = context.agent_config, run.delegation
     return replace(
         context,
-        agent_config=config if config.model else replace(config, model=provider.name),
-        max_depth=max_depth,
+        agent_config=config if config.model else replace(config, model=run.provider.name),
+        max_depth=run.limits.max_depth,
         by_block=delegation.by_block,
         nested_spawn=delegation.nested,
         profiles=delegation.profiles if delegation.spawn_tools else "",

@@ -6,11 +6,11 @@ Each is small, and says what types cannot: who may call it, from where, and what
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from agentnb.core.clock import Clock
+from agentnb.core.clock import Clock, TimeLimit
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Event
 from agentnb.core.types import (
@@ -122,6 +122,10 @@ class ToolContext(Protocol):
         ...
 
 
+MOST_FOR_MODEL = 100_000
+"""Characters of a tool's result that a model is told: some 25,000 tokens."""
+
+
 class Tool(Protocol):
     """Something that a model can order to be run.
 
@@ -136,6 +140,32 @@ class Tool(Protocol):
 
 
 # -- sub-agents that are started by tools -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """How the agents of a run may start sub-agents.
+
+    Args:
+        by_block: By a spawn block in a reply.
+        spawn_tools: The tools that start sub-agents, and look after them; none for not by tools.
+        nested: Whether sub-agents get these tools, too, as far as the depth allows.
+        profiles: What an agent that has them is told of the profiles that there are.
+    """
+
+    by_block: bool = True
+    spawn_tools: Sequence[Tool] = ()
+    nested: bool = False
+    profiles: str = ""
+
+    @property
+    def by_tools(self) -> bool:
+        return bool(self.spawn_tools)
+
+    def tools_at(self, depth: int, max_depth: int) -> Sequence[Tool]:
+        """The spawn tools of an agent."""
+        may_spawn = depth < max_depth and (self.nested or depth == 0)
+        return self.spawn_tools if may_spawn else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +195,12 @@ class JobOrder:
 
 
 class NotStarted(Exception):
-    """A job was refused; the message is for the model that ordered it."""
+    """A job was refused; the message says why, as part of a sentence."""
+
+    @property
+    def for_model(self) -> str:
+        """What the model that ordered the job reads."""
+        return f"The sub-agent was not started: {self}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +332,8 @@ class AgentWork:
     turns_left: int = 50
     link: int = 0
     """Which model of a fallback chain the agent has come to."""
+    announcement: Event | None = None
+    """Published just before the first call of this work starts, if one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +429,14 @@ class RunPort(Protocol):
 
     def keep(self, record: ToolCallRecord) -> None:
         """Hand the journal what an event is too short for."""
+        ...
+
+    def ending_with_run(self, limit: TimeLimit) -> AbstractContextManager[None]:
+        """While in this block, `limit` expires when a limit of the run stops all calls."""
+        ...
+
+    def stopped_by(self) -> str | None:
+        """Which limit of the run has stopped all calls, in words; `None` when none has."""
         ...
 
     def tool_outlived(self) -> Callable[[], None]:

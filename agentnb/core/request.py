@@ -12,17 +12,23 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.cancel import Cancellation
 from agentnb.core.clock import Clock, MonotonicClock
 from agentnb.core.cycles import CycleDetector
-from agentnb.core.meter import Meter
-from agentnb.core.protocols import Gate
+from agentnb.core.errors import NoOpenQuestion
+from agentnb.core.limits import RunLimits
+from agentnb.core.protocols import Delegation, Engine, Gate, Provider, Tool
 from agentnb.core.text import literal
-from agentnb.core.types import MOST
+
+if TYPE_CHECKING:
+    from agentnb.core.bus import EventBus
+    from agentnb.core.journal import ShieldedJournal
+    from agentnb.core.meter import Meter
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
@@ -71,6 +77,8 @@ class RequestContext:
         on_budget_warning: `ask`, `continue` or `stop`.
         is_attended: Whether a person is there to answer.
         workspace: What a person's tools share in the run. The agents' notes are not in it.
+        cycle_threshold: How many times a task may come up.
+        max_time_s, stop_after_failures: See `agentnb.core.limits.RunLimits`.
 
     Raises:
         ValueError: A limit is below what makes sense, or the warning policy is unknown.
@@ -92,27 +100,26 @@ class RequestContext:
         is_attended: Callable[[], bool] = lambda: False,
         workspace: dict[str, Any] | None = None,
         cycle_threshold: int = 3,
+        max_time_s: float | None = None,
+        stop_after_failures: int | None = None,
     ) -> None:
-        for name, limit in (("max_depth", max_depth), ("max_agents", max_agents)):
-            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-                raise ValueError(
-                    f"`{name}` must be a whole number, at least 0, not {literal(limit)}."
-                )
-            if limit > MOST:
-                raise ValueError(f"`{name}` must be at most {float(MOST):g}.")
+        self.limits = RunLimits(
+            max_depth=max_depth,
+            max_agents=max_agents,
+            cycle_threshold=cycle_threshold,
+            max_time_s=max_time_s,
+            stop_after_failures=stop_after_failures,
+        )
         if on_budget_warning not in ("ask", "continue", "stop"):
             raise ValueError(
                 "`on_budget_warning` must be 'ask', 'continue' or 'stop', or a callable that "
                 f"answers one of the last two; not {literal(on_budget_warning)}."
             )
         self.budget = budget
-        self.max_depth = max_depth
-        self.max_agents = max_agents
         self.run_id = run_id or new_run_id()
         self.thread_id = thread_id or new_thread_id()
         self.depth = 0
         self.cancellation = Cancellation()
-        self.cycle_detector = CycleDetector(cycle_threshold)
         self.workspace: dict[str, Any] = {} if workspace is None else workspace
         self.notes: dict[str, str] = {}
         """What agents write for each other with `workspace_write`, by key."""
@@ -123,9 +130,27 @@ class RequestContext:
         self.pause_timeout_s = pause_timeout_s
         self.is_attended = is_attended
         self.left_behind = LeftBehind()
-        self.meter: Meter | None = None
-        """Set when the run begins."""
-        self._places = _Places(max_agents)
+        self._meter: Meter | None = None
+
+    @property
+    def meter(self) -> Meter | None:
+        """Of the run that this is the context of; `None` before it begins."""
+        return self._meter
+
+    def begin(self, meter: Meter) -> None:
+        """The run begins: a person's answer to its budget's question goes to this meter."""
+        self._meter = meter
+
+    def answer_budget(self, answer: str) -> None:
+        """Answer the question that a paused run asks. On the run's own loop.
+
+        Raises:
+            ValueError: It is neither `continue` nor `stop`.
+            NoOpenQuestion: Nothing was asked.
+        """
+        if self._meter is None:
+            raise NoOpenQuestion
+        self._meter.answer(answer)
 
     def child(self) -> RequestContext:
         """The same run, one level deeper: all but `depth` is shared."""
@@ -133,9 +158,17 @@ class RequestContext:
         deeper.__dict__.update(self.__dict__, depth=self.depth + 1)
         return deeper
 
-    def take_place(self) -> bool:
-        """Count one more sub-agent; false when the run has its most already."""
-        return self._places.take()
+    @property
+    def max_depth(self) -> int:
+        return self.limits.max_depth
+
+    @property
+    def max_agents(self) -> int:
+        return self.limits.max_agents
+
+    @property
+    def cycle_detector(self) -> CycleDetector:
+        return self.limits.cycles
 
 
 class LeftBehind:
@@ -161,16 +194,24 @@ class LeftBehind:
             return set(+self._tools)
 
 
-class _Places:
-    """How many more sub-agents a run may start."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RunState:
+    """What all that works on one run shares: complete when it is made, and never changed."""
 
-    def __init__(self, left: int) -> None:
-        self._left = left
-        self._lock = threading.Lock()
+    request: RequestContext
+    bus: EventBus
+    meter: Meter
+    journal: ShieldedJournal
+    engine: Engine
+    provider: Provider
+    """Answers where an agent has no model of its own."""
+    tools: tuple[Tool, ...]
+    """What agents may call, but for the tools that start sub-agents."""
+    delegation: Delegation
+    inherit_memory: bool
+    max_turns: int
+    """Most model calls of one agent."""
 
-    def take(self) -> bool:
-        with self._lock:
-            if self._left <= 0:
-                return False
-            self._left -= 1
-            return True
+    @property
+    def limits(self) -> RunLimits:
+        return self.request.limits

@@ -34,6 +34,7 @@ from typing import Any
 from agentnb.core.types import SpawnInstruction, SpawnMode
 
 __all__ = [
+    "SPAWN",
     "SpawnInstruction",
     "SpawnMode",
     "SpawnProblem",
@@ -42,7 +43,11 @@ __all__ = [
     "parse_spawn_instructions",
     "read_reply",
     "task_of",
+    "without_block",
 ]
+
+SPAWN = "spawn"
+"""The tool by which an agent starts a sub-agent; its input names the `task`."""
 
 
 class SpawnProblem(StrEnum):
@@ -72,6 +77,11 @@ class SpawnReading:
     """Tasks of the blocks that do not count: without an end, or after the one that counts."""
 
     @property
+    def has_block(self) -> bool:
+        """Whether a spawn block stands outside all code, complete or not."""
+        return self.instruction is not None or self.problem is not None
+
+    @property
     def tasks(self) -> tuple[str, ...]:
         """All tasks that can be read, whether they are followed or not."""
         return (*(self.instruction.tasks if self.instruction else ()), *self.other_tasks)
@@ -90,6 +100,17 @@ def parse_spawn_instructions(response: str) -> SpawnInstruction | None:
 def extract_text_before_spawn(response: str) -> str:
     """Return the trimmed text before the first start tag outside code, or the whole text."""
     return read_reply(response).text_before
+
+
+def without_block(text: str) -> str:
+    """Return `text` as a last word: a start tag that stands outside all code is made words.
+
+    An answer that is put together may have one though no part of it was an order: in a task's
+    own name, in an error, or between two fences that were cut off.
+    """
+    if not read_reply(text).has_block:
+        return text
+    return text.replace("<spawn_agents", "&lt;spawn_agents")
 
 
 def task_of(spawn_input: Mapping[str, Any]) -> str:

@@ -120,10 +120,20 @@ def _for_person(result: SubAgentResult) -> str:
 
 
 def answer_without_model(
-    *, why: str, said: str, results: Sequence[SubAgentResult], total: int
+    *, why: str, said: str, results: Sequence[SubAgentResult], total: int, limit: str = ""
 ) -> str:
-    """The answer of a run whose budget ended before its own last words."""
+    """The answer of a run that ended before the root's own last words.
+
+    Args:
+        why: What ended it.
+        said: The root's words, as far as they came.
+        results: Of its sub-agents.
+        total: The run's budget.
+        limit: The setting that ended it, where it was not the budget.
+    """
     has = said_and_results(said.strip(), results)
+    if not has and limit:
+        return f"Nothing of this task was done: {why}. Give it a larger `{limit}`."
     if not has:
         return (
             f"The budget of {total:,} tokens does not cover this task, and nothing of it was "
@@ -131,7 +141,8 @@ def answer_without_model(
         )
     undone = [r for r in results if r.status is not AgentStatus.COMPLETED]
     missing = f" {len(undone)} of {len(results)} tasks were not completed." if undone else ""
-    note = f"*The budget of {total:,} tokens ended here: {why}.{missing}*"
+    what = "run" if limit else f"budget of {total:,} tokens"
+    note = f"*The {what} ended here: {why}.{missing}*"
     return f"{has}\n\n{note}"
 
 

@@ -26,7 +26,7 @@ from agentnb.core.events import (
     ToolCallReported,
     ToolCallStarted,
 )
-from agentnb.core.protocols import Jobs, RunPort, Tool, ToolCallRecord
+from agentnb.core.protocols import MOST_FOR_MODEL, Jobs, RunPort, Tool, ToolCallRecord
 from agentnb.core.shown import listed
 from agentnb.core.text import literal, sendable, visible
 from agentnb.core.threads import ThreadCall
@@ -43,8 +43,6 @@ THREAD_PATIENCE_S = 2.0
 """A thread whose call was cancelled has so long to see it."""
 REPORT_PAUSE_S = 0.1
 """Between two reports of one call."""
-MOST_FOR_MODEL = 100_000
-"""Characters of a result that a model is told, some 25,000 tokens: more would crowd it out."""
 MOST_IN_EVENT = 2000
 """Characters of an input, and of a result, that an event holds."""
 _MOST_PER_ARGUMENT = 200
@@ -94,8 +92,10 @@ async def _outcome(
     try:
         if complaint := _complaint(order.input):
             return complaint, True
+        if why := port.stopped_by():
+            return f"The tool {order.name!r} was not run: {why}.", True
         call = tool.call(order.input, context)
-        text: object = await (call if timeout_s is None else context.in_time(call, timeout_s))
+        text: object = await context.in_time(call, timeout_s)
     except BaseException as error:  # a tool's body is not ours: what it raises is told to the model
         if is_own_cancellation(error):
             raise
@@ -200,26 +200,29 @@ class CallContext:
 
     # -- how long it may take ---------------------------------------------------------------------
 
-    async def in_time(self, call: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """Await `call`, but no longer than so.
+    async def in_time(self, call: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
+        """Await `call`, but no longer than so, and no longer than the run may take.
 
         Raises:
             ToolError: It took longer, whatever it then came to.
         """
-        # Made where it is raised: held here it would hold itself, by its traceback, and the run.
-        words = f"The tool {self._order.name!r} was stopped: it did not end within {timeout_s:g} s."
         try:
             async with TimeLimit(self._port.clock, timeout_s) as limit:
                 self._limit = limit
-                result = await call
+                with self._port.ending_with_run(limit):
+                    result = await call
         except BaseException as error:
             # The limit's own cancellation is no `CancelledError` any more.
             if not limit.has_expired or is_own_cancellation(error):
                 raise
-            raise ToolError(words) from error
+            raise ToolError(self._why_stopped(timeout_s)) from error
         if limit.has_expired:
-            raise ToolError(words)
+            raise ToolError(self._why_stopped(timeout_s))
         return result
+
+    def _why_stopped(self, timeout_s: float | None) -> str:
+        why = self._port.stopped_by() or f"it did not end within {timeout_s:g} s"
+        return f"The tool {self._order.name!r} was stopped: {why}."
 
     async def on_thread(self, function: Callable[[], T]) -> T:
         call = ThreadCall(function)

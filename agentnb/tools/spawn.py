@@ -2,7 +2,7 @@
 
 A sub-agent that is started by a tool is a job: it goes on while its parent does. What a model may
 say here is checked before anything is started, and whatever it gets wrong is told with what would
-be right. How a sub-agent comes to be and to its end is the core's business (`agentnb.core.jobs`).
+be right. How a sub-agent comes to be and to its end is the core's business (`agentnb.core._run`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.errors import AgentnbError, ToolError
-from agentnb.core.jobs import SPAWN, not_started
 from agentnb.core.profiles import NamedText, Profile
 from agentnb.core.protocols import (
+    MOST_FOR_MODEL,
     JobOrder,
     Jobs,
     JobState,
@@ -26,8 +26,8 @@ from agentnb.core.protocols import (
 )
 from agentnb.core.quotation import behind_marks, look, structure
 from agentnb.core.shown import listed
+from agentnb.core.spawn import SPAWN
 from agentnb.core.synthesis import even_limit
-from agentnb.core.tool_call import MOST_FOR_MODEL
 from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec, one_line
 from agentnb.tools.workspace import NAME as WORKSPACE
 from agentnb.tools.workspace import both_of
@@ -116,7 +116,7 @@ class _Spawn:
         try:
             return jobs.start(order)
         except NotStarted as refused:
-            raise ToolError(not_started(str(refused))) from None
+            raise ToolError(refused.for_model) from None
 
     def _profile(self, name: str) -> Profile | None:
         profiles = self._settings.profiles

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentnb.core import port
+from agentnb.core._call import services
 from agentnb.core.bus import EventBus
 from agentnb.core.errors import (
     AgentnbError,
@@ -319,7 +319,7 @@ def what_grew(samples: list[tuple[int, dict[str, float]]]) -> None:
 
 def soak(minutes: float, seed: int, trace: bool) -> int:
     """Make load for so long; the number of things that broke."""
-    port._FIRST_DELAY_S = 0.02  # the waits before a call is made again are not the load
+    services._FIRST_DELAY_S = 0.02  # the waits before a call is made again are not the load
     print(f"seed {seed}, {minutes:g} minutes, {WORKERS} threads; the server is process 2")
     with server_process(seed) as server:
         assert server.stdout is not None

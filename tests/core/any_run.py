@@ -105,6 +105,8 @@ class AnyRun(RuleBasedStateMachine):
             gate=self.gate,
             max_depth=start.max_depth,
             max_agents=start.max_agents,
+            max_time_s=start.max_time_s,
+            stop_after_failures=start.stop_after_failures,
             on_budget_warning="ask" if start.policy == "gate" else start.policy,
             is_attended=lambda: start.is_attended,
         )

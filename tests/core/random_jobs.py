@@ -19,14 +19,15 @@ from agentnb.core.events import (
     AgentCompleted,
     AgentSpawned,
     Entry,
+    LimitReached,
     ModelCallStarted,
     SynthesisStarted,
     ToolCallFinished,
     ToolCallStarted,
     is_terminal,
 )
-from agentnb.core.jobs import Delegation
 from agentnb.core.profiles import Profile, available_profiles_block
+from agentnb.core.protocols import Delegation
 from agentnb.core.types import Block, Message, Role, Stopped, TextBlock, ToolUse, ToolUseBlock
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
 from tests.core.random_trees import FAULTS, Call
@@ -121,6 +122,7 @@ class JobsWatch:
     """By agent, its terminal event."""
     seen: int = 0
     _may_spawn: dict[str, bool] = field(default_factory=dict)
+    _is_out_of_time: bool = False
     _open: dict[tuple[str, str], tuple[str, list[str]]] = field(default_factory=dict)
     """By agent and call: the tool, and the ids that it was asked for."""
     _told: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -152,6 +154,8 @@ class JobsWatch:
                 self._check_started(event)
             case ToolCallFinished() if event.name in _WORDS:
                 self._check_told(event)
+            case LimitReached(limit="max_time_s"):
+                self._is_out_of_time = True
             case SynthesisStarted():
                 self._synthesised[event.agent_id].append(event.total)
             case ModelCallStarted():
@@ -172,7 +176,9 @@ class JobsWatch:
         if event.is_error:
             # Never itself an error: its agent was stopped meanwhile, or has no such tool.
             is_there = self._may_spawn[event.agent_id]
-            assert event.result.startswith("cancelled" if is_there else "There is no tool")
+            too_late = f"The tool {name!r} was " if self._is_out_of_time else "cancelled"
+            beginnings = ("cancelled", too_late) if is_there else ("There is no tool",)
+            assert event.result.startswith(beginnings)
             return
         heads = _HEAD.findall(event.result)
         if event.result_length is None:

@@ -35,8 +35,7 @@ from agentnb.core.events import (
     ModelCallStarted,
     is_terminal,
 )
-from agentnb.core.jobs import Delegation
-from agentnb.core.protocols import ToolContext
+from agentnb.core.protocols import Delegation, ToolContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     BudgetStatus,
@@ -114,6 +113,8 @@ class Start:
     max_concurrency: int
     max_depth: int
     max_agents: int
+    max_time_s: float | None
+    stop_after_failures: int | None
     max_output: int
     policy: str
     is_attended: bool
@@ -137,6 +138,8 @@ _STARTS: Mapping[str, st.SearchStrategy[Any]] = {
     "max_concurrency": st.integers(1, 4),
     "max_depth": st.sampled_from([3, 2, 3, 1, 0]),
     "max_agents": st.sampled_from([30, 30, 3, 0]),
+    "max_time_s": st.sampled_from([None, None, None, 0.05, 5.0, 700.0]),
+    "stop_after_failures": st.sampled_from([None, None, None, 1, 3]),
     "max_output": st.sampled_from([30, 500, 4000]),
     "policy": st.sampled_from(["ask", "ask", "continue", "stop", "gate"]),
     "is_attended": st.booleans(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from agentnb.core.errors import InternalError, LlmError, NoAnswer, RunCancelled
 from agentnb.core.events import (
@@ -17,6 +18,7 @@ from agentnb.core.events import (
     BudgetExhausted,
     BudgetUpdate,
     Entry,
+    LimitReached,
     ModelCallFinished,
     ModelCallStarted,
     ProviderFailover,
@@ -26,7 +28,6 @@ from agentnb.core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from agentnb.core.life import has_block
 from agentnb.core.spawn import read_reply
 from agentnb.core.types import AgentStatus, OrchestratorResult, SpawnInstruction
 from tests.core.asked_tasks import Heard, check_tasks
@@ -60,7 +61,10 @@ def check_end(
     check_record(entries)
     finished = entries[-1].event
     assert isinstance(finished, RunFinished)
-    told = events_of(entries, BudgetExhausted)
+    told: list[Any] = [
+        *events_of(entries, BudgetExhausted),
+        *events_of(entries, LimitReached),
+    ]
     _check_calls(entries)
     check_tasks(entries, plan=plan, heard=heard)
     calls = events_of(entries, ModelCallFinished)
@@ -73,12 +77,11 @@ def check_end(
     assert budget.too_low <= reported <= budget.too_low + beyond
     assert finished.tokens_used == budget.tokens_used
     assert clock.pending == 0, "a timer is still set"
-    assert len(told) <= 1
     if result is None:
         assert finished.status is AgentStatus.CANCELLED
         return
     check_result(result, entries)
-    assert not has_block(read_reply(result.final_response)), result.final_response
+    assert not read_reply(result.final_response).has_block, result.final_response
     assert finished.status is result.status is result.agent_tree.status
     match result.status:
         case AgentStatus.COMPLETED:

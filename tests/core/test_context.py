@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from agentnb.core.context import AgentContext
-from agentnb.core.jobs import Delegation
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.profiles import Profile, available_profiles_block
 from agentnb.core.prompt import SystemPromptBuilder
+from agentnb.core.protocols import Delegation
 from agentnb.core.types import AgentConfig, Briefing, Message, user_message
 from agentnb.tools.spawn import spawn_tools
 from tests.by_tools import order, start, wait

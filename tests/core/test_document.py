@@ -57,7 +57,7 @@ def test_document_has_a_head_and_each_event_on_a_line_of_its_own() -> None:
     assert written(STARTED, SAID) == (
         "{\n"
         '"format": "agentnb run",\n'
-        '"version": 1,\n'
+        '"version": 2,\n'
         '"agentnb": "1.2.3",\n'
         '"run_id": "r",\n'
         '"task": "a task",\n'
@@ -156,8 +156,8 @@ WHOLE = written(STARTED, SPAWNED, SAID, ENDED)
         ('"agentnb run"', "it is JSON, but not a run. "),
         ("{}", "it is JSON, but not a run. "),
         ('{"cells": [], "nbformat": 4}', "it is a notebook. Open it in Jupyter."),
-        (changed(version=2), "it has version 2 of the format, from agentnb 1.2.3, and this agentnb "
-         "reads up to version 1. Update agentnb: `pip install --upgrade agentnb`."),
+        (changed(version=3), "it has version 3 of the format, from agentnb 1.2.3, and this agentnb "
+         "reads up to version 2. Update agentnb: `pip install --upgrade agentnb`."),
         (changed(version="1"), "its `version` is '1', which was never written. "),
         (changed(version=0), "its `version` is 0, which was never written. "),
         (changed(version=True), "its `version` is True, which was never written. "),

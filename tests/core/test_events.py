@@ -60,7 +60,7 @@ def made(cls: type) -> Event:
 
 def test_every_event_class_is_in_the_union() -> None:
     assert set(typing.get_args(Event)) == set(CLASSES)
-    assert len(CLASSES) == 27
+    assert len(CLASSES) == 28
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -89,7 +89,7 @@ def test_field_of_an_event_has_a_name_from_the_contract(cls: type) -> None:
         "kind", "model", "mode", "cut", "status", "request", "usage", "stop_reason", "name",
         "input", "is_error", "is_synthesis", "tool_use_id", "estimate_error", "previous_total",
         "tasks", "input_length", "result", "result_length", "job_id", "profile",
-        "thread_id", "number", "numbers",
+        "thread_id", "number", "numbers", "limit", "value",
     }  # fmt: skip
     shared = {
         "agent_id", "parent_id", "task_description", "depth", "index", "total", "text",

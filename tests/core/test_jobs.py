@@ -8,9 +8,8 @@ from typing import Any
 
 from agentnb import Session
 from agentnb.core.events import AgentCancelled, AgentSpawned
-from agentnb.core.jobs import Delegation
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import Tool, ToolContext
+from agentnb.core.protocols import Delegation, Tool, ToolContext
 from agentnb.core.types import AgentStatus, ToolSpec
 from agentnb.providers.scripted import Reply
 from agentnb.tools.spawn import spawn_tools

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from agentnb.core.events import AgentCompleted, RunFinished
-from agentnb.core.life import has_block
 from agentnb.core.spawn import read_reply
 from agentnb.core.types import AgentStatus, SpawnInstruction, SpawnMode
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
@@ -35,7 +34,7 @@ async def test_answer_that_is_put_together_has_no_spawn_block_outside_a_fence(
 ) -> None:
     tree = await run_tree(by_agent(replies))
 
-    assert not has_block(read_reply(tree.result.final_response))
+    assert not read_reply(tree.result.final_response).has_block
     assert "a further task" in tree.result.final_response
 
 
@@ -71,4 +70,4 @@ async def test_plan_whose_task_holds_a_spawn_block_gives_its_results_without_one
     tree = await run_tree(ScriptedProvider(["An answer."]), plan=plan, synthesis=False)
 
     assert "An answer." in tree.result.final_response
-    assert not has_block(read_reply(tree.result.final_response))
+    assert not read_reply(tree.result.final_response).has_block

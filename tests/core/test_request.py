@@ -101,25 +101,30 @@ def test_child_shares_everything_but_its_depth() -> None:
             assert getattr(grandchild, name) is value, name
 
 
-def test_places_are_counted_for_the_whole_run() -> None:
+def _started(request: RequestContext, task: int) -> bool:
+    return request.limits.admit(f"task {task}", 1, ()) is None
+
+
+def test_sub_agents_are_counted_for_the_whole_run() -> None:
     request = RequestContext(RequestBudget(10), max_agents=3)
     child = request.child()
 
-    taken = [r.take_place() for r in (request, child, child.child(), request, child)]
-    assert taken == [True, True, True, False, False]
+    asking = (request, child, child.child(), request, child)
+    started = [_started(each, number) for number, each in enumerate(asking)]
+    assert started == [True, True, True, False, False]
 
 
-def test_run_without_places_starts_no_sub_agent() -> None:
-    assert not RequestContext(RequestBudget(10), max_agents=0).take_place()
+def test_run_of_no_sub_agents_starts_none() -> None:
+    assert not _started(RequestContext(RequestBudget(10), max_agents=0), 1)
 
 
-def test_many_threads_take_no_more_places_than_there_are() -> None:
+def test_many_threads_start_no_more_sub_agents_than_there_may_be() -> None:
     request = RequestContext(RequestBudget(10), max_agents=100)
 
     with ThreadPoolExecutor(8) as pool:
-        taken = list(pool.map(lambda _: request.child().take_place(), range(300)))
+        started = list(pool.map(lambda number: _started(request.child(), number), range(300)))
 
-    assert sum(taken) == 100
+    assert sum(started) == 100
 
 
 @pytest.mark.parametrize(

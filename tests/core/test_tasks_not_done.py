@@ -11,8 +11,8 @@ import pytest
 
 from agentnb.core.errors import InvalidRequest
 from agentnb.core.events import AgentSpawned, DepthLimitReached, SpawnIgnored
-from agentnb.core.jobs import Delegation
 from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.protocols import Delegation
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentStatus,

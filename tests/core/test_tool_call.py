@@ -16,9 +16,8 @@ from agentnb.core.events import (
     ToolCallReported,
     ToolCallStarted,
 )
-from agentnb.core.protocols import ToolCallRecord, ToolContext
+from agentnb.core.protocols import MOST_FOR_MODEL, ToolCallRecord, ToolContext
 from agentnb.core.tool_call import (
-    MOST_FOR_MODEL,
     MOST_IN_EVENT,
     REPORT_PAUSE_S,
 )

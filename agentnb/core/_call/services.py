@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from agentnb.core.budget import OUTPUT_SLICE, InputEstimate, estimate_input_tokens
-from agentnb.core.bus import EventBus
 from agentnb.core.cancel import foreign
+from agentnb.core.clock import TimeLimit
 from agentnb.core.events import (
     AgentWaiting,
     Event,
@@ -26,9 +26,8 @@ from agentnb.core.events import (
     ToolCallReported,
     ToolCallStarted,
 )
-from agentnb.core.journal import ShieldedJournal
 from agentnb.core.lease import Lease
-from agentnb.core.meter import BudgetExceeded, Meter
+from agentnb.core.meter import BudgetExceeded
 from agentnb.core.protocols import (
     AgentWork,
     Gate,
@@ -38,7 +37,7 @@ from agentnb.core.protocols import (
     is_chain,
     links_of,
 )
-from agentnb.core.request import RequestContext
+from agentnb.core.request import RunState
 from agentnb.core.spawn import read_reply, task_of
 from agentnb.core.types import CompletionRequest, ToolUse, Usage, path_of, text_so_far
 
@@ -54,42 +53,43 @@ class Siblings:
     """Whether any text ever came from one of them."""
 
 
-class AgentPort:
-    """One agent's way to its run. See `agentnb.core.protocols.RunPort`.
+class AgentServices:
+    """What one agent's calls need of its run. See `agentnb.core.protocols.RunPort`.
 
     Args:
         siblings: What it shares with the agents beside it.
+        provider: Who answers it.
         cache_prefix: Asked just before each call: how many leading characters of the system
             prompt are worth a cache breakpoint now.
-        gate: Before its model; the run's when left out.
+        gate: Before its model.
+        jobs: The agent's own, where it may start sub-agents by tools.
+        withheld: Tools that it has not, each with what says why.
     """
 
     def __init__(
         self,
         agent_id: str,
+        run: RunState,
         *,
         provider: Provider,
-        request: RequestContext,
-        bus: EventBus,
-        meter: Meter,
-        journal: ShieldedJournal,
         siblings: Siblings,
         cache_prefix: Callable[[], int],
-        gate: Gate | None = None,
+        gate: Gate,
+        jobs: Jobs | None,
+        withheld: Mapping[str, Callable[[Mapping[str, Any]], str]],
     ) -> None:
+        request = run.request
         self.clock = request.clock
         self.call_timeout_s = request.call_timeout_s
         self.path = path_of(agent_id, request.thread_id)
         self.workspace, self.notes = request.workspace, request.notes
-        self.jobs: Jobs | None = None
-        """The agent's own, where it may start sub-agents by tools."""
-        self.withheld: Mapping[str, Callable[[Mapping[str, Any]], str]] = {}
+        self.jobs = jobs
+        self.withheld = withheld
         self.usage = Usage()
         """The provider's numbers of all calls so far."""
         self.conversation_tokens = 0
         """Of its newest call that was counted: what it was sent and what it said."""
-        self.before_call: Event | None = None
-        """Published just before its next call starts, if one does."""
+        self._announced: Event | None = None
         self.waits_for = ""
         """What it waits for before it can go on, in words; empty when it does not."""
         self._is_asking = False
@@ -101,16 +101,14 @@ class AgentPort:
         self._numbers_given = 0
         self._heard_orders: list[ToolUse] = []
         """Tool calls of the newest reply that have not begun to run."""
-        self.block_is_settled = False
+        self._block_is_settled = False
         """Whether each task of a spawn block in the newest reply was dealt with."""
         self._input_estimate = InputEstimate()
         self._agent_id = agent_id
         self._provider = provider
-        self.gate: Gate = gate or request.gate
+        self.gate = gate
         self._left_behind = request.left_behind
-        self._bus = bus
-        self._meter = meter
-        self._journal = journal
+        self._bus, self._meter, self._journal = run.bus, run.meter, run.journal
         self._siblings = siblings
         self._cache_prefix = cache_prefix
 
@@ -127,10 +125,14 @@ class AgentPort:
             is_read: Whether the reply came to its end. Its agent then reads it, and deals with the
                 tasks of a block in it.
         """
-        by_block = () if is_read or self.block_is_settled else read_reply(self.text).tasks
+        by_block = () if is_read or self._block_is_settled else read_reply(self.text).tasks
         by_tool = [task_of(each.input) for each in self._heard_orders if each.name == spawn_tool]
-        self._heard_orders, self.block_is_settled = [], True
+        self._heard_orders, self._block_is_settled = [], True
         return (*by_block, *filter(None, by_tool))
+
+    def reply_is_read(self) -> None:
+        """The agent's own rules deal with the tasks of a block in the newest reply."""
+        self._block_is_settled = True
 
     @property
     def doing(self) -> str:
@@ -149,12 +151,9 @@ class AgentPort:
     def publish(self, event: Event) -> None:
         self._note(event)
         if isinstance(event, ModelCallStarted):
-            if (before := self.before_call) is not None:
-                self.before_call = None
-                self._bus.publish(before)
             # A call that goes on with a paused reply has its beginning in the conversation.
             self._heard = [text_so_far(event.request.messages)]
-            self._heard_orders, self.block_is_settled = [], False
+            self._heard_orders, self._block_is_settled = [], False
         elif isinstance(event, ModelCallFinished):
             self.usage += event.usage
             if (counted := event.usage.total_tokens) > 0:
@@ -176,7 +175,7 @@ class AgentPort:
                 self._tools[event.tool_use_id] = event.name
                 self._begin(event.tool_use_id)
             case SpawnIgnored():
-                self.block_is_settled = True
+                self._block_is_settled = True
             case ToolCallReported():
                 self._tools[event.tool_use_id] = f"{event.name} ({event.text})"
             case ToolCallFinished():
@@ -205,6 +204,12 @@ class AgentPort:
     def keep(self, record: ToolCallRecord) -> None:
         self._journal.keep_tool_call(record)
 
+    def ending_with_run(self, limit: TimeLimit) -> AbstractContextManager[None]:
+        return self._meter.ending_with_run(limit)
+
+    def stopped_by(self) -> str | None:
+        return self._meter.stopped_by
+
     def tool_outlived(self) -> Callable[[], None]:
         return self._left_behind.add(self._agent_id)
 
@@ -225,6 +230,12 @@ class AgentPort:
     ) -> AbstractAsyncContextManager[Lease]:
         return _Leasing(self, work, request)
 
+    def _announce(self, event: Event | None) -> None:
+        """Tell once of what an agent begins. A call that is made again begins nothing new."""
+        if event is not None and event is not self._announced:
+            self._announced = event
+            self._bus.publish(event)
+
     def _say_waiting(self, reason: str, seconds: float | None) -> None:
         self.publish(AgentWaiting(agent_id=self._agent_id, reason=reason, wait_s=seconds))
 
@@ -232,7 +243,7 @@ class AgentPort:
 class _Leasing:
     """A call's way to its slot and its lease, and back."""
 
-    def __init__(self, port: AgentPort, work: AgentWork, request: CompletionRequest) -> None:
+    def __init__(self, port: AgentServices, work: AgentWork, request: CompletionRequest) -> None:
         self._port = port
         self._work = work
         self._request = request
@@ -263,6 +274,7 @@ class _Leasing:
                     await self._slot.__aexit__(None, None, None)
             if lease is not None:
                 port._asked_input = input_tokens
+                port._announce(self._work.announcement)
                 return lease
             if not meter.holds(for_root_synthesis=for_root_synthesis):
                 port._say_waiting("room in the budget, until other calls settle", None)

@@ -1,6 +1,6 @@
-"""What one agent says, and what it is told: its turns, its synthesis, its last words.
+"""What one agent says, and what it is told: its turns, its synthesis, its answer from reserve.
 
-Every way through ends in an `Ending`: a spawn that is not followed leaves the text before it or
+Every way through ends in an `AgentEnd`: a spawn that is not followed leaves the text before it or
 one more turn to answer, and who gives no answer then has failed; an empty pot leaves what there
 is. No spawn block that stands outside code is ever part of a last word.
 """
@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentnb.core import prompt
-from agentnb.core.agent import CUT_REASONS, NO_TURNS_LEFT
+from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
+from agentnb.core._call.services import input_tokens_of
+from agentnb.core._run.agent import Agent, AgentEnd
 from agentnb.core.budget import OUTPUT_SLICE
 from agentnb.core.errors import NoAnswer
-from agentnb.core.events import AgentFailed, SynthesisStarted
-from agentnb.core.jobs import SPAWN
-from agentnb.core.life import Agent, Ending, NumberedTask, has_block
-from agentnb.core.meter import Meter
-from agentnb.core.port import input_tokens_of
-from agentnb.core.protocols import AgentOutcome, AgentWork, Engine, links_of
-from agentnb.core.spawn import SpawnReading, read_reply
+from agentnb.core.events import AgentFailed, Event, SynthesisStarted
+from agentnb.core.protocols import AgentOutcome, AgentWork, links_of
+from agentnb.core.request import RunState
+from agentnb.core.spawn import SPAWN, SpawnReading, read_reply
 from agentnb.core.synthesis import (
     TOKENS_OF_ANSWER,
     answer_out_of_turns,
@@ -29,7 +28,6 @@ from agentnb.core.synthesis import (
     even_limit,
     result_body,
     said_and_results,
-    with_short_tool_results,
 )
 from agentnb.core.types import (
     AgentStatus,
@@ -41,7 +39,6 @@ from agentnb.core.types import (
 
 MAX_ATTEMPTS = 2
 
-_NOT_ALL_DONE = "the budget ended before all of the work was done"
 _TOO_LITTLE = "the budget left too little to bring the results together"
 _SHORTER_AND_SHORTER = (100_000, 10_000, 2_000, 400)
 """Characters that tool results are cut to, one after the other, until the last call fits."""
@@ -52,27 +49,28 @@ _SHORT_BODY = 200
 class Conversation:
     """One agent's conversation with its model."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        *,
-        engine: Engine,
-        meter: Meter,
-    ) -> None:
+    def __init__(self, agent: Agent, run: RunState) -> None:
         self._agent = agent
-        self._engine = engine
+        self._run = run
+        self._meter = run.meter
         self._tools = agent.tools
-        self._meter = meter
 
-    async def speak(self, *, is_synthesis: bool = False) -> AgentOutcome:
+    async def speak(
+        self, *, is_synthesis: bool = False, announcement: Event | None = None
+    ) -> AgentOutcome:
         """The agent's next words. A failed turn is made once more, from where it failed.
+
+        Args:
+            is_synthesis: The agent brings results together.
+            announcement: Published just before the first call starts, if one does: a cancel may
+                come while it waits for its slot.
 
         Raises:
             OrchestratorError: The turn failed for good.
         """
         agent = self._agent
         while True:
-            outcome = await self._run_engine(
+            outcome = await self._attempt(
                 AgentWork(
                     agent_id=agent.agent_id,
                     model=agent.model,
@@ -81,44 +79,41 @@ class Conversation:
                     is_root=agent.is_root,
                     turns_left=agent.turns_left,
                     link=agent.link,
+                    announcement=announcement,
                 )
             )
-            agent.messages = outcome.messages
-            agent.link = outcome.link
-            agent.turns_taken += outcome.turns_used
-            # What a synthesis or a corrective turn asks for has to be answered.
-            agent.turns_left = max(1, agent.turns_left - outcome.turns_used)
+            agent.take(outcome)
             if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
                 self._meter.tell_exhausted()
             if outcome.error is None:
                 return outcome
             if not self._may_retry(outcome):
                 raise outcome.error
-            agent.port.publish(
+            agent.services.publish(
                 AgentFailed(
                     agent_id=agent.agent_id,
                     error=str(outcome.error),
                     will_retry=True,
                     attempt=agent.attempt,
-                    text=agent.port.text,
-                    tokens_used=agent.port.usage.total_tokens,
+                    text=agent.services.text,
+                    tokens_used=agent.services.usage.total_tokens,
                     duration_ms=agent.elapsed_ms(),
                 )
             )
-            agent.attempt += 1
+            agent.try_again()
 
-    async def _run_engine(self, work: AgentWork) -> AgentOutcome:
+    async def _attempt(self, work: AgentWork) -> AgentOutcome:
         """Have the engine do it. A reply that is not read then is told of here: its tasks, too."""
         agent = self._agent
         try:
-            outcome = await self._engine.run(
-                work, provider=agent.provider, tools=self._tools, port=agent.port
+            outcome = await self._run.engine.run(
+                work, provider=agent.provider, tools=self._tools, port=agent.services
             )
         except BaseException:
             self._drop_tasks("its parent was stopped before it could start")
             raise
         if outcome.exhausted is not None:
-            self._drop_tasks("the budget ended before it could start")
+            self._drop_tasks(f"{self._meter.ended_by} before it could start")
         elif outcome.error is None:
             self._drop_tasks("the tool call was cut off, so it was not run", is_read=True)
         elif not self._may_retry(outcome):
@@ -127,9 +122,9 @@ class Conversation:
 
     def _drop_tasks(self, why: str, *, is_read: bool = False) -> None:
         agent = self._agent
-        spawn_tool = SPAWN if agent.spawn_tools or agent.port.withheld else ""
-        if tasks := agent.port.take_unstarted(spawn_tool, is_read=is_read):
-            self.ignore(why, agent.number(tasks))
+        spawn_tool = SPAWN if agent.spawn_tools or agent.services.withheld else ""
+        if tasks := agent.services.take_unstarted(spawn_tool, is_read=is_read):
+            agent.ignore(why, agent.number(tasks))
 
     def _may_retry(self, outcome: AgentOutcome) -> bool:
         return outcome.may_retry and self._agent.attempt < MAX_ATTEMPTS
@@ -137,33 +132,33 @@ class Conversation:
     def read(self, outcome: AgentOutcome) -> SpawnReading:
         """What the agent's words say of sub-agents; an example of it is told as ignored."""
         reading = read_reply(outcome.text)
-        self._agent.port.block_is_settled = True  # by who reads it, before anything else happens
+        self._agent.services.reply_is_read()
         if reading.in_code_only:
-            self.ignore(
+            self._agent.ignore(
                 "the block stands in code, inside a code fence or in backticks, so it is an example"
             )
         return reading
 
-    async def synthesise(self, results: Sequence[SubAgentResult]) -> Ending:
+    async def synthesise(self, results: Sequence[SubAgentResult]) -> AgentEnd:
         """Hand the agent its sub-agents' results and let it bring them together."""
         message = self._results_message(results)
         if message is None:
             return self.exhausted(_TOO_LITTLE)
         return await self._bring_together(message, len(results))
 
-    async def last_words(self, results: Sequence[SubAgentResult]) -> Ending:
-        """The root's answer when its pot is empty, out of what is kept of the pot for it.
+    async def answer_from_reserve(self, results: Sequence[SubAgentResult]) -> AgentEnd:
+        """The root's answer when nothing else may go on, out of what is kept of the budget for it.
 
         What its tools came to stands in the conversation: that is cut until all of it fits.
 
         Args:
-            results: Of its sub-agents, as far as it was not told of them.
+            results: Of its sub-agents, as far as they were not reported to it.
         """
         agent, whole = self._agent, self._agent.messages
         if whole and not whole[-1].content:  # the budget ended before its first word
             whole = whole[:-1]
         for limit in _SHORTER_AND_SHORTER:
-            agent.messages = with_short_tool_results(whole, limit)
+            agent.shorten_tool_results(whole, limit)
             message = (
                 self._results_message(results) if results else self._if_it_fits(prompt.LAST_WORDS)
             )
@@ -171,55 +166,54 @@ class Conversation:
                 return await self._bring_together(message, len(agent.results))
         return self.exhausted(_TOO_LITTLE)
 
-    async def _bring_together(self, message: str, total: int) -> Ending:
+    async def _bring_together(self, message: str, total: int) -> AgentEnd:
         agent = self._agent
-        agent.messages = (*agent.messages, user_message(message))
-        # Told when the call starts, since a cancel may come while it waits for its slot.
-        agent.port.before_call = SynthesisStarted(agent_id=agent.agent_id, total=total)
-        outcome = await self.speak(is_synthesis=True)
-        agent.port.before_call = None
+        if agent.is_root:  # all else has ended, and this is what the run's time is kept for
+            self._run.limits.pause()
+        agent.hear(message)
+        started = SynthesisStarted(agent_id=agent.agent_id, total=total)
+        outcome = await self.speak(is_synthesis=True, announcement=started)
         if outcome.exhausted is not None:
-            agent.synthesis = agent.reached if outcome.text else ""
+            agent.brings_together(agent.reached if outcome.text else "")
             return self.exhausted(outcome.exhausted)
         reading = self.read(outcome)
-        ending = self.completed(outcome.text, outcome)
-        if has_block(reading):
+        end = self.completed(outcome.text, outcome)
+        if reading.has_block:
             why = "a synthesis cannot start further sub-agents"
-            self.ignore(why, self.tasks_of(reading))
-            ending = await self.answer_without(reading, outcome, why)
-        agent.synthesis = ending.text if ending.error is None else ""
-        return ending
+            agent.ignore(why, agent.number(reading.tasks))
+            end = await self.answer_directly(reading, outcome, why)
+        agent.brings_together(end.text if end.error is None else "")
+        return end
 
-    async def answer_without(
+    async def answer_directly(
         self, reading: SpawnReading, outcome: AgentOutcome, why_not: str
-    ) -> Ending:
+    ) -> AgentEnd:
         """End without the spawn: with the text before the block, or one more turn to answer."""
         if reading.text_before:
             return self.completed(reading.text_before, outcome)
         agent = self._agent
-        agent.messages = (*agent.messages, user_message(prompt.corrective_message(why_not)))
+        agent.hear(prompt.corrective_message(why_not))
         outcome = await self.speak(is_synthesis=bool(agent.children))
         if outcome.exhausted is not None:
             return self.exhausted(outcome.exhausted)
         reading = self.read(outcome)
-        asked_again = has_block(reading)
-        if asked_again:
-            self.ignore("it was asked for a direct answer", self.tasks_of(reading))
+        if reading.has_block:
+            agent.ignore("it was asked for a direct answer", agent.number(reading.tasks))
         if reading.text_before:
             return self.completed(reading.text_before, outcome)
-        return self._unanswered(outcome, NoAnswer(why_not, asked_again=asked_again))
+        return self._unanswered(outcome, NoAnswer(why_not, asked_again=reading.has_block))
 
-    def _unanswered(self, outcome: AgentOutcome, error: NoAnswer) -> Ending:
+    def _unanswered(self, outcome: AgentOutcome, error: NoAnswer) -> AgentEnd:
         """The end of an agent that was asked for its answer once more and gave none."""
         agent = self._agent
-        if agent.is_root and self._meter.was_exhausted:  # an empty budget never raises
-            return self.exhausted(_NOT_ALL_DONE)
+        if agent.is_root and self._meter.was_exhausted:  # a run that was exhausted never raises
+            return self.exhausted(self._not_all_done)
         wrote = outcome.text.strip() or agent.said
         if outcome.stop_reason == NO_TURNS_LEFT:
             text = self._out_of_turns(wrote, outcome)
         else:
             text = said_and_results(wrote, agent.results)
-        return Ending(AgentStatus.FAILED, text, error=error)
+        return AgentEnd(AgentStatus.FAILED, text, error=error)
 
     def _out_of_turns(self, text: str, outcome: AgentOutcome) -> str:
         agent = self._agent
@@ -227,35 +221,33 @@ class Conversation:
             text, outcome.messages, results=agent.results, turns=agent.turns_taken
         )
 
-    def completed(self, text: str, outcome: AgentOutcome | None) -> Ending:
+    @property
+    def _not_all_done(self) -> str:
+        return f"{self._meter.ended_by} before all of the work was done"
+
+    def completed(self, text: str, outcome: AgentOutcome | None) -> AgentEnd:
         """The end of an agent that has answered."""
         cut = outcome is not None and outcome.stop_reason in CUT_REASONS
         if outcome is not None and outcome.stop_reason == NO_TURNS_LEFT:
             text = self._out_of_turns(text, outcome)
         if self._agent.is_root and self._meter.was_exhausted:
-            return Ending(AgentStatus.EXHAUSTED, text.strip(), reason=_NOT_ALL_DONE, cut=cut)
-        return Ending(AgentStatus.COMPLETED, text.strip(), cut=cut)
+            return AgentEnd(AgentStatus.EXHAUSTED, text.strip(), reason=self._not_all_done, cut=cut)
+        return AgentEnd(AgentStatus.COMPLETED, text.strip(), cut=cut)
 
-    def exhausted(self, why: str) -> Ending:
-        """The end of an agent that the budget stopped: its text, and its children's results."""
+    def exhausted(self, why: str) -> AgentEnd:
+        """The end of an agent that a limit of the run stopped: its text, its children's results."""
         agent = self._agent
         if not agent.is_root or (agent.reached and not agent.results):
-            return Ending(AgentStatus.EXHAUSTED, agent.left, reason=why)
+            return AgentEnd(AgentStatus.EXHAUSTED, agent.left, reason=why)
+        limit = self._run.limits.may_call()
         text = answer_without_model(
             why=why,
             said=agent.reached,
             results=agent.results,
             total=agent.request.budget.total,
+            limit="" if limit is None else limit.limit,
         )
-        return Ending(AgentStatus.EXHAUSTED, text, reason=why)
-
-    def ignore(self, reason: str, tasks: Sequence[NumberedTask] = ()) -> None:
-        """Tell that a spawn, or some of its tasks, is not followed."""
-        self._agent.ignore(reason, tasks)
-
-    def tasks_of(self, reading: SpawnReading) -> list[NumberedTask]:
-        """The tasks that a reply asks for, where they could be read: those that count first."""
-        return self._agent.number(reading.tasks)
+        return AgentEnd(AgentStatus.EXHAUSTED, text, reason=why)
 
     def _request(self) -> CompletionRequest:
         agent = self._agent

@@ -89,10 +89,10 @@ class InProcessEngine:
                 return outcome
             if orders:
                 # Before the tools run: an agent that is stopped in one of them comes no further.
-                if (reading := _block_in(outcome.text)) is not None:
+                if (reading := read_reply(outcome.text)).has_block:
                     _tell_ignored(work.agent_id, reading, port)
                 results = await _run_tools(work.agent_id, orders, tools, port)
-                if reading is not None:
+                if reading.has_block:
                     results = (*results, TextBlock(BLOCK_BESIDE_TOOLS))
                     outcome = replace(outcome, text=reading.text_before)
                 messages = (*messages, Message(Role.USER, results))
@@ -110,15 +110,6 @@ def _sendable(reply: Reply) -> Message:
         if len(kept) < len(message.content):
             return replace(message, content=tuple(kept))
     return message
-
-
-def _block_in(text: str) -> SpawnReading | None:
-    """What a reply says of sub-agents, if it does so outside all code."""
-    if "<spawn_agents" not in text:
-        return None
-    reading = read_reply(text)
-    has_block = reading.instruction is not None or reading.problem is not None
-    return reading if has_block else None
 
 
 def _tell_ignored(agent_id: str, reading: SpawnReading, port: RunPort) -> None:

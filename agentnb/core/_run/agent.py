@@ -1,0 +1,450 @@
+"""One agent while it lives: how it is made, what it was given, what came of it, how it ended.
+
+A sub-agent is made from nothing but its task, what it is handed with it, and what
+`AgentContext.child_for_task` hands on: isolation is kept here. What an agent is changed by are its
+own methods, and no one writes its fields from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from agentnb.core import prompt
+from agentnb.core._call.services import AgentServices, Siblings
+from agentnb.core._run.jobs import AgentJobs, Crew
+from agentnb.core.cancel import CancelScope
+from agentnb.core.context import AgentContext
+from agentnb.core.errors import OrchestratorError
+from agentnb.core.events import (
+    AgentCancelled,
+    AgentCompleted,
+    AgentExhausted,
+    AgentFailed,
+    AgentSpawned,
+    Event,
+    SpawnIgnored,
+)
+from agentnb.core.protocols import AgentOutcome, Gate, JobOrder, Provider, Tool
+from agentnb.core.request import RequestContext, RunState
+from agentnb.core.spawn import SPAWN, read_reply
+from agentnb.core.synthesis import result_body, said_and_results, with_short_tool_results
+from agentnb.core.types import (
+    AgentStatus,
+    Message,
+    SpawnMode,
+    SubAgentResult,
+    child_id,
+    one_line,
+    path_of,
+    user_message,
+)
+
+
+class NumberedTask(NamedTuple):
+    """A task that an agent asked for."""
+
+    number: int
+    """Its place among all tasks that this agent asked for, from 1, skipped ones included."""
+    task: str
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent while it lives."""
+
+    agent_id: str
+    parent: Agent | None
+    task: str
+    context: AgentContext
+    request: RequestContext
+    scope: CancelScope
+    services: AgentServices
+    system: str
+    messages: tuple[Message, ...]
+    provider: Provider
+    """Who answers it."""
+    own_tools: tuple[Tool, ...]
+    """What it may call and hand on: all but the tools that start sub-agents."""
+    spawn_tools: Sequence[Tool]
+    jobs: AgentJobs | None
+    """The sub-agents that it starts by tools; `None` where it may start none."""
+    below: Siblings
+    """What its children share."""
+    turns_left: int
+    started_at_s: float
+    turns_taken: int = 0
+    attempt: int = 1
+    link: int = 0
+    """Which model of a fallback chain it has come to."""
+    said: str = ""
+    """What it said before it delegated."""
+    results: list[SubAgentResult] = field(default_factory=list)
+    """Of its own sub-agents in task order; a task that has not ended yet is `skipped`."""
+    numbers: list[int] = field(default_factory=list)
+    """Of the tasks, in the order of the results."""
+    synthesis: str = ""
+    children: list[Agent] = field(default_factory=list)
+
+    # -- what it is -------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> str:
+        """`provider/model`."""
+        return self.context.agent_config.model
+
+    @property
+    def is_root(self) -> bool:
+        return self.parent is None
+
+    @property
+    def path(self) -> str:
+        """What a person reads: `root`, `1`, `1.2`."""
+        return self.services.path
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        """Its own task and its ancestors'."""
+        tasks, agent = [], self
+        while agent.parent is not None:
+            tasks.append(agent.task)
+            agent = agent.parent
+        return (*tasks, agent.task)
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """All that it may call, by name."""
+        return {tool.spec.name: tool for tool in (*self.own_tools, *self.spawn_tools)}
+
+    @property
+    def reached(self) -> str:
+        """What it has said so far, with no half spawn block in it."""
+        return read_reply(self.services.text).text_before or self.said
+
+    @property
+    def left(self) -> str:
+        """What there is of an agent that did not come to its own end: words, then results."""
+        return said_and_results(self.reached, self.results)
+
+    def has_open_jobs(self) -> bool:
+        """Whether the result of a job has not been reported to it."""
+        return self.jobs is not None and self.jobs.has_open
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since it was spawned."""
+        return round((self.request.clock.now() - self.started_at_s) * 1000)
+
+    # -- what changes it --------------------------------------------------------------------------
+
+    def take(self, outcome: AgentOutcome) -> None:
+        """Go on from where an attempt ended."""
+        self.messages = outcome.messages
+        self.link = outcome.link
+        self.turns_taken += outcome.turns_used
+        # What a synthesis or a corrective turn asks for has to be answered.
+        self.turns_left = max(1, self.turns_left - outcome.turns_used)
+
+    def try_again(self) -> None:
+        self.attempt += 1
+
+    def hear(self, text: str) -> None:
+        """Be told something, in answer to what it said last."""
+        self.messages = (*self.messages, user_message(text))
+
+    def shorten_tool_results(self, whole: tuple[Message, ...], limit: int) -> None:
+        """Take a conversation for its own, with tool results of at most `limit` characters."""
+        self.messages = with_short_tool_results(whole, limit)
+
+    def says_before_results(self, text: str) -> None:
+        """Note what it said before the results of its sub-agents came."""
+        self.said = text
+
+    def brings_together(self, synthesis: str) -> None:
+        """Note what it made of the results of its sub-agents."""
+        self.synthesis = synthesis
+
+    def number(self, tasks: Sequence[str]) -> list[NumberedTask]:
+        """Give each task its number. Once for each order, before it is known what is followed."""
+        numbers = self.services.take_numbers(len(tasks))
+        return [NumberedTask(*pair) for pair in zip(numbers, tasks, strict=True)]
+
+    def path_of_child(self, number: int) -> str:
+        """The path of the sub-agent with that number, also where there is none."""
+        return path_of(child_id(self.agent_id, number), self.request.thread_id)
+
+    def add_task(self, task: NumberedTask, why: str) -> int:
+        """Give a task its place among the results, as skipped until it has ended.
+
+        Args:
+            task: What was asked for.
+            why: It is not done, so far.
+
+        Returns:
+            The index of the place.
+        """
+        path = self.path_of_child(task.number)
+        self.results.append(
+            SubAgentResult(None, task.task, AgentStatus.SKIPPED, error=why, path=path)
+        )
+        self.numbers.append(task.number)
+        return len(self.results) - 1
+
+    def ignore(self, reason: str, tasks: Sequence[NumberedTask] = ()) -> None:
+        """Have it recorded that a spawn of its, or some of its tasks, is not followed."""
+        self.services.publish(
+            SpawnIgnored(
+                agent_id=self.agent_id,
+                reason=reason,
+                tasks=tuple(task for _, task in tasks),
+                numbers=tuple(number for number, _ in tasks),
+            )
+        )
+
+    def put(self, index: int, result: SubAgentResult) -> None:
+        """Put what came of a task in its place."""
+        self.results[index] = result
+
+    def break_cycles(self) -> None:
+        """At the end of the run: parents and children hold each other, and the whole record."""
+        self.children.clear()
+        if self.jobs is not None:
+            self.jobs.break_cycles()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEnd:
+    """How an agent ended."""
+
+    status: AgentStatus
+    text: str
+    error: OrchestratorError | None = None
+    reason: str = ""
+    cut: bool = False
+    from_outside: asyncio.CancelledError | None = None
+
+    def result_of(self, agent: Agent) -> SubAgentResult:
+        """The end as the agent's parent sees it."""
+        is_completed = self.status is AgentStatus.COMPLETED
+        error = self.reason or (str(self.error) if self.error else None)
+        return SubAgentResult(
+            agent_id=agent.agent_id,
+            task=agent.task,
+            status=self.status,
+            response=self.text,
+            error=None if is_completed else error,
+            tokens_used=agent.services.usage.total_tokens,
+            duration_ms=agent.elapsed_ms(),
+            path=agent.path,
+            cut=self.cut and is_completed,
+        )
+
+    def event_of(self, agent: Agent, result: SubAgentResult) -> Event:
+        """The end as the record tells it."""
+        agent_id, text = agent.agent_id, self.text
+        tokens, ms = result.tokens_used, result.duration_ms
+        match self.status:
+            case AgentStatus.COMPLETED:
+                return AgentCompleted(
+                    agent_id=agent_id,
+                    result_summary=one_line(text),
+                    text=text,
+                    tokens_used=tokens,
+                    duration_ms=ms,
+                    cut=self.cut,
+                )
+            case AgentStatus.CANCELLED | AgentStatus.EXHAUSTED:
+                kind = AgentCancelled if self.status is AgentStatus.CANCELLED else AgentExhausted
+                return kind(
+                    agent_id=agent_id,
+                    reason=self.reason,
+                    text=text,
+                    tokens_used=tokens,
+                    duration_ms=ms,
+                )
+            case _:
+                return AgentFailed(
+                    agent_id=agent_id,
+                    error=result.error or "",
+                    will_retry=False,
+                    attempt=agent.attempt,
+                    text=text,
+                    tokens_used=tokens,
+                    duration_ms=ms,
+                )
+
+
+# -- how agents are made ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """How an agent was started, as its event tells it."""
+
+    number: int = 0
+    """Of its task among all of its parent's; the root has none."""
+    index: int = 0
+    total: int = 1
+    mode: SpawnMode | None = None
+    job_id: str = ""
+    profile: str = ""
+
+
+_AS_ROOT = Spawned()
+
+
+def root_agent(
+    run: RunState, crew: Crew, context: AgentContext, task: str, *, has_plan: bool
+) -> Agent:
+    """Make the agent at the top; with a plan its conversation begins with the results."""
+    request = run.request
+    first = () if has_plan else (user_message(task),)
+    spawn_tools = () if has_plan else run.delegation.tools_at(0, request.max_depth)
+    return _make(
+        run,
+        crew,
+        request.thread_id,
+        None,
+        task,
+        context,
+        request,
+        system=context.root_prompt(has_spawn_tools=bool(spawn_tools)),
+        messages=(*context.conversation_history, *first),
+        provider=run.provider,
+        gate=request.gate,
+        own_tools=run.tools,
+        spawn_tools=spawn_tools,
+    )
+
+
+def agent_for_task(
+    run: RunState,
+    crew: Crew,
+    parent: Agent,
+    task: str,
+    spawned: Spawned,
+    previous: SubAgentResult | None,
+) -> Agent:
+    """Make the sub-agent for a task of a block or a plan."""
+    message = (
+        prompt.child_message(task)
+        if previous is None
+        else prompt.child_message(
+            task, result_body(previous), status=previous.status, cut=previous.cut
+        )
+    )
+    return _child(run, crew, parent, JobOrder(task, tools=parent.own_tools), message, spawned)
+
+
+def agent_for_job(
+    run: RunState, crew: Crew, parent: Agent, order: JobOrder, spawned: Spawned
+) -> Agent:
+    """Make the sub-agent that an agent ordered by a tool, with what the order hands it."""
+    message = prompt.child_message(order.task, context=order.context)
+    return _child(run, crew, parent, order, message, spawned)
+
+
+def _child(
+    run: RunState, crew: Crew, parent: Agent, order: JobOrder, message: str, spawned: Spawned
+) -> Agent:
+    request, model = parent.request.child(), order.model
+    context = parent.context.child_for_task(
+        order.task,
+        request.depth,
+        inherit_memory=run.inherit_memory,
+        model=model.name if model is not None else "",
+        briefings=order.briefings,
+    )
+    child = _make(
+        run,
+        crew,
+        child_id(parent.agent_id, spawned.number),
+        parent,
+        order.task,
+        context,
+        request,
+        system=context.system_prompt,
+        messages=(user_message(message),),
+        provider=parent.provider if model is None else model.provider,
+        gate=parent.services.gate if model is None else model.gate,
+        own_tools=order.tools,
+        spawn_tools=run.delegation.tools_at(request.depth, request.max_depth),
+        spawned=spawned,
+    )
+    parent.children.append(child)
+    return child
+
+
+def _make(
+    run: RunState,
+    crew: Crew,
+    agent_id: str,
+    parent: Agent | None,
+    task: str,
+    context: AgentContext,
+    request: RequestContext,
+    *,
+    system: str,
+    messages: tuple[Message, ...],
+    provider: Provider,
+    gate: Gate,
+    own_tools: tuple[Tool, ...],
+    spawn_tools: Sequence[Tool],
+    spawned: Spawned = _AS_ROOT,
+) -> Agent:
+    jobs = AgentJobs(agent_id, own_tools, crew) if spawn_tools else None
+    withholds = run.delegation.by_tools and not spawn_tools
+    services = AgentServices(
+        agent_id,
+        run,
+        provider=provider,
+        siblings=Siblings() if parent is None else parent.below,
+        cache_prefix=partial(_cache_prefix, parent.below if parent else None, spawned, system),
+        gate=gate,
+        jobs=jobs,
+        withheld={SPAWN: partial(crew.withhold_spawn, agent_id)} if withholds else {},
+    )
+    agent = Agent(
+        agent_id=agent_id,
+        parent=parent,
+        task=task,
+        context=context,
+        request=request,
+        scope=request.cancellation.scope(agent_id, parent.agent_id if parent else None),
+        services=services,
+        system=system,
+        messages=messages,
+        provider=provider,
+        own_tools=own_tools,
+        spawn_tools=spawn_tools,
+        jobs=jobs,
+        below=Siblings(),
+        turns_left=run.max_turns,
+        started_at_s=request.clock.now(),
+    )
+    run.bus.publish(
+        AgentSpawned(
+            agent_id=agent_id,
+            parent_id=parent.agent_id if parent else None,
+            task_description=task,
+            depth=request.depth,
+            index=spawned.index,
+            total=spawned.total,
+            model=context.agent_config.model,
+            mode=spawned.mode,
+            job_id=spawned.job_id,
+            profile=spawned.profile,
+        )
+    )
+    return agent
+
+
+def _cache_prefix(siblings: Siblings | None, spawned: Spawned, system: str) -> int:
+    """The prefix that siblings share, where a later one will read what this call would write."""
+    if siblings is None or spawned.mode is None or spawned.total < 2:
+        return 0
+    if spawned.mode is SpawnMode.PARALLEL and not siblings.have_answered:
+        return 0
+    return prompt.shared_prefix_length(system)

@@ -1,0 +1,482 @@
+"""One run of one tree: who is spawned, waited for and stopped, and how it becomes one answer.
+
+Each agent has a task of its own, in a cancel scope of its own, under a supervisor that
+publishes exactly one terminal event for it. A parent never ends before its subtree, and when
+`run` returns, nothing of the run is left running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
+from agentnb.core._run.agent import (
+    Agent,
+    AgentEnd,
+    NumberedTask,
+    Spawned,
+    agent_for_job,
+    agent_for_task,
+    root_agent,
+)
+from agentnb.core._run.conversation import Conversation
+from agentnb.core._run.jobs import Job, repeat_key
+from agentnb.core._run.results import result_of
+from agentnb.core.cancel import AgentStopped, is_own_cancellation, wait_shielded
+from agentnb.core.context import AgentContext
+from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
+from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
+from agentnb.core.limits import CYCLE, Refusal
+from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted
+from agentnb.core.request import RunState
+from agentnb.core.spawn import SpawnProblem, SpawnReading, task_of, without_block
+from agentnb.core.synthesis import results_as_text, synthesis_need
+from agentnb.core.types import (
+    AgentStatus,
+    OrchestratorResult,
+    SpawnInstruction,
+    SpawnMode,
+    SubAgentResult,
+)
+
+_NOT_STARTED = "not started"
+_AT_WORK = "still at work"
+"""Of a job until it has ended: unlike a task that waits for its turn, it has its agent."""
+_FROM_OUTSIDE = "its task was cancelled from outside"
+_PARENT_STOPPED = "its parent was stopped"
+_PLANS_NOTHING = "the root of a person's own list of tasks only brings their results together"
+_NOT_NESTED = "the sub-agents of this run start no others by tools (`nested_spawn` is off)"
+_PROBLEMS: Mapping[SpawnProblem | None, str] = {
+    SpawnProblem.UNCLOSED: "the spawn block has no end",
+    SpawnProblem.NO_TASK: "the spawn block names no task",
+}
+
+
+class Execution:
+    """One run of one tree."""
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self._bus = run.bus
+        self._agents: dict[str, Agent] = {}
+        self._ends: dict[str, SubAgentResult] = {}
+        self._job_ids: set[str] = set()
+
+    # -- the run ------------------------------------------------------------------------------
+
+    async def execute(
+        self,
+        context: AgentContext,
+        task: str,
+        plan: SpawnInstruction | None,
+        synthesis: bool,
+    ) -> OrchestratorResult:
+        run, request, bus = self._run, self._run.request, self._bus
+        started_at_s = request.clock.now()
+        bus.publish(
+            RunStarted(
+                task_description=task,
+                model=context.agent_config.model,
+                budget_total=request.budget.total,
+                max_depth=request.max_depth,
+                thread_id=request.thread_id,
+            )
+        )
+        end = AgentEnd(AgentStatus.FAILED, "")
+        error: BaseException | None = None
+        try:
+            root = self._add(root_agent(run, self, context, task, has_plan=plan is not None))
+            if plan is not None:  # before the root begins: it may be stopped before that
+                for each in root.number(plan.tasks):
+                    root.add_task(each, _NOT_STARTED)
+            async with run.meter:
+                work = (
+                    self._work(root) if plan is None else self._work_to_plan(root, plan, synthesis)
+                )
+                end = await self._supervise(root, work)
+            await run.journal.commit()
+            result = result_of(root, end, self._ends, bus.milestones)
+            error = end.from_outside or end.error or run.journal.error
+            if isinstance(error, OrchestratorError):
+                error.partial_result = result
+        except asyncio.CancelledError as cancelled:  # from outside, when the root had ended
+            end = AgentEnd(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE)
+            error = cancelled
+        except BaseException as bug:
+            end = AgentEnd(AgentStatus.FAILED, "")
+            error = bug
+            if not is_own_cancellation(bug):
+                error = InternalError.wrapping(bug, where="the orchestrator")
+        self._break_cycles()
+        # Whatever happened: those who follow the record wait for its end.
+        bus.publish(
+            RunFinished(
+                status=end.status,
+                tokens_used=request.budget.tokens_used,
+                duration_ms=round((request.clock.now() - started_at_s) * 1000),
+                error=str(error) or end.reason if error else None,
+            )
+        )
+        if error is not None:
+            raise error
+        return result
+
+    def _add(self, agent: Agent) -> Agent:
+        self._agents[agent.agent_id] = agent
+        return agent
+
+    def _break_cycles(self) -> None:
+        """What holds each other would keep the whole record until the collector comes."""
+        for agent in self._agents.values():
+            agent.break_cycles()
+        self._agents.clear()
+
+    # -- one agent ----------------------------------------------------------------------------
+
+    async def _supervise(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
+        """Bring an agent to exactly one end, and tell it when nothing of it runs any more."""
+        try:
+            async with agent.scope:
+                end = await self._with_jobs(agent, work)
+        except BaseException as error:
+            if is_own_cancellation(error) and not isinstance(error, asyncio.CancelledError):
+                raise
+            end = self._end_by(agent, error)
+        finally:
+            work.close()  # it never began when the agent was cancelled before its first step
+        if agent.is_root:  # what it came to stands: no limit ends it any more
+            self._run.limits.end()
+        if (text := without_block(end.text)) != end.text:
+            end = replace(end, text=text)
+        await self._finish(agent, end)
+        return end
+
+    def _end_by(self, agent: Agent, error: BaseException) -> AgentEnd:
+        """How an agent ends that did not come to its own end."""
+        is_stop = isinstance(error, AgentStopped | asyncio.CancelledError)
+        self._skip_unstarted(
+            agent, f"its parent {'was stopped' if is_stop else 'failed'} before its turn"
+        )
+        match error:
+            case AgentStopped(reason=reason):
+                stop = RunCancelled(reason)
+                return AgentEnd(AgentStatus.CANCELLED, agent.left, error=stop, reason=reason)
+            case asyncio.CancelledError():
+                return AgentEnd(
+                    AgentStatus.CANCELLED, agent.left, reason=_FROM_OUTSIDE, from_outside=error
+                )
+            case OrchestratorError():
+                return AgentEnd(AgentStatus.FAILED, agent.left, error=error)
+            case _:
+                wrapped = InternalError.wrapping(error, where="the orchestrator")
+                return AgentEnd(AgentStatus.FAILED, agent.left, error=wrapped)
+
+    async def _finish(self, agent: Agent, end: AgentEnd) -> None:
+        """Keep how an agent ended, and then tell it."""
+        result = self._ends[agent.agent_id] = end.result_of(agent)
+        try:
+            await self._run.journal.commit()
+        finally:  # also when its task is cancelled from outside meanwhile
+            self._bus.publish(end.event_of(agent, result))
+            agent.scope.ended.set()
+        if end.status is AgentStatus.FAILED and not agent.is_root:
+            self._run.limits.agent_failed()
+
+    async def _work(self, agent: Agent) -> AgentEnd:
+        conversation = Conversation(agent, self._run)
+        outcome = await conversation.speak()
+        if outcome.exhausted is not None:
+            return await self._end_exhausted(agent, conversation, outcome.exhausted)
+        reading = conversation.read(outcome)
+        reported: Sequence[SubAgentResult] = ()
+        if reading.has_block:
+            agent.says_before_results(reading.text_before)
+            before = len(agent.results)
+            why_not = await self._delegate(agent, conversation, reading, outcome)
+            reported = agent.results[before:]
+            if why_not is not None and not agent.has_open_jobs():
+                agent.says_before_results("")
+                reported = ()
+                end = await conversation.answer_directly(reading, outcome, why_not)
+                if not agent.has_open_jobs():
+                    return end
+                # It has started some after all, now that it knows how.
+                if end.status is AgentStatus.EXHAUSTED:
+                    return await self._end_exhausted(agent, conversation, end.reason)
+                agent.says_before_results(end.text if end.error is None else "")
+        elif not agent.has_open_jobs():
+            return conversation.completed(outcome.text, outcome)
+        else:
+            agent.says_before_results(outcome.text)
+        # Jobs began while the agent had its turn, so before the tasks of the block that ended it.
+        end = await conversation.synthesise([*await self._open_results(agent), *reported])
+        ran_out = outcome.stop_reason == NO_TURNS_LEFT
+        return replace(end, cut=True) if ran_out and end.error is None else end
+
+    async def _end_exhausted(self, agent: Agent, conversation: Conversation, why: str) -> AgentEnd:
+        """The end of an agent that a limit of the run stopped, when its jobs have ended, too."""
+        unreported = await self._open_results(agent)
+        if agent.is_root and agent.results:
+            return await conversation.answer_from_reserve(unreported)
+        return conversation.exhausted(why)
+
+    async def _work_to_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> AgentEnd:
+        """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
+        conversation = Conversation(root, self._run)
+        self._keep_for_synthesis(root, conversation.size_of_beginning() if synthesis else None)
+        tasks = [NumberedTask(*pair) for pair in zip(root.numbers, plan.tasks, strict=True)]
+        refusals = self._admit(root, tasks, is_persons=True)
+        for at, refusal in enumerate(refusals):
+            if refusal is not None:
+                root.put(at, replace(root.results[at], error=refusal.reason))
+        await self._run_children(root, plan.mode, 0, refusals)
+        if not root.children:  # the budget was empty before the first of them
+            return conversation.exhausted(f"{self._run.meter.ended_by} before any task was started")
+        if synthesis:
+            self._close_jobs(root)
+            return await conversation.synthesise(root.results)
+        return conversation.completed(results_as_text(root.results), None)
+
+    # -- delegation -----------------------------------------------------------------------------
+
+    async def _delegate(
+        self, agent: Agent, conversation: Conversation, reading: SpawnReading, outcome: AgentOutcome
+    ) -> str | None:
+        """Follow a spawn block. Returns why it could not be followed, or `None` when it was."""
+        tasks = agent.number(reading.tasks)
+        if not self._run.delegation.by_block:
+            why = "sub-agents are not started by a spawn block here"
+            agent.ignore(why, tasks)
+            return why
+        if (too_deep := self._run.limits.too_deep(agent.request.depth + 1)) is not None:
+            self._tell_too_deep(agent, tasks)
+            return too_deep.reason
+        if reading.instruction is None:
+            was_cut = outcome.stop_reason in CUT_REASONS
+            why = _PROBLEMS[reading.problem] + (
+                ", since the reply was cut by `max_tokens`" if was_cut else ""
+            )
+            agent.ignore(why, tasks)
+            return why
+        instruction = reading.instruction
+        total = len(instruction.tasks)
+        if reading.extra_blocks or reading.other_tasks:
+            agent.ignore("only the first spawn block of a reply counts", tasks[total:])
+        refusals = self._admit(agent, tasks[:total])
+        first = len(agent.results)
+        for task, refusal in zip(tasks[:total], refusals, strict=True):
+            agent.add_task(task, _NOT_STARTED if refusal is None else refusal.reason)
+        if all(refusals):
+            return "; ".join(dict.fromkeys(refusal.reason for refusal in refusals if refusal))
+        self._keep_for_synthesis(agent)
+        await self._run_children(agent, instruction.mode, first, refusals)
+        return None
+
+    def _admit(
+        self,
+        agent: Agent,
+        tasks: Sequence[NumberedTask],
+        *,
+        key: str | None = None,
+        is_persons: bool = False,
+    ) -> list[Refusal | None]:
+        """Per task: why it is not started, as the record tells it then, or `None` when it is.
+
+        Args:
+            agent: The agent whose tasks they are.
+            tasks: What is asked for.
+            key: What a single task is known by when it comes again; its words when left out.
+            is_persons: They stand in a person's own list.
+        """
+        depth, lineage = agent.request.depth + 1, agent.lineage
+        refusals = [
+            self._run.limits.admit(key or each.task, depth, lineage, is_persons=is_persons)
+            for each in tasks
+        ]
+        ignored: dict[str, list[NumberedTask]] = {}
+        for task, refusal in zip(tasks, refusals, strict=True):
+            if refusal is not None and refusal.limit == CYCLE:
+                self._bus.publish(
+                    CycleDetected(
+                        agent_id=agent.agent_id,
+                        task_description=task.task,
+                        cycle_description=refusal.reason,
+                        number=task.number,
+                    )
+                )
+            elif refusal is not None:
+                ignored.setdefault(refusal.reason, []).append(task)
+        for why, theirs in ignored.items():
+            agent.ignore(why, theirs)
+        return refusals
+
+    def _tell_too_deep(self, agent: Agent, tasks: Sequence[NumberedTask]) -> None:
+        """An agent at the deepest level starts none of these."""
+        self._bus.publish(
+            DepthLimitReached(
+                agent_id=agent.agent_id,
+                attempted_depth=agent.request.depth + 1,
+                max_depth=self._run.limits.max_depth,
+                tasks=tuple(task for _, task in tasks),
+                numbers=tuple(number for number, _ in tasks),
+            )
+        )
+
+    def _keep_for_synthesis(self, agent: Agent, beginning: int | None = 0) -> None:
+        """When the root delegates: leave in the budget what its synthesis needs at least.
+
+        Args:
+            agent: Who delegates.
+            beginning: Tokens of its conversation before any call; `None` where there is no
+                synthesis.
+        """
+        if agent.is_root:
+            self._run.meter.root_delegates(
+                lambda: (
+                    0
+                    if beginning is None
+                    else synthesis_need(
+                        agent.services.conversation_tokens or beginning, len(agent.results)
+                    )
+                )
+            )
+
+    async def _run_children(
+        self, agent: Agent, mode: SpawnMode, first: int, refusals: Sequence[Refusal | None]
+    ) -> None:
+        """Run tasks of one spawn, and put what came of each in its place.
+
+        Args:
+            agent: Who asked for them, with a place for each task of the spawn in its results.
+            mode: At once, or one by one.
+            first: The place of the first of them.
+            refusals: Per task: why it is not run.
+        """
+        places = [at for at, refusal in enumerate(refusals, first) if refusal is None]
+
+        def child(at: int, previous: SubAgentResult | None = None) -> Agent:
+            spawned = Spawned(
+                number=agent.numbers[at], index=at - first, total=len(refusals), mode=mode
+            )
+            task = agent.results[at].task
+            return self._add(agent_for_task(self._run, self, agent, task, spawned, previous))
+
+        if mode is SpawnMode.PARALLEL:
+            children = [(at, child(at)) for at in places]
+            await self._join(agent, [(at, each, self._start(at, each)) for at, each in children])
+            return
+        previous: SubAgentResult | None = None
+        for at in places:
+            if self._run.meter.is_exhausted:
+                self._run.meter.tell_exhausted()
+                self._skip_unstarted(agent, f"{self._run.meter.ended_by} before its turn")
+                return
+            each = child(at, previous)
+            await self._join(agent, [(at, each, self._start(at, each))])
+            previous = agent.results[at]
+
+    def _skip_unstarted(self, agent: Agent, why: str) -> None:
+        """Let those tasks of an agent that wait for their turn have none any more."""
+        rest = [at for at, result in enumerate(agent.results) if result.error == _NOT_STARTED]
+        for at in rest:
+            agent.put(at, replace(agent.results[at], error=why))
+        if rest:
+            tasks = [NumberedTask(agent.numbers[at], agent.results[at].task) for at in rest]
+            agent.ignore(why, tasks)
+
+    def _start(self, index: int, child: Agent) -> asyncio.Task[None]:
+        """Have a sub-agent work; the task ends when the sub-agent has."""
+
+        async def work() -> None:
+            await self._supervise(child, self._work(child))
+            assert child.parent is not None
+            child.parent.put(index, self._ends[child.agent_id])
+
+        return asyncio.create_task(work())
+
+    async def _join(
+        self, agent: Agent, running: Sequence[tuple[int, Agent, asyncio.Task[None]]]
+    ) -> None:
+        """Wait for the ends of sub-agents, whatever happens to their parent meanwhile."""
+
+        def stop_all() -> None:
+            # By its scope, the children's scopes know already; from outside, they do not.
+            for _, child, _ in running:
+                self.stop(child, _PARENT_STOPPED)
+
+        cancelled = await wait_shielded([task for _, _, task in running], on_cancel=stop_all)
+        for index, child, task in running:
+            if not task.cancelled():
+                task.result()
+            if child.agent_id not in self._ends:  # its task was cancelled before it began
+                await self._finish(child, AgentEnd(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE))
+            agent.put(index, self._ends[child.agent_id])
+        if cancelled is not None:
+            raise cancelled
+
+    # -- delegation by tools: what `agentnb.core._run.jobs` needs of a run -------------------------
+
+    def start_job(self, agent_id: str, order: JobOrder, closed: str | None) -> Job:
+        agent = self._agents[agent_id]
+        assert agent.jobs is not None
+        (task,) = agent.number([order.task])  # also where it is refused: it is told as a task
+        if closed is not None:
+            agent.ignore(closed, [task])
+            raise NotStarted(closed)
+        (refusal,) = self._admit(agent, [task], key=repeat_key(order, agent.lineage))
+        if refusal is not None:
+            raise NotStarted(refusal.reason)
+        job_id = agent.jobs.new_id(agent, task.number, self._job_ids)
+        self._job_ids.add(job_id)
+        index = agent.add_task(task, _AT_WORK)
+        self._keep_for_synthesis(agent)
+        spawned = Spawned(
+            number=task.number, index=index, total=index + 1, job_id=job_id, profile=order.profile
+        )
+        child = self._add(agent_for_job(self._run, self, agent, order, spawned))
+        return Job(job_id, agent, index, child, self._start(index, child))
+
+    def withhold_spawn(self, agent_id: str, input: Mapping[str, Any]) -> str:
+        agent = self._agents[agent_id]
+        tasks = agent.number([task] if (task := task_of(input)) else [])
+        if (too_deep := self._run.limits.too_deep(agent.request.depth + 1)) is not None:
+            self._tell_too_deep(agent, tasks)
+            why = too_deep.reason
+        else:
+            why = _PLANS_NOTHING if agent.is_root else _NOT_NESTED
+            agent.ignore(why, tasks)
+        return f"{NotStarted(why).for_model} Do the task yourself."
+
+    def stop(self, agent: Agent, reason: str) -> None:
+        """Order an agent, and all below it, to stop."""
+        self._run.request.cancellation.cancel(agent.agent_id, reason)
+
+    async def _with_jobs(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
+        """Do an agent's work. Whatever ends it, its jobs have ended by then."""
+        jobs = agent.jobs
+        if jobs is None:
+            return await work
+        try:
+            return await work
+        except BaseException:
+            jobs.stop(_PARENT_STOPPED)
+            raise
+        finally:
+            jobs.close("this agent has ended")
+            await self._join(agent, jobs.all)
+
+    async def _open_results(self, agent: Agent) -> list[SubAgentResult]:
+        """Wait for all jobs of an agent, and take what came of those not reported to it."""
+        self._close_jobs(agent)
+        if agent.jobs is None:
+            return []
+        await self._join(agent, agent.jobs.all)
+        return agent.jobs.take_unreported()
+
+    def _close_jobs(self, agent: Agent) -> None:
+        """Let an agent start no more of them: what it says next is its answer."""
+        if agent.jobs is not None:
+            agent.jobs.close("the results of your sub-agents are in: finish your answer with them")

@@ -1,0 +1,82 @@
+"""What a run came to, put together from its agents' ends and from its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentnb.core._run.agent import Agent, AgentEnd
+from agentnb.core.events import EventRow
+from agentnb.core.spawn import without_block
+from agentnb.core.tree import TreeFold
+from agentnb.core.types import (
+    AgentMemoryContext,
+    AgentStatus,
+    OrchestratorResult,
+    SubAgentResult,
+)
+
+
+def result_of(
+    root: Agent,
+    end: AgentEnd,
+    ends: Mapping[str, SubAgentResult],
+    milestones: list[EventRow],
+) -> OrchestratorResult:
+    """The result of a run.
+
+    Args:
+        root: The agent at the top, which has ended.
+        end: How.
+        ends: What came of each agent, by id.
+        milestones: All rows of the record that are no text.
+    """
+    fold = TreeFold()
+    fold.feed(milestones)
+    tree = fold.root()
+    assert tree is not None
+    everyone = [ends[node.agent_id] for node in tree.walk()]
+    return OrchestratorResult(
+        status=end.status,
+        final_response=_final_response(end),
+        agent_tree=tree,
+        pre_spawn_text=root.said,
+        sub_agent_results=tuple(root.results),
+        synthesis=root.synthesis,
+        total_tokens_used=fold.usage.total_tokens,
+        usage=fold.usage,
+        memory_contexts=tuple(
+            AgentMemoryContext(str(each.agent_id), each.response, each.task)
+            for each in everyone
+            if each.status is AgentStatus.COMPLETED
+        ),
+        incomplete=tuple(_incomplete(root))
+        or tuple(each for each in everyone[:1] if each.status is not AgentStatus.COMPLETED),
+        cut=end.cut,
+    )
+
+
+def _final_response(end: AgentEnd) -> str:
+    """The root's last words; for a run that ended early, what there is and why it ended."""
+    if end.error is None:
+        return end.text or "(no output)"
+    parts = [part for part in (end.text, f"*{end.error}*") if part]
+    return without_block("\n\n".join(parts))
+
+
+def _incomplete(agent: Agent) -> list[SubAgentResult]:
+    """Every task below `agent` that was not completed, in path order."""
+    found: list[SubAgentResult] = []
+    open_ = _tasks_of(agent)
+    while open_:
+        result, child = open_.pop()
+        if result.status is not AgentStatus.COMPLETED:
+            found.append(result)
+        if child is not None:
+            open_ += _tasks_of(child)
+    return found
+
+
+def _tasks_of(agent: Agent) -> list[tuple[SubAgentResult, Agent | None]]:
+    """The results of an agent's tasks, the last one first, each with the agent that had it."""
+    children = {child.agent_id: child for child in agent.children}
+    return [(r, children.get(r.agent_id or "")) for r in reversed(agent.results)]

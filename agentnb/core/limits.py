@@ -1,0 +1,211 @@
+"""What a run may start and whether it may go on: every limit but the budget, asked in one way.
+
+`RunLimits.admit` is asked for each task, whoever wants it done: a spawn block, a job, a person's
+own list. `RunLimits.may_call` is asked before each call. Both answer with a `Refusal`, a plain
+value that a record can keep, or with `None`. The limits decide; who asked acts and tells of it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agentnb.core.clock import Clock, TimerHandle
+from agentnb.core.cycles import CycleDetector
+from agentnb.core.text import literal
+from agentnb.core.types import MOST
+
+MAX_DEPTH = "max_depth"
+MAX_AGENTS = "max_agents"
+CYCLE = "cycle"
+MAX_TIME = "max_time_s"
+STOP_AFTER_FAILURES = "stop_after_failures"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a task is not started, or a call not made."""
+
+    limit: str
+    """The name of the limit: the setting's, where it is one."""
+    reason: str
+    """Part of a sentence."""
+    value: float | None = None
+    """What the limit is set to; `None` where it is no number."""
+    stops_open_calls: bool = False
+    """Whether calls and tools that are open end, too."""
+
+
+class RunLimits:
+    """The limits of one run, with what counts towards them. Thread-safe, but for what ends a run.
+
+    Args:
+        max_depth: Depth of the deepest sub-agent; the root has 0.
+        max_agents: Most sub-agents that agents may start. Neither the root nor the tasks of a
+            person's own list count.
+        cycle_threshold: How many times a task may come up.
+        max_time_s: Seconds that the run may take, without its pauses; no limit when left out.
+        stop_after_failures: Failed sub-agents after which nothing new begins; no limit when left
+            out.
+
+    Raises:
+        ValueError: A limit is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_depth: int = 3,
+        max_agents: int = 1000,
+        cycle_threshold: int = 3,
+        max_time_s: float | None = None,
+        stop_after_failures: int | None = None,
+    ) -> None:
+        _check_count(MAX_DEPTH, max_depth, least=0)
+        _check_count(MAX_AGENTS, max_agents, least=0)
+        if stop_after_failures is not None:
+            _check_count(STOP_AFTER_FAILURES, stop_after_failures, least=1)
+        if max_time_s is not None:
+            _check_seconds(MAX_TIME, max_time_s)
+        self.max_depth = max_depth
+        self.max_agents = max_agents
+        self.cycles = CycleDetector(cycle_threshold)
+        self._max_time_s = max_time_s
+        self._stop_after_failures = stop_after_failures
+        self._started = self._failed = 0
+        self._lock = threading.Lock()
+        self._reached: Refusal | None = None
+        self._on_reached: Callable[[Refusal], None] = _ignore
+        self._time: _Stopwatch | None = None
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    def admit(
+        self, task: str, depth: int, lineage: Sequence[str], *, is_persons: bool = False
+    ) -> Refusal | None:
+        """Count a task that is about to start, and say why it must not.
+
+        Args:
+            task: What it is known by when it comes again.
+            depth: Where its agent would stand in the tree.
+            lineage: The tasks of the agents above it, the asking one included.
+            is_persons: It stands in a person's own list: what bounds models does not bind it.
+        """
+        if self._reached is not None or is_persons:
+            return self._reached
+        if (refusal := self.too_deep(depth)) is not None:
+            return refusal
+        if (cycle := self.cycles.check_and_register(task, depth, lineage)) is not None:
+            return Refusal(CYCLE, cycle, self.cycles.threshold)
+        with self._lock:
+            if self._started < self.max_agents:
+                self._started += 1
+                return None
+        why = f"the run has all of its {self.max_agents} sub-agents"
+        return Refusal(MAX_AGENTS, why, self.max_agents)
+
+    def too_deep(self, depth: int) -> Refusal | None:
+        """Why no agent may stand at a depth; `None` when one may."""
+        if depth <= self.max_depth:
+            return None
+        why = f"sub-agents at depth {depth} are not allowed (the deepest is {self.max_depth})"
+        return Refusal(MAX_DEPTH, why, self.max_depth)
+
+    def may_call(self, *, for_root_synthesis: bool = False) -> Refusal | None:
+        """Why no call may be made any more; the root's synthesis always may."""
+        return None if for_root_synthesis else self._reached
+
+    # -- what counts towards them -----------------------------------------------------------------
+
+    def lower_depth(self, max_depth: int) -> None:
+        """Hold a second limit of depth, too."""
+        self.max_depth = min(self.max_depth, max_depth)
+
+    def begin(self, clock: Clock, on_reached: Callable[[Refusal], None]) -> None:
+        """The run begins, on this loop: its time counts from now.
+
+        Args:
+            clock: Tells the time.
+            on_reached: Called once, with the first limit that ends the run's work.
+        """
+        self._on_reached = on_reached
+        if self._max_time_s is not None:
+            self._time = _Stopwatch(clock, self._max_time_s, self._time_is_over)
+            self._time.go_on()
+
+    def end(self) -> None:
+        """The run is over: nothing counts any more."""
+        self._on_reached = _ignore
+        self.pause()
+        self._time = None
+
+    def pause(self) -> None:
+        """Let the run's time stand still."""
+        if self._time is not None:
+            self._time.stop()
+
+    def resume(self) -> None:
+        """Let the run's time go on."""
+        if self._time is not None:
+            self._time.go_on()
+
+    def agent_failed(self) -> None:
+        """Count a sub-agent that failed for good."""
+        self._failed += 1
+        limit = self._stop_after_failures
+        if limit is not None and self._failed >= limit:
+            why = f"the run stops after {limit} failed sub-agent{'s' if limit > 1 else ''}"
+            self._reach(Refusal(STOP_AFTER_FAILURES, why, limit))
+
+    def _time_is_over(self) -> None:
+        limit = self._max_time_s
+        why = f"the run's time of {limit:g} s was over"
+        self._reach(Refusal(MAX_TIME, why, limit, stops_open_calls=True))
+
+    def _reach(self, refusal: Refusal) -> None:
+        if self._reached is None:
+            self._reached = refusal
+            self._on_reached(refusal)
+
+
+class _Stopwatch:
+    """Calls back once when so much time has passed while it ran."""
+
+    def __init__(self, clock: Clock, left_s: float, on_over: Callable[[], None]) -> None:
+        self._clock = clock
+        self._left_s = left_s
+        self._on_over = on_over
+        self._timer: TimerHandle | None = None
+        self._since_s = 0.0
+
+    def go_on(self) -> None:
+        if self._timer is None:
+            self._since_s = self._clock.now()
+            self._timer = self._clock.call_later(self._left_s, self._on_over)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._left_s = max(0.0, self._left_s - (self._clock.now() - self._since_s))
+
+
+def _ignore(_: Refusal) -> None:
+    return
+
+
+def _check_count(name: str, limit: object, *, least: int) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < least:
+        raise ValueError(
+            f"`{name}` must be a whole number, at least {least}, not {literal(limit)}."
+        )
+    if limit > MOST:
+        raise ValueError(f"`{name}` must be at most {float(MOST):g}.")
+
+
+def _check_seconds(name: str, limit: object) -> None:
+    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if not is_number or not math.isfinite(limit) or not 0 < limit <= MOST:  # type: ignore[operator, arg-type]
+        raise ValueError(f"`{name}` must be a number of seconds above 0, not {literal(limit)}.")
