@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from agentnb.agent_view import AgentView, AgentViews, text_of, views_of
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.document import check_document, read_document, write_document
 from agentnb.core.errors import RunCancelled, UnknownAgent, UnreadableRun
 from agentnb.core.events import (
     AgentCancelled,
@@ -44,6 +43,7 @@ from agentnb.core.tree import AgentState, ToolCount, TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, path_of
 from agentnb.files import read_file, replace_file
 from agentnb.prices import Call, Cost, cost_of, costs_with_below
+from agentnb.run_file import check_document, read_document, write_document
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
 from agentnb.views.panel.story import Story

@@ -24,7 +24,7 @@ from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.core.errors import TrustNotKept, UntrustedSettings
 from agentnb.core.secrets import without_user
-from agentnb.core.types import one_line
+from agentnb.core.text import one_line
 from agentnb.files import read_file, replace_file
 from agentnb.providers.openai_address import base_url_in_force
 

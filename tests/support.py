@@ -46,7 +46,6 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.possible import check_possible
 from agentnb.core.protocols import BudgetGate, Journal, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import read_reply
@@ -61,6 +60,7 @@ from agentnb.core.types import (
     Usage,
 )
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
+from agentnb.run_check import check_possible
 from agentnb.runtime import get_runtime
 
 DEADLINE_S = 120.0

@@ -17,7 +17,6 @@ import pytest
 import agentnb
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.document import Document, read_document
 from agentnb.core.errors import AuthenticationFailed, OrchestratorError, UnreadableRun
 from agentnb.core.events import AgentCompleted, BudgetUpdate, Row, RunFinished, RunStarted
 from agentnb.core.tree import TreeFold
@@ -25,6 +24,7 @@ from agentnb.core.types import AgentStatus, RunUsage, ToolUse, Usage
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.record import RunRecord, load_run
 from agentnb.run import Run
+from agentnb.run_file import Document, read_document
 from agentnb.session import Session
 from tests.support import (
     DEADLINE_S,

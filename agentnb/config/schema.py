@@ -32,7 +32,7 @@ from agentnb.config.project_file import read_project_file
 from agentnb.core.errors import ConfigMistake
 from agentnb.core.profiles import NamedText
 from agentnb.core.shown import listed
-from agentnb.core.types import one_line
+from agentnb.core.text import one_line
 
 _LONGEST_NAME = 64
 _LISTED = 20

@@ -10,8 +10,8 @@ import json
 import math
 from typing import Any
 
-from agentnb.core.codec import DEEPEST, MOST_BITS
 from agentnb.core.text import quoted
+from agentnb.core.types import DEEPEST, MOST_BITS
 
 _NO_NUMBER = "a number that is not finite or has more than 600 digits"
 

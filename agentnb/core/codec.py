@@ -21,14 +21,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 from agentnb.core import events, types
 from agentnb.core.events import Event
 from agentnb.core.text import literal
+from agentnb.core.types import DEEPEST, MOST_BITS
 
 _Reader = Callable[[Any], Any]
 """Makes a value of one type from plain JSON values; raises `ValueError` where it cannot be."""
 
-DEEPEST = 100
-"""Lists and objects within each other; what is deeper is written as text."""
-MOST_BITS = 2048
-"""Of a number in digits. Python refuses to read very long ones, and how long can be set."""
 _SPECIAL_FLOATS = ("nan", "inf", "-inf")
 _OURS = (events.__name__, types.__name__)
 

@@ -11,8 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 
-from agentnb.core.text import literal
-from agentnb.core.types import one_line
+from agentnb.core.text import literal, one_line
 
 
 class CycleDetector:

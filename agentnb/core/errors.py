@@ -33,6 +33,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agentnb.core.secrets import masked_words
 from agentnb.core.shown import listed
@@ -44,7 +45,9 @@ from agentnb.core.text import (
     visible,
     visible_lines,
 )
-from agentnb.core.types import OrchestratorResult
+
+if TYPE_CHECKING:
+    from agentnb.core.types import OrchestratorResult
 
 _MOST_SAID = 10_000
 """Characters of another library's error that are looked at."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agentnb.core._budget.meter import Meter
 from agentnb.core._call.engine import InProcessEngine
 from agentnb.core._run.execution import Execution
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.journal import ShieldedJournal
-from agentnb.core.meter import Meter
 from agentnb.core.protocols import BudgetGate, Delegation, Engine, Journal, Provider, Tool
 from agentnb.core.request import RequestContext, RunState
 from agentnb.core.synthesis import build_synthesis_prompt

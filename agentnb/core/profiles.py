@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from agentnb.core.types import one_line
+from agentnb.core.text import one_line
 
 MOST_IN_FIRST_LINE = 200
 """Characters of a prompt that stand in for a description."""

@@ -8,23 +8,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from agentnb.core.clock import Clock, TimeLimit
-from agentnb.core.errors import OrchestratorError
-from agentnb.core.events import BudgetWarning, Event
-from agentnb.core.types import (
-    AgentStatus,
-    Briefing,
-    CancelReceipt,
-    CompletionRequest,
-    Message,
-    StreamEvent,
-    SubAgentResult,
-    ToolSpec,
-    ToolUse,
-    Usage,
-)
+if TYPE_CHECKING:
+    from agentnb.core.clock import Clock, TimeLimit
+    from agentnb.core.errors import OrchestratorError
+    from agentnb.core.events import BudgetWarning, Event
+    from agentnb.core.types import (
+        AgentStatus,
+        Briefing,
+        CancelReceipt,
+        CompletionRequest,
+        Message,
+        StreamEvent,
+        SubAgentResult,
+        ToolSpec,
+        ToolUse,
+        Usage,
+    )
 
 T = TypeVar("T")
 
@@ -43,6 +44,21 @@ class Provider(Protocol):
     name: str
 
     def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]: ...
+
+
+class closing:
+    """Closes a provider's stream that was left early, where it can be closed."""
+
+    def __init__(self, stream: AsyncIterator[StreamEvent]) -> None:
+        self._stream = stream
+
+    async def __aenter__(self) -> AsyncIterator[StreamEvent]:
+        return self._stream
+
+    async def __aexit__(self, *_: object) -> None:
+        close: Callable[[], Awaitable[None]] | None = getattr(self._stream, "aclose", None)
+        if close is not None:
+            await close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +317,7 @@ class Gate(Protocol):
     def hold_back(self, model: str, seconds: float) -> None: ...
 
 
-BudgetGate = Callable[[BudgetWarning], str | Awaitable[str]]
+BudgetGate = Callable[["BudgetWarning"], str | Awaitable[str]]
 """Asked once per crossing of the warning line; answers `continue` or `stop`."""
 
 

@@ -26,9 +26,9 @@ from agentnb.core.protocols import Delegation, Engine, Gate, Provider, Tool
 from agentnb.core.text import literal
 
 if TYPE_CHECKING:
+    from agentnb.core._budget.meter import Meter
     from agentnb.core.bus import EventBus
     from agentnb.core.journal import ShieldedJournal
-    from agentnb.core.meter import Meter
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 

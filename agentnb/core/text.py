@@ -353,3 +353,21 @@ def _repr(value: object) -> str:
         return repr(value)
     except Exception:  # somebody else's class
         return f"<{type(value).__name__}>"
+
+
+def one_line(text: str, *, limit: int = 200) -> str:
+    """`text` with white space folded, cut to `limit` characters with an ellipsis."""
+    # The beginning of a long text is enough, but where it is mostly white space.
+    folded = " ".join(text[: 2 * limit].split())
+    if len(folded) <= limit and len(text) > 2 * limit:
+        folded = " ".join(text.split())
+    return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+
+
+def short_reason(said: object) -> str:
+    """A stop reason as a short text that can be written, of whatever type it came."""
+    try:
+        line = one_line(str(said))
+    except Exception:  # what is nested too deep cannot be written
+        line = type(said).__name__
+    return sendable(line)

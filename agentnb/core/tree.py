@@ -36,6 +36,7 @@ from agentnb.core.events import (
     ToolCallStarted,
     root_id_in,
 )
+from agentnb.core.text import one_line
 from agentnb.core.types import (
     AgentNode,
     AgentStatus,
@@ -43,7 +44,6 @@ from agentnb.core.types import (
     Usage,
     child_id,
     id_at,
-    one_line,
     path_key,
     path_of,
 )

@@ -14,9 +14,13 @@ from functools import lru_cache
 from typing import Any
 
 from agentnb.core.shown import Listed, Shown, counted
-from agentnb.core.text import LONGEST_LINE, literal, quoted, sendable, visible
+from agentnb.core.text import LONGEST_LINE, literal, quoted, visible
 
 ROOT_PATH = "root"
+DEEPEST = 100
+"""Lists and objects within each other; what is deeper is written as text."""
+MOST_BITS = 2048
+"""Of a number in digits. Python refuses to read very long ones, and how long can be set."""
 MOST = 10**24
 """The greatest number of anything that a run counts. Whoever means no limit writes less, and sums
 of such numbers are far from what a `float` cannot hold."""
@@ -572,24 +576,6 @@ def child_id(parent_id: str, number: int) -> str:
 def is_at_or_below(agent_id: str, top_id: str) -> bool:
     """Whether an agent is `top_id` or stands below it, at any depth."""
     return agent_id == top_id or agent_id.startswith(f"{top_id}.")
-
-
-def one_line(text: str, *, limit: int = 200) -> str:
-    """`text` with white space folded, cut to `limit` characters with an ellipsis."""
-    # The beginning of a long text is enough, but where it is mostly white space.
-    folded = " ".join(text[: 2 * limit].split())
-    if len(folded) <= limit and len(text) > 2 * limit:
-        folded = " ".join(text.split())
-    return folded if len(folded) <= limit else folded[: limit - 1] + "…"
-
-
-def short_reason(said: object) -> str:
-    """A stop reason as a short text that can be written, of whatever type it came."""
-    try:
-        line = one_line(str(said))
-    except Exception:  # what is nested too deep cannot be written
-        line = type(said).__name__
-    return sendable(line)
 
 
 def path_key(path: str) -> tuple[tuple[int, str], ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
+from agentnb.core.text import short_reason
 from agentnb.core.types import (
     MALFORMED_INPUT,
     Block,
@@ -29,7 +30,6 @@ from agentnb.core.types import (
     ToolUse,
     ToolUseBlock,
     Usage,
-    short_reason,
 )
 from agentnb.providers.call_arguments import CallArguments
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge

@@ -20,7 +20,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from agentnb.core.budget import BYTES_PER_TOKEN, estimate_input_tokens, estimate_tokens
-from agentnb.core.text import literal
+from agentnb.core.text import literal, one_line
 from agentnb.core.types import (
     CompletionRequest,
     Message,
@@ -36,7 +36,6 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
     assistant_message,
-    one_line,
 )
 from agentnb.providers.demo_arguments import CannotFill, arguments_for
 

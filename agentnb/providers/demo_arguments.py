@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentnb.core.types import one_line
+from agentnb.core.text import one_line
 
 MOST_LEVELS = 8
 """A schema that refers to itself is followed so far."""

@@ -26,7 +26,7 @@ from agentnb.core.errors import (
     StreamBroken,
 )
 from agentnb.core.secrets import masked_words
-from agentnb.core.types import one_line
+from agentnb.core.text import one_line
 from agentnb.providers.limits import CUT, BadReply, TooLarge
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
-from agentnb.core.call import closing
 from agentnb.core.errors import LlmError, Refused
-from agentnb.core.protocols import Link
+from agentnb.core.protocols import Link, closing
 from agentnb.core.text import visible
 from agentnb.core.types import CompletionRequest, Stopped, StreamEvent, TextDelta, bare_model
 

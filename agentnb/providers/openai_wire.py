@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
+from agentnb.core.text import short_reason
 from agentnb.core.types import (
     CompletionRequest,
     Message,
@@ -28,7 +29,6 @@ from agentnb.core.types import (
     ToolUse,
     ToolUseBlock,
     Usage,
-    short_reason,
 )
 from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_calls import ToolCalls

@@ -23,7 +23,7 @@ from agentnb.core.budget import (
     size_in_bytes,
 )
 from agentnb.core.errors import LlmError
-from agentnb.core.text import literal
+from agentnb.core.text import literal, one_line
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -38,7 +38,6 @@ from agentnb.core.types import (
     ToolUse,
     ToolUseBlock,
     Usage,
-    one_line,
 )
 
 _RESULTS = re.compile(r"<result .*?</result>", re.DOTALL)

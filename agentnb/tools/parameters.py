@@ -21,8 +21,7 @@ from typing_extensions import TypedDict
 
 from agentnb.core.errors import ToolError
 from agentnb.core.protocols import ToolContext
-from agentnb.core.text import LONGEST_IN_ERROR, literal, visible
-from agentnb.core.types import one_line
+from agentnb.core.text import LONGEST_IN_ERROR, literal, one_line, visible
 
 _MOST_ERRORS = 10
 _VALUE_LENGTH = 80

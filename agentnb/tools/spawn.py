@@ -28,7 +28,8 @@ from agentnb.core.quotation import behind_marks, look, structure
 from agentnb.core.shown import listed
 from agentnb.core.spawn import SPAWN
 from agentnb.core.synthesis import even_limit
-from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec, one_line
+from agentnb.core.text import one_line
+from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec
 from agentnb.tools.workspace import NAME as WORKSPACE
 from agentnb.tools.workspace import both_of
 

@@ -13,7 +13,7 @@ from functools import cache
 
 from agentnb.core.errors import ToolError
 from agentnb.core.protocols import Tool, ToolContext
-from agentnb.core.types import one_line
+from agentnb.core.text import one_line
 from agentnb.tools.function import tool
 
 NAME = "workspace"

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentnb.core.document import write_document
 from agentnb.core.events import (
     AgentCompleted,
     AgentSpawned,
@@ -28,6 +27,7 @@ from agentnb.core.events import (
     RunStarted,
 )
 from agentnb.core.types import AgentStatus, CompletionRequest, Usage, user_message
+from agentnb.run_file import write_document
 
 AGENTS = 1_000
 LOADS = 5

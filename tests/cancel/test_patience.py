@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agentnb.core._budget.pause import GATE_PATIENCE_S
 from agentnb.core.errors import RunCancelled
 from agentnb.core.events import (
     AgentCompleted,
@@ -19,7 +20,6 @@ from agentnb.core.events import (
     BudgetWarning,
     RunFinished,
 )
-from agentnb.core.pause import GATE_PATIENCE_S
 from agentnb.core.protocols import ToolContext
 from agentnb.core.types import (
     AgentStatus,

@@ -38,7 +38,7 @@ class Blocking:
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocking]:
-    monkeypatch.setattr("agentnb.core.tool_call.THREAD_PATIENCE_S", 0.02)
+    monkeypatch.setattr("agentnb.core._call.tool_call.THREAD_PATIENCE_S", 0.02)
     blocking = Blocking()
     yield blocking
     blocking.go_on.set()

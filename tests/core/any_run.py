@@ -21,12 +21,12 @@ from hypothesis.stateful import (
 )
 
 from agentnb.core import threads
+from agentnb.core._call.tool_call import THREAD_PATIENCE_S
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Entry
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import Link
-from agentnb.core.tool_call import THREAD_PATIENCE_S
 from agentnb.core.types import (
     AgentConfig,
     Block,

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentnb.core.document import read_document, write_document
 from agentnb.core.errors import UnreadableRun
 from agentnb.core.events import (
     AgentSpawned,
@@ -23,6 +22,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.types import AgentStatus
 from agentnb.record import _parse
+from agentnb.run_file import read_document, write_document
 from tests.core.test_codec import EVENTS, TEXTS
 
 STARTED = RunStarted(task_description="t", model="p/m", budget_total=9, max_depth=3)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from agentnb.core._budget.pause import BudgetPause
 from agentnb.core.bus import EventBus
 from agentnb.core.errors import InternalError, LlmError, RateLimited
 from agentnb.core.events import (
@@ -18,7 +19,6 @@ from agentnb.core.events import (
     RunFinished,
     ToolCallFinished,
 )
-from agentnb.core.pause import BudgetPause
 from agentnb.core.protocols import ToolContext
 from agentnb.core.types import (
     AgentConfig,

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from agentnb.core._budget.lease import Lease
+from agentnb.core._budget.meter import BudgetExceeded, Meter, synthesis_reserve
 from agentnb.core.budget import OUTPUT_SLICE, RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.errors import NoOpenQuestion
@@ -24,8 +26,6 @@ from agentnb.core.events import (
     BudgetWarning,
     Event,
 )
-from agentnb.core.lease import Lease
-from agentnb.core.meter import BudgetExceeded, Meter, synthesis_reserve
 from agentnb.core.threads import run_in_thread
 from agentnb.core.types import CompletionRequest, Usage
 from tests.core.clock import ManualClock, everyone_waits

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agentnb.core._budget.meter import synthesis_reserve
 from agentnb.core.budget import estimate_input_tokens
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import NoOpenQuestion, RunCancelled
@@ -29,7 +30,6 @@ from agentnb.core.events import (
     SpawnIgnored,
     SynthesisStarted,
 )
-from agentnb.core.meter import synthesis_reserve
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,

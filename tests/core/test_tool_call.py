@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from agentnb.core._call.tool_call import (
+    MOST_IN_EVENT,
+    REPORT_PAUSE_S,
+)
 from agentnb.core.codec import event_of, plain
 from agentnb.core.errors import ToolError
 from agentnb.core.events import (
@@ -17,10 +21,6 @@ from agentnb.core.events import (
     ToolCallStarted,
 )
 from agentnb.core.protocols import MOST_FOR_MODEL, ToolCallRecord, ToolContext
-from agentnb.core.tool_call import (
-    MOST_IN_EVENT,
-    REPORT_PAUSE_S,
-)
 from agentnb.core.types import MALFORMED_INPUT, ToolResultBlock
 from agentnb.providers.scripted import ScriptedProvider
 from tests.core.clock import ManualClock, everyone_waits

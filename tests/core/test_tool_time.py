@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from agentnb.core._call.tool_call import (
+    THREAD_PATIENCE_S,
+)
 from agentnb.core.events import (
     ToolCallFinished,
     ToolCallReported,
     ToolCallStarted,
 )
 from agentnb.core.protocols import ToolContext
-from agentnb.core.tool_call import (
-    THREAD_PATIENCE_S,
-)
 from agentnb.core.types import ToolResultBlock
 from tests.core.clock import ManualClock, everyone_waits
 from tests.core.tool_bodies import Tool, looking, on_thread, order, told

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentnb.core import types
+from agentnb.core.text import one_line
 from agentnb.core.types import (
     AgentConfig,
     AgentMemoryContext,
@@ -43,7 +44,6 @@ from agentnb.core.types import (
     assistant_message,
     child_id,
     is_at_or_below,
-    one_line,
     path_key,
     path_of,
     user_message,

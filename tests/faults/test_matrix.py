@@ -18,7 +18,8 @@ import pytest_asyncio
 
 from agentnb.core.errors import Refused
 from agentnb.core.events import AgentFailed, AgentWaiting, ModelCallFinished
-from agentnb.core.types import AgentStatus, one_line
+from agentnb.core.text import one_line
+from agentnb.core.types import AgentStatus
 from tests.faults.catalogue import faults_of
 from tests.faults.fault import NOBODY, TRANSPORT, Fault
 from tests.faults.stage import (

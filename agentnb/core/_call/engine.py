@@ -5,8 +5,8 @@ through the port. It knows nothing of trees; whether a failed turn is tried agai
 finished text means, is the orchestrator's to decide.
 
 Two layers of failure meet here. The transport's: a call that failed before any text was shown
-is made again (`agentnb.core.turn`). And the turn's: whatever else went wrong ends this attempt,
-with everything that was finished before it kept.
+is made again (`agentnb.core._call.retry`). And the turn's: whatever else went wrong ends this
+attempt, with everything that was finished before it kept.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from agentnb.core.call import Reply
+from agentnb.core._budget.meter import BudgetExceeded
+from agentnb.core._call.model_call import Reply
+from agentnb.core._call.retry import TurnFailed, take_turn
+from agentnb.core._call.tool_call import run_tool
 from agentnb.core.events import SpawnIgnored
-from agentnb.core.meter import BudgetExceeded
 from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
 from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunPort, Tool
 from agentnb.core.spawn import SpawnReading, read_reply
-from agentnb.core.tool_call import run_tool
-from agentnb.core.turn import TurnFailed, take_turn
 from agentnb.core.types import (
     Block,
     Message,

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from agentnb.core._budget.lease import Lease
+from agentnb.core._budget.meter import BudgetExceeded
 from agentnb.core.budget import OUTPUT_SLICE, InputEstimate, estimate_input_tokens
 from agentnb.core.cancel import foreign
 from agentnb.core.clock import TimeLimit
@@ -26,8 +28,6 @@ from agentnb.core.events import (
     ToolCallReported,
     ToolCallStarted,
 )
-from agentnb.core.lease import Lease
-from agentnb.core.meter import BudgetExceeded
 from agentnb.core.protocols import (
     AgentWork,
     Gate,

@@ -32,13 +32,13 @@ from agentnb.core.protocols import AgentOutcome, Gate, JobOrder, Provider, Tool
 from agentnb.core.request import RequestContext, RunState
 from agentnb.core.spawn import SPAWN, read_reply
 from agentnb.core.synthesis import result_body, said_and_results, with_short_tool_results
+from agentnb.core.text import one_line
 from agentnb.core.types import (
     AgentStatus,
     Message,
     SpawnMode,
     SubAgentResult,
     child_id,
-    one_line,
     path_of,
     user_message,
 )

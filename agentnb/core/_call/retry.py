@@ -12,7 +12,8 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from agentnb.core.call import Reply, make_call
+from agentnb.core._budget.meter import BudgetExceeded
+from agentnb.core._call.model_call import Reply, make_call
 from agentnb.core.cancel import foreign
 from agentnb.core.errors import (
     InternalError,
@@ -23,10 +24,9 @@ from agentnb.core.errors import (
     make_causes_visible,
 )
 from agentnb.core.events import AgentWaiting, ProviderFailover
-from agentnb.core.meter import BudgetExceeded
 from agentnb.core.protocols import AgentWork, Provider, RunPort, is_chain, links_of
-from agentnb.core.text import literal
-from agentnb.core.types import CompletionRequest, bare_model, one_line, text_so_far
+from agentnb.core.text import literal, one_line
+from agentnb.core.types import CompletionRequest, bare_model, text_so_far
 
 E = TypeVar("E", bound=OrchestratorError)
 

@@ -15,8 +15,8 @@ from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.clock import TimeLimit
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken, in_words
 from agentnb.core.events import ModelCallFinished, ModelCallStarted
-from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort
-from agentnb.core.text import literal
+from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort, closing
+from agentnb.core.text import literal, one_line, short_reason
 from agentnb.core.types import (
     MOST,
     CompletionRequest,
@@ -28,12 +28,10 @@ from agentnb.core.types import (
     ToolInputDelta,
     ToolUse,
     Usage,
-    one_line,
-    short_reason,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
 
 @dataclass(slots=True)
@@ -241,18 +239,3 @@ def _are_counts(usage: Usage) -> bool:
 
 
 _counts = attrgetter(*(count.name for count in fields(Usage)))
-
-
-class closing:
-    """Closes a provider's stream that was left early, where it can be closed."""
-
-    def __init__(self, stream: AsyncIterator[StreamEvent]) -> None:
-        self._stream = stream
-
-    async def __aenter__(self) -> AsyncIterator[StreamEvent]:
-        return self._stream
-
-    async def __aexit__(self, *_: object) -> None:
-        close: Callable[[], Awaitable[None]] | None = getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()

@@ -11,9 +11,8 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from agentnb.core.bus import EventBus
 from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.clock import Clock, TimeLimit
 from agentnb.core.errors import NoOpenQuestion, in_words
@@ -21,6 +20,9 @@ from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
 from agentnb.core.protocols import BudgetGate
 from agentnb.core.text import literal
 from agentnb.core.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from agentnb.core.bus import EventBus
 
 _WHY_STOP = {
     "stop": "the answer to the budget's question was to stop",

@@ -15,7 +15,6 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from agentnb.core.codec import DEEPEST, MOST_BITS
 from agentnb.core.events import (
     AgentSpawned,
     BudgetPaused,
@@ -25,7 +24,7 @@ from agentnb.core.events import (
     RunStarted,
 )
 from agentnb.core.text import quoted
-from agentnb.core.types import MOST, child_id
+from agentnb.core.types import DEEPEST, MOST, MOST_BITS, child_id
 
 _Check = Callable[[Any], None]
 """Raises `ValueError` where a value cannot be; the message is a clause."""

@@ -28,14 +28,9 @@ from agentnb.core.events import (
 )
 from agentnb.core.protocols import MOST_FOR_MODEL, Jobs, RunPort, Tool, ToolCallRecord
 from agentnb.core.shown import listed
-from agentnb.core.text import literal, sendable, visible
+from agentnb.core.text import literal, one_line, sendable, visible
 from agentnb.core.threads import ThreadCall
-from agentnb.core.types import (
-    MALFORMED_INPUT,
-    ToolResultBlock,
-    ToolUseBlock,
-    one_line,
-)
+from agentnb.core.types import MALFORMED_INPUT, ToolResultBlock, ToolUseBlock
 
 T = TypeVar("T")
 

@@ -16,23 +16,27 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+from agentnb.core._budget.lease import Lease
+from agentnb.core._budget.pause import BudgetPause
 from agentnb.core.budget import OUTPUT_SLICE, RequestBudget
-from agentnb.core.bus import EventBus
 from agentnb.core.clock import Clock, TimeLimit, TimerHandle
 from agentnb.core.events import (
+    AgentCompleted,
+    AgentSpawned,
     BudgetChanged,
     BudgetExhausted,
     BudgetUpdate,
     BudgetWarning,
     LimitReached,
 )
-from agentnb.core.lease import Lease
 from agentnb.core.limits import Refusal, RunLimits
-from agentnb.core.pause import BudgetPause
 from agentnb.core.protocols import BudgetGate
-from agentnb.core.tree import TreeFold
-from agentnb.core.types import AgentStatus, BudgetStatus, CompletionRequest
+from agentnb.core.types import BudgetStatus, CompletionRequest, path_key
+
+if TYPE_CHECKING:
+    from agentnb.core.bus import EventBus
 
 UPDATE_EVERY_S = 0.1
 """`BudgetUpdate` comes at most this often, but for changes that matter."""
@@ -254,7 +258,7 @@ class Meter:
         )
 
     def kept_from(self, *, for_root_synthesis: bool) -> int:
-        """See `agentnb.core.lease.Ledger`."""
+        """See `agentnb.core._budget.lease.Ledger`."""
         return 0 if for_root_synthesis else self.kept
 
     async def wait_for_room(self, tokens: int) -> None:
@@ -314,13 +318,13 @@ class Meter:
     # -- what happened to the pot ---------------------------------------------------------
 
     def closed(self, lease: Lease, status: BudgetStatus) -> None:
-        """See `agentnb.core.lease.Ledger`."""
+        """See `agentnb.core._budget.lease.Ledger`."""
         self._open.pop(lease, None)
         self.moved(status)
         self._let_in()
 
     def moved(self, status: BudgetStatus) -> None:
-        """See `agentnb.core.lease.Ledger`."""
+        """See `agentnb.core._budget.lease.Ledger`."""
         if self.budget.crossings > self._seen_crossings:
             self._seen_crossings = self.budget.crossings
             self._warn(can_go_on=status is not BudgetStatus.EXHAUSTED)
@@ -379,12 +383,15 @@ class Meter:
 
     def _agents(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The ids of all agents so far: those that are completed, and the others."""
-        fold = TreeFold()
-        fold.feed(self._bus.milestones)
-        agents = fold.in_path_order()
-        done = tuple(a.agent_id for a in agents if a.status is AgentStatus.COMPLETED)
-        open_ = tuple(a.agent_id for a in agents if a.status is not AgentStatus.COMPLETED)
-        return done, open_
+        completed: dict[str, bool] = {}
+        for _, event in self._bus.milestones:
+            if isinstance(event, AgentSpawned):
+                completed[event.agent_id] = False
+            elif isinstance(event, AgentCompleted):
+                completed[event.agent_id] = True
+        in_order = sorted(completed, key=path_key)
+        done = tuple(each for each in in_order if completed[each])
+        return done, tuple(each for each in in_order if not completed[each])
 
     def _on_limit(self, refusal: Refusal) -> None:
         """Another limit than the budget ends the work: the root's synthesis is left."""

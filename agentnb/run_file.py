@@ -29,9 +29,9 @@ from typing import Any
 from agentnb.core.codec import UnknownKind, event_of, plain
 from agentnb.core.errors import UnreadableRun
 from agentnb.core.events import ModelCallStarted, Row
-from agentnb.core.possible import check_id, check_possible
 from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.text import escaped_for_json, literal, quoted, visible
+from agentnb.run_check import check_id, check_possible
 
 FORMAT = "agentnb run"
 VERSION = 2
