@@ -89,8 +89,8 @@ def _parser() -> argparse.ArgumentParser:
         "trust",
         help=words,
         description="Let what a settings file says of servers and key variables count, also for "
-        "servers that are not on this machine, until the file changes. It prints what that sends "
-        "where.",
+        "servers that are not on this machine, and let its settings have a run spend more, until "
+        "the file changes. It prints what that sends where.",
     )
     trust.add_argument("files", nargs="+", metavar="FILE", help="an agentnb.yaml, or its folder")
     return parser

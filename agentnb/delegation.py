@@ -1,7 +1,7 @@
-"""How the agents of a run may delegate: what is said in code, and what the settings file says.
+"""How the agents of a run may delegate: by a spawn block, by tools, or by both.
 
-By a spawn block, by tools, or by both. What the tools need to know of profiles and pools is put
-together here, and what does not fit is said before a run begins.
+What the tools need to know of profiles and pools is put together here, and what does not fit is
+said before a run begins.
 """
 
 from __future__ import annotations
@@ -13,31 +13,16 @@ from pathlib import Path
 
 from agentnb.config import Config
 from agentnb.core.errors import ConfigError, ConfigMistake
-from agentnb.core.profiles import NamedText, Profile, available_profiles_block
+from agentnb.config.profile import NamedText, Profile, available_profiles_block
 from agentnb.core.protocols import Delegation, ModelChoice, Tool
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
-from agentnb.models import Models, Unsaid, gate_of
+from agentnb.models import Models, gate_of
 from agentnb.tools.registry import meant_by
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
 from agentnb.tools.workspace import NAME as WORKSPACE
 
-KINDS = ("block", "tools", "both")
 BootstrapOf = Callable[[Profile | None], Sequence[NamedText]]
-DEFAULT_DELEGATION = Unsaid("block")
-
-
-def kind_of(said: str, config: Config) -> str:
-    """`block`, `tools` or `both`: what was said in code, else what the settings file says.
-
-    Raises:
-        ValueError: It is none of them.
-    """
-    if said not in KINDS:
-        raise ValueError(f"`delegation` must be 'block', 'tools' or 'both', not {literal(said)}.")
-    if isinstance(said, Unsaid):
-        return "both" if config.spawn_enabled else "block"
-    return said
 
 
 def delegation_of(
@@ -54,7 +39,7 @@ def delegation_of(
     """How the agents of one run delegate.
 
     Args:
-        kind: See `kind_of`.
+        kind: `block`, `tools` or `both`.
         nested: Whether sub-agents get the spawn tools, too.
         tools: What the agents of the run may call besides.
         named: What a profile may name, too: the tools of the session.

@@ -19,16 +19,8 @@ from agentnb.core.protocols import Gate, Link, Provider, links_of
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.gate import ConcurrencyGate, RoutedGate
 from agentnb.providers.registry import Registry, split_model
+from agentnb.settings import DEFAULT_MODEL
 from agentnb.trust import allowed_server
-
-
-class Unsaid(str):
-    """A default that is told apart from the same word said by a person."""
-
-    __slots__ = ()
-
-
-DEFAULT_MODEL = Unsaid("anthropic/claude-sonnet-5-5")
 
 registry = Registry()
 """For all sessions: their calls to one base URL with one key share one HTTP client."""
@@ -62,7 +54,7 @@ class Models:
     """The models of a session, and who answers to them.
 
     Args:
-        said: The session's `model`; `DEFAULT_MODEL` when nothing was said.
+        said: The session's `model`; `None` when code names none.
         provider: The session's own, in place of the one that `said` names.
         config: What the settings file says.
 
@@ -74,20 +66,21 @@ class Models:
     """
 
     def __init__(
-        self, said: str | Sequence[str], *, provider: Provider | None, config: Config
+        self, said: str | Sequence[str] | None, *, provider: Provider | None, config: Config
     ) -> None:
         self._provider = provider
         self._config = config
         config.check_models(self._check_known)
-        self.model = self._named(said)
+        self.model: str | tuple[str, ...] = DEFAULT_MODEL
         """One model, or a chain of them: pools are written out."""
-        self.origin = Origin.DEFAULT if isinstance(said, Unsaid) else Origin.CODE
-        if self.origin is Origin.DEFAULT:
-            if provider is not None:
-                self.model, self.origin = provider.name, Origin.CODE
-            elif config.default_pool is not None:
-                self.model = self._named(f"pool:{config.default_pool}")
-                self.origin = Origin.DEFAULT_POOL
+        self.origin = Origin.DEFAULT
+        if said is not None:
+            self.model, self.origin = self._named(said), Origin.CODE
+        elif provider is not None:
+            self.model, self.origin = provider.name, Origin.CODE
+        elif config.default_pool is not None:
+            self.model = self._named(f"pool:{config.default_pool}")
+            self.origin = Origin.DEFAULT_POOL
         if provider is None or not isinstance(self.model, str):
             # What is wrong with it is said now, not at the first run. Nothing is wrong with what
             # is not trusted yet: a person wants to look at it first.

@@ -9,20 +9,21 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from inspect import signature
-from typing import Any
+from typing import Any, ParamSpec
 
 from agentnb.config import Config, config_of, reread
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.context import AgentContext, texts
-from agentnb.core.errors import wrong_settings_as_line
+from agentnb.core.context import AgentContext
+from agentnb.core.errors import show_as_line, wrong_settings_as_line
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.profiles import Profile, root_instructions
-from agentnb.core.protocols import BudgetGate, Gate, Provider, Tool
+from agentnb.config.profile import Profile, root_instructions
+from agentnb.core.protocols import BudgetGate, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.secrets import note_variable
 from agentnb.core.text import literal
@@ -32,12 +33,16 @@ from agentnb.core.types import (
     SpawnInstruction,
     SpawnMode,
 )
-from agentnb.delegation import DEFAULT_DELEGATION, delegation_of, kind_of, tools_of_profile
-from agentnb.models import DEFAULT_MODEL, Models, Origin, Unsaid, gate_of, registry
+from agentnb.delegation import delegation_of, tools_of_profile
+from agentnb.models import Models, Origin, gate_of, registry
 from agentnb.run import Run
 from agentnb.runtime import get_runtime
+from agentnb.settings import DEFAULT_BUDGET, DEFAULT_MODEL, SETTINGS, Settings, arguments_text
 from agentnb.tools.registry import tools_of
+from agentnb.trust import check_limits
 from agentnb.views.panel.viewers import Viewers
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +50,43 @@ class _InForce:
     """What the settings file says by now, and what that makes of what was said in code."""
 
     config: Config
+    settings: Settings
     models: Models
-    delegation: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A run that is wanted, and what is to hold for it in place of the session's settings."""
+    """A run that is wanted."""
 
     title: str
     """The task, or what stands for several."""
-    model: str | Sequence[str] | None
-    budget: int | None
-    max_depth: int | None
-    max_agents: int | None
-    tools: Sequence[Any] | None
+    said: Mapping[str, Any]
+    """Settings that hold for it in place of the session's."""
     profile: str | None = None
     plan: SpawnInstruction | None = None
     synthesis: bool = True
+
+
+def _keeps_what_is_said(init: Callable[P, None]) -> Callable[P, None]:
+    """Have `init` find in `self._said` the arguments that it was given.
+
+    A default is not the same as an equal value that a person says: a settings file goes before the
+    one, and not before the other.
+    """
+    parameters = signature(init)
+
+    @wraps(init)
+    def listening(*args: P.args, **named: P.kwargs) -> None:
+        try:
+            said = parameters.bind(*args, **named).arguments
+        except TypeError as error:  # there is no such setting
+            show_as_line(error)
+            raise
+        session: Session = said.pop("self")
+        session._said = said
+        init(*args, **named)
+
+    return listening
 
 
 class Session:
@@ -71,58 +95,27 @@ class Session:
     A settings file, and the files that it names, are looked at whenever a run starts: what was
     changed since holds for that run, all of it, and not for those that go on.
 
-    Args:
-        model: `provider/model`, or `pool:NAME`; or several, a chain: when one does not answer, the
-            next is asked. Without it: the `llm.default_pool` of the settings file, if that names
-            one.
-        budget: Tokens for each run, all agents together.
-        max_depth: Depth of the deepest sub-agent; the root has 0.
-        soul: Who the agents are, shared by all of them.
-        identity: What they are here for, shared by all of them.
-        user: What the root should know of the person. Sub-agents never see it.
-        tools: What agents may call: functions (see `agentnb.tool`), anything with `spec` and
-            `call` (`agentnb.core.protocols.Tool`), and `"workspace"`, the run's shared notes.
-        delegation: How agents may start sub-agents: by a spawn `block` in a reply, by `tools`, or
-            by `both`. Without it: what the settings file says by `tools.spawn.enabled`.
-        nested_spawn: Whether sub-agents get the spawn tools, too, as far as `max_depth` allows.
-        config: The settings file or its folder, or what `load_config` gave; `None` for the
-            `agentnb.yaml` in the working directory, if there is one by the time that a run
-            starts; `False` for none. What `load_config` gave stays as it is. A server on another
-            machine that a file names counts when the person trusts the file, however it was named.
-        store: `None`, memory only: all there is yet.
-        mode: `live`: all there is yet.
-        provider: Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run
-            that names a model of another provider is answered by that one.
-        max_concurrency: Calls to one model that may be open at once.
-        max_agents: Most sub-agents that the agents of a run may start. A list that a person
-            gives to `spawn_all` is not cut by it.
-        max_output_tokens: Output limit of one call.
-        call_timeout_s: A turn that takes longer fails.
-        memories: What the root remembers; handed to sub-agents by `sub_agent_memory`.
-        sub_agent_memory: `inherit` or `fresh`.
-        on_budget_warning: `ask`, `continue`, `stop`, or a callable, sync or async, that gets
-            the `BudgetWarning` and returns one of the last two.
-        pause_timeout_s: After so long without an answer a paused run stops.
-        max_turns: Most turns of one agent, a call and the tools it asks for each. It then ends
-            with what it has, marked as cut.
-
     Raises:
         ValueError: A setting is out of its range. `UnknownModel`, `UnknownPool` and
             `ConfigError`, for a settings file that cannot be taken, are such errors, too.
     """
 
+    _said: dict[str, Any]
+    """The settings that code says: as they were given, then as they are kept."""
+
     @wrong_settings_as_line()
+    @_keeps_what_is_said
     def __init__(
         self,
         model: str | Sequence[str] = DEFAULT_MODEL,
-        budget: int = 500_000,
+        budget: int = DEFAULT_BUDGET,
         max_depth: int = 3,
         soul: str = "",
         identity: str = "",
         user: str = "",
         tools: Sequence[Any] = (),
         *,
-        delegation: str = DEFAULT_DELEGATION,
+        delegation: str = "block",
         nested_spawn: bool = False,
         config: str | os.PathLike[str] | Config | bool | None = None,
         store: None = None,
@@ -138,51 +131,24 @@ class Session:
         pause_timeout_s: float = 600,
         max_turns: int = 50,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            name: value for name, value in locals().items() if name != "self"
-        }
-        if store is not None:
-            raise ValueError(f"`store` can only be None yet (memory only), not {literal(store)}.")
-        if mode != "live":
-            raise ValueError(f"`mode` can only be 'live' yet, not {literal(mode)}.")
-        for name in ("call_timeout_s", "pause_timeout_s"):
-            value = self._settings[name]
-            if not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"`{name}` must be a number above 0, not {literal(value)}.")
-        for name in ("max_output_tokens", "max_concurrency", "max_turns"):
-            value = self._settings[name]
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(
-                    f"`{name}` must be a whole number, at least 1, not {literal(value)}."
-                )
-        if provider is not None and not hasattr(provider, "stream"):
-            raise ValueError(
-                f"`provider` must be a provider, not {literal(provider)}: name a model by `model`."
-            )
-        for name in ("soul", "identity", "user"):
-            if not isinstance(self._settings[name], str):
-                raise ValueError(f"`{name}` must be a text, not {literal(self._settings[name])}.")
-        if not isinstance(nested_spawn, bool):
-            raise ValueError(f"`nested_spawn` must be True or False, not {literal(nested_spawn)}.")
-        texts(memories, "memories")
-        self.tools = tools_of(tools)
+        settings = Settings(**self._said)
+        self._said = {name: getattr(settings, name) for name in self._said}
+        self.tools = tools_of(settings.tools)
         """What agents may call, where a run does not say otherwise."""
         self._in_force = self._made_of(config_of(config))
-        self.budget = budget
-        self.max_depth = max_depth
         self._newest: Run | None = None
         self._owned = threading.local()
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
-        # What is wrong with the settings is said here, not at the first run.
-        self._request(None, Viewers(), budget=None, max_depth=None, max_agents=None)
-        AgentOrchestrator(sub_agent_memory=sub_agent_memory)
 
     def _made_of(self, config: Config) -> _InForce:
-        said, provider = self._settings["model"], self._settings["provider"]
         note_variable(config.openai.api_key_env)
-        kind = kind_of(self._settings["delegation"], config)
-        return _InForce(config, Models(said, provider=provider, config=config), kind)
+        of_file = dict(config.session)
+        if config.spawn_enabled is not None:
+            of_file.setdefault("delegation", "both" if config.spawn_enabled else "block")
+        settings = Settings(**{**of_file, **self._said})
+        models = Models(self._said.get("model"), provider=settings.provider, config=config)
+        return _InForce(config, settings, models)
 
     def reread_settings(self) -> None:
         """Look at the settings file again, as each run does when it starts.
@@ -194,7 +160,7 @@ class Session:
 
     def _look_again(self) -> _InForce:
         last = self._in_force
-        config = reread(self._settings["config"], last.config)
+        config = reread(last.settings.config, last.config)
         if config is not last.config:
             self._in_force = self._made_of(config)
         return self._in_force
@@ -205,19 +171,33 @@ class Session:
         return self._in_force.config
 
     @property
+    def settings(self) -> Settings:
+        """What holds for the next run, as far as the settings file was looked at."""
+        return self._in_force.settings
+
+    @property
+    def budget(self) -> int:
+        """Tokens for each run."""
+        return self.settings.budget
+
+    @property
+    def max_depth(self) -> int:
+        """Depth of the deepest sub-agent."""
+        return self.settings.max_depth
+
+    @property
     def delegation(self) -> str:
         """`block`, `tools` or `both`."""
-        return self._in_force.delegation
+        return self.settings.delegation
 
     @property
     def model(self) -> str | tuple[str, ...]:
         """Who answers: one model, or a chain of them."""
         return self._in_force.models.model
 
-    @property
-    def is_delegation_said(self) -> bool:
-        """Whether `delegation` was said in code."""
-        return not isinstance(self._settings["delegation"], Unsaid)
+    def is_said(self, setting: str) -> bool:
+        """Whether code said a setting."""
+        return setting in self._said
 
     @property
     def model_origin(self) -> Origin:
@@ -265,7 +245,10 @@ class Session:
                 does not trust the file yet. Nothing was sent.
         """
         task = _checked_task(task)
-        return self._start(_Order(task, model, budget, max_depth, max_agents, tools, profile))
+        said = _said(
+            model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
+        )
+        return self._start(_Order(task, said, profile))
 
     @wrong_settings_as_line()
     def spawn_all(
@@ -302,15 +285,11 @@ class Session:
             UnknownModel: No provider answers to the model.
         """
         plan = SpawnInstruction(_checked_mode(mode), _checked_tasks(tasks))
-        deepest = self.max_depth if max_depth is None else max_depth
-        if isinstance(deepest, int) and deepest < 1:
-            raise ValueError(
-                "`spawn_all` starts sub-agents, so `max_depth` must be at least 1, not "
-                f"{literal(deepest)}: give it to the session or to this call."
-            )
+        said = _said(
+            model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
+        )
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
-        order = _Order(title, model, budget, max_depth, max_agents, tools)
-        return self._start(replace(order, plan=plan, synthesis=synthesis))
+        return self._start(_Order(title, said, plan=plan, synthesis=synthesis))
 
     def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
         """`spawn` and wait, as the run's owner: an interrupt cancels the run.
@@ -344,38 +323,47 @@ class Session:
     def _start(self, order: _Order) -> Run:
         now = self._look_again()
         config, models = now.config, now.models
+        said, settings = order.said, replace(now.settings, **order.said)
+        if order.plan is not None and settings.max_depth < 1:
+            raise ValueError(
+                "`spawn_all` starts sub-agents, so `max_depth` must be at least 1, not "
+                f"{settings.max_depth}: give it to the session or to this call."
+            )
+        check_limits(config, config.session.keys() - self._said.keys() - said.keys())
         profile = None if order.profile is None else config.profile(order.profile)
-        model = order.model
+        model = settings.model if "model" in said else None
         if profile is not None and model is None:
             model = profile.models or None
         provider, label = models.resolve(model)
         bootstrap_of = config.bootstrap_of_run()
         told = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
-        context = self._context(label, told)
-        gate = gate_of(provider, self._settings["max_concurrency"])
+        gate = gate_of(provider, settings.max_concurrency)
+        warning = settings.on_budget_warning
         viewers = Viewers()
-        request = self._request(
-            gate,
-            viewers,
-            budget=order.budget,
-            max_depth=order.max_depth,
-            max_agents=order.max_agents,
+        request = RequestContext(
+            RequestBudget(settings.budget),
+            max_depth=settings.max_depth,
+            max_agents=settings.max_agents,
+            gate=gate,
+            call_timeout_s=settings.call_timeout_s,
+            on_budget_warning=warning if isinstance(warning, str) else "ask",
+            pause_timeout_s=settings.pause_timeout_s,
+            is_attended=viewers.any,
         )
-        tools = self._tools_for(order, profile, config)
+        tools = self._tools_for(settings.tools if "tools" in said else None, profile, config)
         delegation = delegation_of(
-            now.delegation,
-            nested=self._settings["nested_spawn"],
+            settings.delegation,
+            nested=settings.nested_spawn,
             tools=tools,
             named=self.tools,
             config=config,
             bootstrap_of=bootstrap_of,
             models=models,
-            max_concurrency=self._settings["max_concurrency"],
+            max_concurrency=settings.max_concurrency,
         )
         if isinstance(model, str):
             _used[model] = None
         bus = EventBus(request.run_id, clock=request.clock)
-        warning = self._settings["on_budget_warning"]
         runtime = get_runtime()
         runtime.at_close(registry.aclose)
         try:
@@ -383,16 +371,16 @@ class Session:
                 order.title,
                 AgentOrchestrator(
                     request.max_depth,
-                    sub_agent_memory=self._settings["sub_agent_memory"],
-                    max_turns=self._settings["max_turns"],
+                    sub_agent_memory=settings.sub_agent_memory,
+                    max_turns=settings.max_turns,
                     delegation=delegation,
                 ).execute(
                     provider,
-                    context,
+                    _context(settings, label, told),
                     order.title,
                     request,
                     bus,
-                    budget_gate=warning if callable(warning) else None,
+                    budget_gate=None if isinstance(warning, str) else warning,
                     tools=tools,
                     plan=order.plan,
                     synthesis=order.synthesis,
@@ -408,47 +396,16 @@ class Session:
             raise
         return run
 
-    def _tools_for(self, order: _Order, profile: Profile | None, config: Config) -> Sequence[Tool]:
+    def _tools_for(
+        self, said: Sequence[Any] | None, profile: Profile | None, config: Config
+    ) -> Sequence[Tool]:
         """What the run's agents may call: as it was said for it, by its profile, else for all."""
-        if order.tools is not None:
-            return tools_of(order.tools, self.tools)
+        if said is not None:
+            return tools_of(said, self.tools)
         if profile is None:
             return self.tools
         of_profile = tools_of_profile(profile, self.tools, config)
         return self.tools if of_profile is None else of_profile
-
-    def _request(
-        self,
-        gate: Gate | None,
-        viewers: Viewers,
-        *,
-        budget: int | None,
-        max_depth: int | None,
-        max_agents: int | None,
-    ) -> RequestContext:
-        settings = self._settings
-        warning = settings["on_budget_warning"]
-        return RequestContext(
-            RequestBudget(self.budget if budget is None else budget),
-            max_depth=self.max_depth if max_depth is None else max_depth,
-            max_agents=settings["max_agents"] if max_agents is None else max_agents,
-            gate=gate,
-            call_timeout_s=settings["call_timeout_s"],
-            on_budget_warning="ask" if callable(warning) else warning,
-            pause_timeout_s=settings["pause_timeout_s"],
-            is_attended=viewers.any,
-        )
-
-    def _context(self, label: str, instructions: str) -> AgentContext:
-        settings = self._settings
-        return AgentContext(
-            agent_config=AgentConfig(model=label, max_output_tokens=settings["max_output_tokens"]),
-            soul_content=settings["soul"],
-            identity_content=settings["identity"],
-            user_content=settings["user"],
-            recalled_memories=tuple(settings["memories"]),
-            system_prompt=instructions,
-        )
 
     # -- finding runs ---------------------------------------------------------------------------
 
@@ -474,6 +431,26 @@ class Session:
     def find_run(self, run_id: str) -> Run | None:
         """A run by its id, as long as anybody holds it."""
         return self._by_id.get(run_id)
+
+
+Session.__doc__ = (Session.__doc__ or "").replace(
+    "    Raises:", f"    Args:\n{arguments_text()}\n\n    Raises:"
+)
+
+
+def _said(**settings: Any) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _context(settings: Settings, label: str, instructions: str) -> AgentContext:
+    return AgentContext(
+        agent_config=AgentConfig(model=label, max_output_tokens=settings.max_output_tokens),
+        soul_content=settings.soul,
+        identity_content=settings.identity,
+        user_content=settings.user,
+        recalled_memories=tuple(settings.memories),
+        system_prompt=instructions,
+    )
 
 
 def _checked_task(task: str) -> str:
@@ -556,20 +533,15 @@ def configure(**settings: Any) -> Session:
     other. The settings file is looked for and read anew. Runs that go on are not touched.
     """
     global _default
+    unknown = ", ".join(literal(name) for name in settings if name not in SETTINGS)
+    if unknown:
+        raise ValueError(f"There is no setting {unknown}. Known are: {', '.join(SETTINGS)}.")
     # Without making one: a settings file that is wrong must not keep a person from naming another.
-    old = _default._settings if _default is not None else {}
-    merged = {**old, **settings}
-    if "model" in settings and "provider" not in settings:
-        merged["provider"] = None
-    if "provider" in settings and "model" not in settings:
-        merged["model"] = DEFAULT_MODEL
-    try:
-        made = Session(**merged)
-    except TypeError:
-        names = tuple(signature(Session).parameters)
-        unknown = ", ".join(literal(s) for s in settings if s not in names)
-        known = ", ".join(names)
-        raise ValueError(f"There is no setting {unknown}. Known are: {known}.") from None
+    said = dict(_default._said) if _default is not None else {}
+    for one, other in (("model", "provider"), ("provider", "model")):
+        if one in settings:
+            said.pop(other, None)
+    made = Session(**{**said, **settings})
     with _default_lock:
         _default = made
     return made

@@ -1,9 +1,10 @@
 """Which settings files a person trusts, and what one that is not trusted would have sent where.
 
 A settings file lies beside a notebook, and both may be a stranger's. What it says of servers and
-of variables that hold keys counts at once for this machine's own addresses. For any other it
-counts after the person said so: by the file's path and content, kept in their own configuration
-folder. To name a file in code is no such word: the code may be the stranger's, too.
+of variables that hold keys counts at once for this machine's own addresses, and its `session` as
+long as no run may spend more by it. Anything else counts after the person said so: by the file's
+path and content, kept in their own configuration folder. To name a file in code is no such word:
+the code may be the stranger's, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,9 +26,10 @@ from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.core.errors import TrustNotKept, UntrustedSettings
 from agentnb.core.secrets import without_user
-from agentnb.core.text import one_line
+from agentnb.core.text import literal, one_line
 from agentnb.files import read_file, replace_file
 from agentnb.providers.openai_address import base_url_in_force
+from agentnb.settings import SETTINGS
 
 VARIABLE = "AGENTNB_TRUST"
 """Set to 1, it trusts every file."""
@@ -109,6 +112,37 @@ def allowed_server(config: Config) -> dict[str, str]:
     return {name: value for name, value in said.items() if value}
 
 
+def costly_settings(config: Config, names: Collection[str] = tuple(SETTINGS)) -> str:
+    """The settings of a file that let a run spend more than without it; empty for none.
+
+    Args:
+        config: Of the file.
+        names: Which settings to look at.
+    """
+    if not config.digest:
+        return ""
+    return " and ".join(
+        f"`session.{name}: {literal(value, 40)}`"
+        for name, value in config.session.items()
+        if name in names and SETTINGS[name].needs_trust(value)
+    )
+
+
+def check_limits(config: Config, names: Collection[str]) -> None:
+    """Refuse what lets a run spend more, in a file that is not trusted.
+
+    Args:
+        config: Of the file.
+        names: The settings that a run takes from it.
+
+    Raises:
+        UntrustedSettings: There is such a setting.
+    """
+    costly = costly_settings(config, names)
+    if costly and not is_trusted(config):
+        raise UntrustedSettings(config.source, what=costly, allow=_how_to_allow(config))
+
+
 def _how_to_allow(config: Config) -> str:
     file = "" if config.source == FILE_NAME else f" {shlex.quote(config.source)}"
     return (
@@ -140,8 +174,13 @@ def trust(config: Config) -> str:
     Raises:
         TrustNotKept: It cannot be written down.
     """
-    name, sending = Path(config.source).name, sending_of(config)
-    if sending is None or sending.stays_here:
+    name, sending, costly = Path(config.source).name, sending_of(config), costly_settings(config)
+    allowed = []
+    if sending is not None and not sending.stays_here:
+        allowed.append(f"{sending.what} may go to {sending.where}")
+    if costly:
+        allowed.append(f"a run may spend more ({costly})")
+    if not allowed:
         return (
             f"{name} names no server but this machine's own, which needs no trust. Nothing is kept."
         )
@@ -154,7 +193,7 @@ def trust(config: Config) -> str:
     if not is_trusted(config):
         raise TrustNotKept(config.source, "what is written there belongs to another user")
     return (
-        f"{name} is trusted: {sending.what} may go to {sending.where}. "
+        f"{name} is trusted: {'; '.join(allowed)}. "
         "When the file changes, it has to be trusted again."
     )
 

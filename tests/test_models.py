@@ -21,12 +21,13 @@ from agentnb.core.events import ProviderFailover, ToolCallFinished
 from agentnb.core.prompt import DEFAULT_INSTRUCTIONS
 from agentnb.core.protocols import Link, Provider
 from agentnb.core.types import ToolUse
-from agentnb.models import DEFAULT_MODEL, Origin
+from agentnb.models import Origin
 from agentnb.providers.demo import DemoProvider
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.registry import Registry
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.session import Session, configure, get_session
+from agentnb.settings import DEFAULT_MODEL
 from tests.support import DEADLINE_S, by_agent, events_of, spawn
 
 SETTINGS = """\

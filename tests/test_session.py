@@ -374,7 +374,7 @@ def test_configure_keeps_the_settings_that_it_is_not_given() -> None:
 
     assert get_session() is second is not first
     assert repr(second) == "Session(model='scripted', budget=1000, max_depth=1)"
-    assert second._settings["soul"] == "the soul"
+    assert second.settings.soul == "the soul"
     assert (first.budget, first.max_depth) == (1000, 3)
 
 
@@ -407,7 +407,7 @@ def test_wrong_setting_is_shown_as_one_line_and_stays_the_error_that_it_is() -> 
     session = Session(provider=ScriptedProvider([]), config=False)
     table = type("Table", (), {"__repr__": lambda self: "a b\n1 2"})()
     calls: list[tuple[Any, list[str]]] = [
-        (lambda: Session(budget=-1), ["ValueError: A budget's total must be"]),
+        (lambda: Session(budget=-1), ["ValueError: `budget` must be a whole number"]),
         (lambda: Session(tools=table), ["ValueError: `tools` must be a list of", "not a b 1 2."]),
         (lambda: session.spawn(""), ["ValueError: A task must be a text"]),
         (lambda: session.spawn("x", profile="y"), ["UnknownProfile: There is no profile 'y'"]),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from agentnb.config.project_file import WatchedFile, read_project_file
 from agentnb.core.errors import (
@@ -15,7 +16,7 @@ from agentnb.core.errors import (
     UnknownPool,
     UnknownProfile,
 )
-from agentnb.core.profiles import NamedText, Profile
+from agentnb.config.profile import NamedText, Profile
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
 
@@ -50,6 +51,8 @@ class Config:
     """`provider/model`, in the order in which they are asked."""
     default_pool: str | None = None
     openai: OpenAIServer = OpenAIServer()
+    session: Mapping[str, Any] = field(default_factory=dict)
+    """`session`: the settings that are said there, checked."""
     digest: str = field(default="", repr=False, compare=False)
     """SHA-256 of the file's text as it was read; empty where no file was."""
     watched: tuple[WatchedFile, ...] = field(default=(), repr=False, compare=False)

@@ -15,12 +15,12 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentnb.config.config import FILE_NAME, Config, OpenAIServer
 from agentnb.config.project_file import NoText, WatchedFile, read_project_file, read_text
 from agentnb.core.errors import ConfigError, ConfigMistake, wrong_settings_as_line
-from agentnb.core.profiles import Profile
+from agentnb.config.profile import Profile
 from agentnb.core.text import literal
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def _load(file: Path, source: str) -> Config:
         raise ConfigError(source, [*mistakes, *(each for own in broken.values() for each in own)])
     lines = {dotted(loc): line for loc, line in document.lines.items()}
     spawn, llm = settings.tools.spawn, settings.llm
+    session: Any = settings.session
     pools = {name: tuple(models) for name, models in llm.pools.items()}
     profiles = {name: _profile(name, said, pools) for name, said in spawn.profiles.items()}
     return Config(
@@ -142,6 +143,7 @@ def _load(file: Path, source: str) -> Config:
         pools=MappingProxyType(pools),
         default_pool=llm.default_pool,
         openai=OpenAIServer(llm.providers.openai.base_url, llm.providers.openai.api_key_env),
+        session=MappingProxyType(session.model_dump(exclude_none=True)),
         digest=sha256(text.encode()).hexdigest(),  # of what was read, whatever is there by now
         watched=tuple(watched),
         lines=MappingProxyType(lines),

@@ -23,6 +23,7 @@ from pydantic import (
     PlainValidator,
     ValidationError,
     ValidationInfo,
+    create_model,
     model_validator,
 )
 from pydantic_core import ErrorDetails
@@ -30,9 +31,10 @@ from pydantic_core import ErrorDetails
 from agentnb.config.document import Document, Loc, Scalar, dotted
 from agentnb.config.project_file import read_project_file
 from agentnb.core.errors import ConfigMistake
-from agentnb.core.profiles import NamedText
+from agentnb.config.profile import NamedText
 from agentnb.core.shown import listed
 from agentnb.core.text import one_line
+from agentnb.settings import SETTINGS, Wrong, must_be
 
 _LONGEST_NAME = 64
 _LISTED = 20
@@ -152,6 +154,21 @@ def _variable(value: str) -> str:
     return value
 
 
+def _of_session(value: object, info: ValidationInfo) -> object:
+    """What is kept of a setting; `None` where nothing is said."""
+    check = SETTINGS[str(info.field_name)].check
+    if isinstance(value, Scalar):
+        written = value.written
+        try:
+            value = check.parse(written)
+        except ValueError:
+            value = written
+    try:
+        return None if value is None else check.take(value)
+    except Wrong as wrong:
+        raise ValueError(must_be("This", wrong, value)) from None
+
+
 Name = Annotated[str, AfterValidator(_name)]
 Model = Annotated[str, AfterValidator(_model)]
 Pool = Annotated[str, AfterValidator(_pool)]
@@ -223,11 +240,21 @@ class LlmSection(Section):
     providers: ProvidersSection = ProvidersSection()
 
 
+_Setting = Annotated[Any, PlainValidator(_of_session)]
+SessionSection = create_model(
+    "SessionSection",
+    __base__=Section,
+    __doc__="`session`.",
+    **{name: (_Setting, None) for name, setting in SETTINGS.items() if setting.in_file},  # type: ignore[call-overload]  # of a mapping it knows no names
+)
+
+
 class SettingsFile(Section):
     """All that `agentnb.yaml` may say."""
 
     tools: ToolsSection = ToolsSection()
     llm: LlmSection = LlmSection()
+    session: SessionSection = SessionSection()  # type: ignore[valid-type]  # made of the settings
 
 
 # -- reading, and what is wrong ----------------------------------------------------------------
@@ -327,6 +354,8 @@ def _unknown_key(loc: Loc) -> str:
             "A key never stands in this file. Put it into an environment variable, and name that "
             "variable by `api_key_env`."
         )
+    if loc[0] == "session" and key in SETTINGS:
+        return f"A file does not say this. Say it in code: `Session({key}=…)`."
     known = _known_keys(loc[:-1])
     home = dict(_homes(SettingsFile, "")).get(key)
     # A slip beside its right spelling is likelier than a key of another place.

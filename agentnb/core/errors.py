@@ -441,21 +441,24 @@ class ConfigError(AgentnbError, ValueError):
 
 
 class UntrustedSettings(AgentnbError, ValueError):
-    """A settings file would have something sent away, and the person did not allow it yet.
+    """A settings file would send something away or spend more, and is not trusted yet.
 
     Args:
         source: The file, as it was named.
-        what: What would be sent.
-        where: The address that it would be sent to.
+        what: What would be sent, or which settings would let a run spend more.
+        where: The address that it would be sent to; empty where nothing is.
         allow: How to allow it, as a clause.
     """
 
-    def __init__(self, source: str, *, what: str, where: str, allow: str) -> None:
+    def __init__(self, source: str, *, what: str, where: str = "", allow: str) -> None:
         self.source, self.what, self.where = source, what, where
+        does, want, out = f"a run may spend more ({what})", "want", "it"
+        if where:
+            does, want = f"{what} would go to {where}", "know this server and want"
+            out = "`llm.providers.openai`"
         super().__init__(
-            f"{source} is not trusted: by what it says, {what} would go to {where}. Nothing was "
-            f"sent. If you know this server and want that, {allow}; else take "
-            "`llm.providers.openai` out of the file."
+            f"{source} is not trusted: by what it says, {does}. Nothing was sent. "
+            f"If you {want} that, {allow}; else take {out} out of the file."
         )
 
 

@@ -24,7 +24,6 @@ from IPython.core.getipython import get_ipython
 
 from agentnb.config import Config, config_of
 from agentnb.core.text import visible
-from agentnb.models import DEFAULT_MODEL
 from agentnb.notebook.line import Option, Verb, Words
 from agentnb.notebook.magics import (
     AGENTNB_VERBS,
@@ -36,6 +35,7 @@ from agentnb.notebook.magics import (
 from agentnb.notebook.toolbox import names_of_tools
 from agentnb.providers.registry import KNOWN_PROVIDERS
 from agentnb.session import Session, session_at_hand, used_models
+from agentnb.settings import DEFAULT_MODEL
 
 _PATIENCE_S = 0.15
 _IDENTIFIER = "agentnb"

@@ -6,15 +6,17 @@ An error quotes what was typed and says what to type instead.
 from __future__ import annotations
 
 import keyword
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum, auto
+from textwrap import wrap
+from typing import Any
 
 from agentnb.core.errors import NotebookError
 from agentnb.core.text import literal
+from agentnb.settings import SETTINGS, Check, Wrong, must_be
 
 
 class Words(Enum):
@@ -144,22 +146,35 @@ def _unknown(typed: str, options: Mapping[str, Option], *, magic: str) -> str:
     return f"`{magic}` has no option {literal(typed)}: {hint}"
 
 
-def whole_number(unit: str, *, at_least: int, example: int) -> Callable[[str, str], int]:
-    """A reader of whole numbers; underscores or commas may group the digits."""
+def value_of(check: Check) -> Callable[[str, str], Any]:
+    """A reader of what a check takes."""
 
-    def read(option: str, text: str) -> int:
+    def read(option: str, text: str) -> Any:
         try:
-            number = int(re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text))
-        except ValueError:
-            number = at_least - 1
-        if number < at_least:
-            raise NotebookError(
-                f"{literal(option)} takes a whole number of {unit} like "
-                f"{max(at_least, example):_}, at least {at_least}, not {literal(text)}."
-            )
-        return number
+            return check.read(text)
+        except Wrong as wrong:
+            raise NotebookError(must_be(literal(option), wrong, text)) from None
 
     return read
+
+
+def options_of_settings(
+    **special: tuple[Callable[[str, str], object], Words],
+) -> dict[str, Option]:
+    """The options for the settings that a run may have of its own, by how they are typed.
+
+    Args:
+        **special: By name, how a setting is read that is no plain value, and who completes it.
+    """
+    options = {}
+    for name, setting in SETTINGS.items():
+        if setting.option:
+            read, words = special.get(name, (value_of(setting.check), None))
+            about = setting.about.partition(". ")[0].removesuffix(".")
+            options[f"--{name.replace('_', '-')}"] = Option(
+                name, read, setting.option, wrap(about[0].lower() + about[1:], 64), words
+            )
+    return options
 
 
 def text(option: str, value: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from IPython.core.getipython import get_ipython
@@ -32,12 +32,13 @@ from agentnb.notebook.line import (
     Verb,
     Words,
     about_options,
+    options_of_settings,
     read_options,
     several_names,
     text,
     usage_of,
+    value_of,
     variable_name,
-    whole_number,
     words_of,
 )
 from agentnb.notebook.settings import settings_text
@@ -46,39 +47,12 @@ from agentnb.notebook.toolbox import tools_named
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
 from agentnb.session import config_at_hand, get_session
+from agentnb.settings import SETTINGS, whole_number
 from agentnb.trust import trust
 from agentnb.views.outline import lines_below, outline_shortened
 
 CELL_OPTIONS = {
-    "--model": Option(
-        "model",
-        text,
-        "M",
-        ["who answers: provider/model; pool:NAME; or demo, which needs no key"],
-        Words.MODELS,
-    ),
-    "--budget": Option(
-        "budget",
-        whole_number("tokens", at_least=1, example=50_000),
-        "N",
-        ["tokens for the whole tree"],
-    ),
-    "--max-depth": Option(
-        "max_depth",
-        whole_number("levels", at_least=0, example=2),
-        "D",
-        ["how deep sub-agents may go; 0: none"],
-    ),
-    "--tools": Option(
-        "tools",
-        several_names,
-        "a,b",
-        [
-            "what agents may call: functions of this notebook, tools of the session, and",
-            "`workspace`, notes that the agents share",
-        ],
-        Words.TOOLS,
-    ),
+    **options_of_settings(model=(text, Words.MODELS), tools=(several_names, Words.TOOLS)),
     "--profile": Option(
         "profile",
         text,
@@ -127,8 +101,8 @@ And for the newest run, while it runs (`--run ID` for another, with the id that 
 _AGENTNB_HELP = """\
     %agentnb mode         how models are asked: `live`, which is all there is yet
     %agentnb config       the settings in force: of agentnb.yaml, of code, and the defaults
-    %agentnb trust        let agentnb.yaml name a server that is not on this machine, until the
-                          file changes; `%agentnb trust FILE` for another file
+    %agentnb trust        let agentnb.yaml name a server that is not on this machine, and let a
+                          run spend more, until it changes; `%agentnb trust FILE` for another file
     %agentnb freeze       take this kernel's live views away, before the notebook is saved
     %agentnb nest         let asyncio.run() work in this kernel's cells; slows all its loops
     %agentnb help         this text
@@ -146,11 +120,9 @@ class _Order:
     in_background: bool = False
     quiet: bool = False
     raw: bool = False
-    model: str | None = None
-    budget: int | None = None
-    max_depth: int | None = None
-    tools: tuple[str, ...] | None = None
     profile: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """By name, what was typed for this run; `tools` are names."""
 
 
 async def spawn_cell(line: str, cell: str) -> None:
@@ -260,21 +232,16 @@ def _read_order(line: str, cell: str) -> _Order:
     task = cell if values.get("raw") else fill(cell, names)
     if not task.strip():
         raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")
-    return _Order(task=task.strip(), **values)  # type: ignore[arg-type]  # read by CELL_OPTIONS
+    settings = {name: values.pop(name) for name in SETTINGS.keys() & values.keys()}
+    return _Order(task.strip(), settings=settings, **values)  # type: ignore[arg-type]  # read by CELL_OPTIONS
 
 
 def _start(order: _Order) -> Run:
     session = get_session()
-    names = order.tools
-    tools = None if names is None else tools_named(names, _notebook_names(), session.tools)
-    run = session.spawn(
-        order.task,
-        model=order.model,
-        budget=order.budget,
-        max_depth=order.max_depth,
-        tools=tools,
-        profile=order.profile,
-    )
+    settings = dict(order.settings)
+    if "tools" in settings:
+        settings["tools"] = tools_named(settings["tools"], _notebook_names(), session.tools)
+    run = session.spawn(order.task, profile=order.profile, **settings)
     if order.in_background:
         _bind(order.name, run)
         if wanted_display() != "none":
@@ -411,7 +378,7 @@ def _budget(run: Run, arguments: list[str]) -> str:
     _take_at_most(1, arguments, "budget")
     if not arguments:
         raise NotebookError("`%spawn budget` needs the new total: `%spawn budget 90_000`.")
-    total = whole_number("tokens", at_least=0, example=50_000)("%spawn budget", arguments[0])
+    total = value_of(whole_number("tokens", at_least=0))("%spawn budget", arguments[0])
     if run.done:
         raise NotebookError("The run has ended, so its budget cannot change any more.")
     run.set_budget(total)

@@ -12,18 +12,21 @@ from pathlib import Path
 from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.core.errors import ConfigError, ConfigMistake
-from agentnb.core.profiles import NamedText, Profile
+from agentnb.config.profile import NamedText, Profile
 from agentnb.core.secrets import masked
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
 from agentnb.models import Origin
 from agentnb.session import Session
-from agentnb.trust import is_trusted, sending_of
+from agentnb.settings import SETTINGS
+from agentnb.trust import costly_settings, is_trusted, sending_of
 
+_DEFAULT = "the default"
+_TOLD_ELSEWHERE = ("model", "delegation", "config", "provider", "store", "mode")
 _ORIGINS = {
     Origin.CODE: "said in code",
     Origin.DEFAULT_POOL: "llm.default_pool",
-    Origin.DEFAULT: "the default",
+    Origin.DEFAULT: _DEFAULT,
 }
 _DELEGATION = {
     "block": "by spawn block",
@@ -46,6 +49,7 @@ def settings_text(session: Session) -> str:
     config = session.config
     sections = [
         ("", _general(session)),
+        ("Settings of a run (session):", _of_a_run(session)),
         ("Profiles (tools.spawn.profiles):", chain(*_profiles(session))),
         ("Pools (llm.pools):", _pools(config)),
         ("OpenAI-compatible server (llm.providers.openai):", _server(config)),
@@ -84,12 +88,41 @@ def _general(session: Session) -> Iterator[Row]:
 
 
 def _delegation(session: Session) -> str:
-    where = "the default"
-    if session.is_delegation_said:
-        where = "said in code"
-    elif session.config.spawn_enabled is not None:
+    where = _origin(session, "delegation")
+    if where == _DEFAULT and session.config.spawn_enabled is not None:
         where = "tools.spawn.enabled"
     return f"{_DELEGATION[session.delegation]} ({where})"
+
+
+def _of_a_run(session: Session) -> Iterator[Row]:
+    """What a file may say, and of the rest what code says; without what is told elsewhere."""
+    for name, setting in SETTINGS.items():
+        if name in _TOLD_ELSEWHERE or not (setting.in_file or session.is_said(name)):
+            continue
+        where = _origin(session, name)
+        if where == f"session.{name}" and costly_settings(session.config, [name]):
+            if not is_trusted(session.config):
+                where += "; not trusted: no run starts before `%agentnb trust`"
+        yield name, f"{_written(getattr(session.settings, name))} ({where})"
+
+
+def _origin(session: Session, name: str) -> str:
+    if session.is_said(name):
+        return _ORIGINS[Origin.CODE]
+    return f"session.{name}" if name in session.config.session else _DEFAULT
+
+
+def _written(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return f"{value:,}"
+        case str():
+            return visible(value, 80) or "none"
+        case tuple():
+            return f"{len(value):,}"
+    return "a callable"
 
 
 def _profiles(session: Session) -> Iterator[Iterator[Row]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.errors import AgentnbError, ToolError
-from agentnb.core.profiles import NamedText, Profile
+from agentnb.config.profile import NamedText, Profile
 from agentnb.core.protocols import (
     MOST_FOR_MODEL,
     JobOrder,

@@ -10,7 +10,7 @@ import pytest
 import agentnb
 from agentnb.config import Config, OpenAIServer, config_of, load_config
 from agentnb.core.errors import ConfigError, UnknownModel, UnknownPool, UnknownProfile
-from agentnb.core.profiles import Profile
+from agentnb.config.profile import Profile
 from tests.support import run_python
 
 WHOLE = """\

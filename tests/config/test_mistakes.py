@@ -41,8 +41,8 @@ MISTAKES = {
         "Did you mean `system_prompt`?",
     ),
     "unknown key, unlike all": (
-        "version: 1",
-        "line 1, `version`: There is no such key here. Known here: `tools`, `llm`.",
+        "colour: 1",
+        "line 1, `colour`: There is no such key here. Known here: `tools`, `llm`, `session`.",
     ),
     "key in the wrong place": (
         "pools:\n  fast: [demo]",

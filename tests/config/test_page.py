@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from agentnb.config.schema import Section
 from agentnb.core.errors import ConfigError
 from agentnb.notebook.settings import settings_text
 from agentnb.session import Session
+from agentnb.settings import SETTINGS, Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 (EXAMPLE,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -81,18 +83,44 @@ def test_mistakes_of_the_page_are_told_in_these_words(project: Path) -> None:
     assert f"```\n{raised.value}\n```" in PAGE
 
 
+def test_table_of_the_page_has_all_settings_as_they_are() -> None:
+    rows = [
+        f"| `{each.name}` | `{each.default!r}` | {SETTINGS[each.name].check.right} "
+        f"| {'yes' if SETTINGS[each.name].in_file else ''} | {SETTINGS[each.name].about} |"
+        for each in fields(Settings)
+    ]
+
+    head = (
+        "| setting | default | what it takes | in `session` | what it is |\n|---|---|---|---|---|"
+    )
+    assert "\n".join([head, *rows, ""]) in PAGE
+
+
 # -- %agentnb config ----------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("example")
 def test_what_is_in_force_is_shown_with_where_it_comes_from() -> None:
-    assert settings_text(Session(tools=[read_file, run_tests])) == (
+    assert settings_text(Session(tools=[read_file, run_tests], max_turns=5)) == (
         """\
 Settings of agentnb.yaml:
   model         anthropic/claude-haiku-4-5, then demo (llm.default_pool)
   default pool  quick (llm.default_pool)
-  delegation    by spawn block and by tools (tools.spawn.enabled)
+  delegation    by spawn block and by tools (session.delegation)
   bootstrap     AGENTS.md (the default)
+Settings of a run (session):
+  budget             200,000 (session.budget)
+  max_depth          2 (session.max_depth)
+  tools              2 (said in code)
+  nested_spawn       no (session.nested_spawn)
+  max_concurrency    16 (session.max_concurrency)
+  max_agents         100 (session.max_agents)
+  max_output_tokens  4,096 (session.max_output_tokens)
+  call_timeout_s     300 (session.call_timeout_s)
+  sub_agent_memory   fresh (session.sub_agent_memory)
+  on_budget_warning  stop (session.on_budget_warning)
+  pause_timeout_s    120 (session.pause_timeout_s)
+  max_turns          5 (said in code)
 Profiles (tools.spawn.profiles):
   reviewer     Finds mistakes in code, and names the line of each.
     tools      read_file, run_tests
@@ -120,7 +148,19 @@ No agentnb.yaml is read: what is not said in code has its default.
   model         demo (said in code)
   default pool  none (the default)
   delegation    by spawn block (the default)
-  bootstrap     none: there is no AGENTS.md or ENVIRONMENT.md (the default)"""
+  bootstrap     none: there is no AGENTS.md or ENVIRONMENT.md (the default)
+Settings of a run (session):
+  budget             500,000 (the default)
+  max_depth          3 (the default)
+  nested_spawn       no (the default)
+  max_concurrency    32 (the default)
+  max_agents         1,000 (the default)
+  max_output_tokens  8,192 (the default)
+  call_timeout_s     600 (the default)
+  sub_agent_memory   inherit (the default)
+  on_budget_warning  ask (the default)
+  pause_timeout_s    600 (the default)
+  max_turns          50 (the default)"""
     )
 
 

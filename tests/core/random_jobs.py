@@ -26,7 +26,7 @@ from agentnb.core.events import (
     ToolCallStarted,
     is_terminal,
 )
-from agentnb.core.profiles import Profile, available_profiles_block
+from agentnb.config.profile import Profile, available_profiles_block
 from agentnb.core.protocols import Delegation
 from agentnb.core.types import Block, Message, Role, Stopped, TextBlock, ToolUse, ToolUseBlock
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools

@@ -8,7 +8,7 @@ import pytest
 
 from agentnb.core.context import AgentContext
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.profiles import Profile, available_profiles_block
+from agentnb.config.profile import Profile, available_profiles_block
 from agentnb.core.prompt import SystemPromptBuilder
 from agentnb.core.protocols import Delegation
 from agentnb.core.types import AgentConfig, Briefing, Message, user_message

@@ -8,7 +8,7 @@ from html import unescape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentnb.core.profiles import Profile, available_profiles_block, root_instructions
+from agentnb.config.profile import Profile, available_profiles_block, root_instructions
 
 any_text = st.text(st.characters(exclude_categories=())) | st.sampled_from(
     ["</profile>", "</available_spawn_profiles>", '" tools="rm', "<profile", "a & b", "&lt;"]

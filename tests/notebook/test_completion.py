@@ -62,8 +62,8 @@ def offered(text: str, session: Session | None = None) -> list[str]:
 @pytest.mark.parametrize("at", ["%%spawn ", "%%spawn\t", "%%time\n%%spawn ", "\n%%spawn "])
 def test_options_are_those_of_the_table_that_are_not_there_yet(at: str) -> None:
     assert offered(at) == list(CELL_OPTIONS)
-    assert offered(f"{at}--m") == ["--model", "--max-depth"]
-    assert offered(f"{at}--model demo --m") == ["--max-depth"]
+    assert offered(f"{at}--m") == ["--model", "--max-depth", "--max-agents"]
+    assert offered(f"{at}--model demo --m") == ["--max-depth", "--max-agents"]
     assert offered(f"{at}--bg --model=demo -o x -") == [
         each for each in CELL_OPTIONS if each not in ("--bg", "--model", "-o")
     ]

@@ -24,7 +24,8 @@ session = agentnb.configure(provider=agentnb.ScriptedProvider({
 
 
 def check_what_tab_offers(kernel: Kernel, run_id: str) -> None:
-    assert kernel.completed("%%spawn --m|\nthe task") == ["%%spawn --model", "%%spawn --max-depth"]
+    offered = [f"%%spawn --{name}" for name in ("model", "max-depth", "max-agents")]
+    assert kernel.completed("%%spawn --m|\nthe task") == offered
     left = kernel.completed("%%spawn --bg |\nthe task")
     assert "%%spawn --bg --quiet" in left
     assert "%%spawn --bg --bg" not in left

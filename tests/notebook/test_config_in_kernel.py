@@ -159,7 +159,7 @@ def test_file_that_names_a_strangers_server_is_one_line_until_it_is_trusted(
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ("agentnb.Session(budget=-1)", "ValueError: A budget's total must be a whole number"),
+        ("agentnb.Session(budget=-1)", "ValueError: `budget` must be a whole number of tokens"),
         ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet'."),
         ("agentnb.configure(tools=type)", "ValueError: `tools` must be a list of"),
         ("session.spawn('Hello', max_depth='deep')", "ValueError: `max_depth` must be a whole"),

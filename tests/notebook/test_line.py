@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentnb.core.errors import NotebookError
-from agentnb.notebook.line import Option, read_options, text, variable_name, whole_number, words_of
+from agentnb.notebook.line import Option, read_options, text, value_of, variable_name, words_of
+from agentnb.settings import SETTINGS
 
 OPTIONS = {
-    "--budget": Option("budget", whole_number("tokens", at_least=1, example=50_000)),
+    "--budget": Option("budget", value_of(SETTINGS["budget"].check)),
     "--model": Option("model", text),
     "--bg": Option("in_background", None),
     "-o": Option("name", variable_name),
@@ -24,6 +25,7 @@ def read(line: str) -> tuple[dict[str, object], list[str]]:
     [
         ("", ({}, [])),
         ("--budget 80_000 --bg", ({"budget": 80_000, "in_background": True}, [])),
+        ("--budget 1,080,000", ({"budget": 1_080_000}, [])),
         ("--budget=5 -o result", ({"budget": 5, "name": "result"}, [])),
         ("--model 'a name/with blanks'", ({"model": "a name/with blanks"}, [])),
         ("--model ollama/qwen:8b=x", ({"model": "ollama/qwen:8b=x"}, [])),
@@ -50,9 +52,10 @@ def test_line_is_split_into_options_and_the_rest(
         ("--budget --bg", "'--budget' of `%%spawn` needs a value behind it."),
         (
             "--budget few",
-            "'--budget' takes a whole number of tokens like 50_000, at least 1, not 'few'.",
+            "'--budget' must be a whole number of tokens, at least 1, not 'few'.",
         ),
-        ("--budget=", "'--budget' takes a whole number of tokens like 50_000, at least 1, not ''."),
+        ("--budget=", "'--budget' must be a whole number of tokens, at least 1, not ''."),
+        ("--budget 5,00", "'--budget' must be a whole number of tokens, at least 1, not '5,00'."),
         ("--bg --bg", "'--bg' is given twice to `%%spawn`: leave one out."),
         ("--bg=1", "'--bg' of `%%spawn` takes no value, not '1'."),
         ("--model ' '", "'--model' needs a value, not ' '."),

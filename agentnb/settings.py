@@ -1,0 +1,334 @@
+"""The settings of a run, one definition each: default, type, check, meaning.
+
+A session's signature, `configure`, the options of `%%spawn`, the section `session` of
+`agentnb.yaml`, the output of `%agentnb config` and the table of docs/configuration.md follow from
+the fields of `Settings`. A new setting is a field here, a parameter of `Session`, a row of that
+table, and the place that uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from textwrap import fill
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentnb.core.protocols import BudgetGate, Provider
+from agentnb.core.text import literal
+from agentnb.core.types import MOST
+
+if TYPE_CHECKING:
+    from agentnb.config import Config
+
+T = TypeVar("T")
+
+DEFAULT_MODEL = "anthropic/claude-sonnet-5-5"
+DEFAULT_BUDGET = 500_000
+
+
+# -- checks ---------------------------------------------------------------------------------------
+
+
+class Wrong(ValueError):
+    """A value that a setting does not take. Its text says what the value must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Which values a setting takes."""
+
+    right: str
+    """What a value must be, as the end of a sentence."""
+    take: Callable[[Any], Any]
+    """From a value to what is kept of it. Raises `Wrong`."""
+    parse: Callable[[str], object] = str
+    """From words on a line or in a file to a value. Raises `ValueError`."""
+
+    def read(self, words: str) -> Any:
+        """Take what somebody typed.
+
+        Raises:
+            Wrong: The setting does not take it.
+        """
+        try:
+            value = self.parse(words)
+        except ValueError:
+            raise Wrong(self.right) from None
+        return self.take(value)
+
+
+def must_be(subject: str, wrong: Wrong, value: object) -> str:
+    """Say in one line what is wrong with a value, wherever a person wrote it."""
+    return f"{subject} must be {wrong}, not {literal(value)}."
+
+
+def _check(right: str, fits: Callable[[Any], bool], parse: Callable[[str], object] = str) -> Check:
+    def take(value: Any) -> Any:
+        if not fits(value):
+            raise Wrong(right)
+        return value
+
+    return Check(right, take, parse)
+
+
+def whole_number(unit: str = "", *, at_least: int) -> Check:
+    """Whole numbers. Typed, underscores or commas may group their digits."""
+    right = f"a whole number{unit and f' of {unit}'}, at least {at_least}"
+
+    def take(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+            raise Wrong(right)
+        if value > MOST:
+            raise Wrong(f"at most {float(MOST):g}")
+        return value
+
+    return Check(right, take, _whole_number_in)
+
+
+def _whole_number_in(words: str) -> int:
+    groups = words.split(",")
+    if any(len(group) != 3 for group in groups[1:]):
+        raise ValueError(words)
+    return int("".join(groups))
+
+
+def _number_in(words: str) -> float:
+    number = float(words)
+    return int(number) if number.is_integer() else number
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _one_of(*words: str, or_callable: str = "") -> Check:
+    *first, last = (f"'{word}'" for word in words)
+    right = f"{', '.join(first)} or {last}" if first else f"{last} (all there is yet)"
+    if or_callable:
+        right += f", or {or_callable}"
+    return _check(
+        right,
+        lambda value: (
+            value in words if isinstance(value, str) else bool(or_callable and callable(value))
+        ),
+    )
+
+
+def _row(right: str, fits: Callable[[Any], bool], *, or_text: bool = False) -> Check:
+    def take(value: Any) -> Any:
+        if isinstance(value, str):
+            if or_text:
+                return value
+        elif isinstance(value, Iterable):
+            # A later change of a person's list must not reach in.
+            row = tuple(value)
+            if all(map(fits, row)):
+                return row
+        raise Wrong(right)
+
+    return Check(right, take)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_TEXT = _check("a text", _is_text)
+_FLAG = _check("True or False", lambda value: isinstance(value, bool))
+_SECONDS = _check("a number of seconds above 0", _is_duration, _number_in)
+_CONFIG = _check(
+    "a path, what `load_config` gave, None or False",
+    lambda value: True,  # `config_of` knows
+)
+
+
+# -- settings -------------------------------------------------------------------------------------
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting, but for its name, type and default."""
+
+    about: str
+    """What it is for; the first sentence stands alone in the help of `%%spawn`."""
+    check: Check
+    in_file: bool = False
+    """Whether the section `session` of a settings file may say it."""
+    needs_trust: Callable[[Any], bool] = _never
+    """Whether such a value counts only in a file that the person trusts: it may cost more."""
+    option: str = ""
+    """What stands for its value behind `%%spawn`; each run may then have a value of its own."""
+
+
+def _setting(default: T, about: str, check: Check, **more: Any) -> T:
+    return field(default=default, metadata={"setting": Setting(about, check, **more)})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for a run. Checked when made.
+
+    Raises:
+        ValueError: A value is wrong; names it, and says in one line what is right.
+    """
+
+    model: str | Sequence[str] = _setting(
+        DEFAULT_MODEL,
+        "Who answers: `provider/model`, `pool:NAME`, or `demo`, which needs no key. Several are a "
+        "chain: when one does not answer, the next is asked. Without it: the `llm.default_pool` "
+        "of the settings file, if that names one.",
+        _row("`provider/model`, `pool:NAME`, or a list of them", _is_text, or_text=True),
+        option="M",
+    )
+    budget: int = _setting(
+        DEFAULT_BUDGET,
+        "Tokens for each run, all agents together.",
+        whole_number("tokens", at_least=1),
+        in_file=True,
+        needs_trust=lambda tokens: tokens > DEFAULT_BUDGET,
+        option="N",
+    )
+    max_depth: int = _setting(
+        3,
+        "Depth of the deepest sub-agent; the root has 0.",
+        whole_number("levels", at_least=0),
+        in_file=True,
+        option="D",
+    )
+    soul: str = _setting("", "Who the agents are, shared by all of them.", _TEXT)
+    identity: str = _setting("", "What they are here for, shared by all of them.", _TEXT)
+    user: str = _setting(
+        "", "What the root should know of the person. Sub-agents never see it.", _TEXT
+    )
+    tools: Sequence[Any] = _setting(
+        (),
+        "What agents may call: functions (see `agentnb.tool`), tools by name, and `workspace`, "
+        "notes that the agents share. Anything with `spec` and `call` "
+        "(`agentnb.core.protocols.Tool`) is a tool, too.",
+        # What each is, is told by `tools_of`.
+        _row("a list of functions, tools or names", lambda value: True),
+        option="a,b",
+    )
+    delegation: str = _setting(
+        "block",
+        "How agents may start sub-agents: by a spawn `block` in a reply, by `tools`, or by `both`. "
+        "Without it: what the settings file says by `tools.spawn.enabled`.",
+        _one_of("block", "tools", "both"),
+        in_file=True,
+    )
+    nested_spawn: bool = _setting(
+        False,
+        "Whether sub-agents get the spawn tools, too, as far as `max_depth` allows.",
+        _FLAG,
+        in_file=True,
+    )
+    config: str | os.PathLike[str] | Config | bool | None = _setting(
+        None,
+        "The settings file or its folder, or what `load_config` gave; `None` for the "
+        "`agentnb.yaml` in the working directory, if there is one by the time that a run starts; "
+        "`False` for none. What `load_config` gave stays as it is. A server on another machine "
+        "that a file names counts when the person trusts the file, however it was named.",
+        _CONFIG,
+    )
+    store: None = _setting(
+        None,
+        "`None`, memory only: all there is yet.",
+        _check("None (memory only: all there is yet)", lambda value: value is None),
+    )
+    mode: str = _setting("live", "`live`: all there is yet.", _one_of("live"))
+    provider: Provider | None = _setting(
+        None,
+        "Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run that "
+        "names a model of another provider is answered by that one.",
+        _check(
+            "a provider (`model` is for names)",
+            lambda value: value is None or hasattr(value, "stream"),
+        ),
+    )
+    max_concurrency: int = _setting(
+        32,
+        "Calls to one model that may be open at once.",
+        whole_number("calls", at_least=1),
+        in_file=True,
+    )
+    max_agents: int = _setting(
+        1000,
+        "Most sub-agents that the agents of a run may start. A list that a person gives to "
+        "`spawn_all` is not cut by it.",
+        whole_number("agents", at_least=0),
+        in_file=True,
+        option="N",
+    )
+    max_output_tokens: int = _setting(
+        8192,
+        "Output limit of one call, in tokens.",
+        whole_number("tokens", at_least=1),
+        in_file=True,
+    )
+    call_timeout_s: float = _setting(
+        600, "A turn that takes longer, in seconds, fails.", _SECONDS, in_file=True
+    )
+    memories: Sequence[str] = _setting(
+        (),
+        "What the root remembers; handed to sub-agents by `sub_agent_memory`.",
+        _row("a list of texts", _is_text),
+    )
+    sub_agent_memory: str = _setting(
+        "inherit",
+        "Whether sub-agents `inherit` what the root remembers, or start `fresh`.",
+        _one_of("inherit", "fresh"),
+        in_file=True,
+    )
+    on_budget_warning: str | BudgetGate = _setting(
+        "ask",
+        "At 80 % of the budget: `ask`, `continue` or `stop`, or a callable, sync or async, that "
+        "gets the `BudgetWarning` and returns one of the last two.",
+        _one_of(
+            "ask", "continue", "stop", or_callable="a callable that answers one of the last two"
+        ),
+        in_file=True,
+        needs_trust=lambda policy: policy == "continue",
+    )
+    pause_timeout_s: float = _setting(
+        600, "After so many seconds without an answer a paused run stops.", _SECONDS, in_file=True
+    )
+    max_turns: int = _setting(
+        50,
+        "Most turns of one agent, a call and the tools it asks for each. It then ends with what "
+        "it has, marked as cut.",
+        whole_number("turns", at_least=1),
+        in_file=True,
+    )
+
+    def __post_init__(self) -> None:
+        for name, setting in SETTINGS.items():
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, setting.check.take(value))
+            except Wrong as wrong:
+                raise ValueError(must_be(f"`{name}`", wrong, value)) from None
+
+
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {each.name: each.metadata["setting"] for each in fields(Settings)}
+)
+"""By name, in the order of the signature."""
+
+
+def arguments_text(indent: str = " " * 8) -> str:
+    """All settings, as the `Args:` of a docstring."""
+    return "\n".join(
+        fill(
+            f"{name}: {setting.about}",
+            99,
+            initial_indent=indent,
+            subsequent_indent=indent + " " * 4,
+        )
+        for name, setting in SETTINGS.items()
+    )
