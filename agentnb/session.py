@@ -241,8 +241,8 @@ class Session:
             UnknownProfile: The settings file has no such profile.
             ConfigError: The settings file was changed and cannot be taken as it is by now; or the
                 profile cannot: it has mistakes, or names a tool that the session does not have.
-            UntrustedSettings: The settings file names another machine's server, and the person
-                does not trust the file yet. Nothing was sent.
+            UntrustedSettings: The settings file names another machine's server, or lets the run
+                spend more, and the person does not trust the file yet. Nothing was sent.
         """
         task = _checked_task(task)
         said = _said(
