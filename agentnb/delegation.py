@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from agentnb.config import Config
-from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.config.profile import NamedText, Profile, available_profiles_block
+from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.protocols import Delegation, ModelChoice, Tool
 from agentnb.core.shown import listed
 from agentnb.core.text import literal

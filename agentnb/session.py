@@ -17,12 +17,12 @@ from inspect import signature
 from typing import Any, ParamSpec
 
 from agentnb.config import Config, config_of, reread
+from agentnb.config.profile import Profile, root_instructions
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import show_as_line, wrong_settings_as_line
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.config.profile import Profile, root_instructions
 from agentnb.core.protocols import BudgetGate, Provider, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.secrets import note_variable

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agentnb.config.profile import NamedText, Profile
 from agentnb.config.project_file import WatchedFile, read_project_file
 from agentnb.core.errors import (
     ConfigError,
@@ -16,7 +17,6 @@ from agentnb.core.errors import (
     UnknownPool,
     UnknownProfile,
 )
-from agentnb.config.profile import NamedText, Profile
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
 

@@ -29,9 +29,9 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from agentnb.config.document import Document, Loc, Scalar, dotted
+from agentnb.config.profile import NamedText
 from agentnb.config.project_file import read_project_file
 from agentnb.core.errors import ConfigMistake
-from agentnb.config.profile import NamedText
 from agentnb.core.shown import listed
 from agentnb.core.text import one_line
 from agentnb.settings import SETTINGS, Wrong, must_be

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentnb.core.errors import AgentnbError, ToolError
 from agentnb.config.profile import NamedText, Profile
+from agentnb.core.errors import AgentnbError, ToolError
+from agentnb.core.jobs import SPAWN
 from agentnb.core.protocols import (
     MOST_FOR_MODEL,
     JobOrder,

@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from agentnb.config.profile import Profile, available_profiles_block
 from agentnb.core.events import (
     AgentCompleted,
     AgentSpawned,
@@ -26,7 +27,6 @@ from agentnb.core.events import (
     ToolCallStarted,
     is_terminal,
 )
-from agentnb.config.profile import Profile, available_profiles_block
 from agentnb.core.protocols import Delegation
 from agentnb.core.types import Block, Message, Role, Stopped, TextBlock, ToolUse, ToolUseBlock
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from agentnb.config.profile import Profile, available_profiles_block
 from agentnb.core.context import AgentContext
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.config.profile import Profile, available_profiles_block
 from agentnb.core.prompt import SystemPromptBuilder
 from agentnb.core.protocols import Delegation
 from agentnb.core.types import AgentConfig, Briefing, Message, user_message

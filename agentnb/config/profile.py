@@ -1,7 +1,7 @@
 """A profile as a plain value, and how a model is told which ones there are.
 
-A profile is a named way to configure an agent. Where it was read is none of the core's business:
-its files are texts here, and its pool is a row of models.
+A profile is a named way to configure an agent. Its files are texts here, and its pool is a row of
+models.
 """
 
 from __future__ import annotations
