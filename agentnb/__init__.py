@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from agentnb.core.context import AgentContext
     from agentnb.core.errors import (
         AgentnbError,
-        ConfigError,
         InternalError,
         LlmError,
         OrchestratorError,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         SubAgentResult,
         ToolUse,
     )
+    from agentnb.errors import ConfigError
     from agentnb.prices import Cost, Price, set_prices
     from agentnb.providers.demo import DemoProvider
     from agentnb.providers.scripted import Reply, ScriptedProvider
@@ -56,7 +56,7 @@ _HOMES = {
     "AgentnbError": "core.errors",
     "CancelReceipt": "core.types",
     "Config": "config",
-    "ConfigError": "core.errors",
+    "ConfigError": "errors",
     "Cost": "prices",
     "DemoProvider": "providers.demo",
     "InternalError": "core.errors",

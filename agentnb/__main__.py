@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from agentnb.core.errors import AgentnbError, UnreadableNotebook
+from agentnb.core.errors import AgentnbError
 from agentnb.core.text import LONGEST_LINE, literal, visible
+from agentnb.errors import UnreadableNotebook
 from agentnb.views.freeze import freeze_file
 
 WRONG = 2

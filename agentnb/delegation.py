@@ -13,10 +13,10 @@ from pathlib import Path
 
 from agentnb.config import Config
 from agentnb.config.profile import NamedText, Profile, available_profiles_block
-from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.protocols import Delegation, ModelChoice, Tool
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
+from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Models, gate_of
 from agentnb.tools.registry import meant_by
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools

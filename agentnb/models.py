@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 from agentnb.config import Config
 from agentnb.core.context import texts
-from agentnb.core.errors import MissingExtra, UntrustedSettings
+from agentnb.core.errors import MissingExtra
 from agentnb.core.protocols import Gate, Link, Provider, links_of
+from agentnb.errors import UntrustedSettings
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.gate import ConcurrencyGate, RoutedGate
 from agentnb.providers.registry import Registry, split_model

@@ -21,7 +21,7 @@ from agentnb.config.profile import Profile, root_instructions
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
-from agentnb.core.errors import show_as_line, wrong_settings_as_line
+from agentnb.core.errors import show_as_line
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import BudgetGate, Provider, Tool
 from agentnb.core.request import RequestContext
@@ -34,6 +34,7 @@ from agentnb.core.types import (
     SpawnMode,
 )
 from agentnb.delegation import delegation_of, tools_of_profile
+from agentnb.errors import wrong_settings_as_line
 from agentnb.models import Models, Origin, gate_of, registry
 from agentnb.run import Run
 from agentnb.runtime import get_runtime

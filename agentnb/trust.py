@@ -24,9 +24,9 @@ from pathlib import Path
 
 from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
-from agentnb.core.errors import TrustNotKept, UntrustedSettings
 from agentnb.core.secrets import without_user
 from agentnb.core.text import literal, one_line
+from agentnb.errors import TrustNotKept, UntrustedSettings
 from agentnb.files import read_file, replace_file
 from agentnb.providers.openai_address import base_url_in_force
 from agentnb.settings import SETTINGS

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from agentnb import Reply, ScriptedProvider, Session, tool
-from agentnb.core.errors import ConfigError, LlmError
+from agentnb.core.errors import LlmError
 from agentnb.core.events import AgentSpawned
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
     Role,
 )
+from agentnb.errors import ConfigError
 from agentnb.tools.workspace import workspace_tools
 from tests.by_tools import (
     ID,

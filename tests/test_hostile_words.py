@@ -26,23 +26,25 @@ from agentnb.core.budget import RequestBudget
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import (
     AgentnbError,
-    ConfigError,
     InternalError,
     LlmError,
-    NotebookError,
     RunCancelled,
     ToolError,
     UnknownAgent,
     UnknownModel,
-    UnknownPool,
-    UnknownProfile,
-    UnreadableNotebook,
     UnreadableRun,
     show_as_line,
 )
 from agentnb.core.request import RequestContext
 from agentnb.core.text import LONGEST_ERROR
 from agentnb.core.types import ToolUse
+from agentnb.errors import (
+    ConfigError,
+    NotebookError,
+    UnknownPool,
+    UnknownProfile,
+    UnreadableNotebook,
+)
 from agentnb.files import read_file
 from agentnb.models import Models
 from agentnb.notebook.completion import complete

@@ -9,18 +9,12 @@ from typing import Any
 import pytest
 
 import agentnb.session
-from agentnb.core.errors import (
-    ConfigError,
-    MissingExtra,
-    ServerFailed,
-    UnknownModel,
-    UnknownPool,
-    UnknownProfile,
-)
+from agentnb.core.errors import MissingExtra, ServerFailed, UnknownModel
 from agentnb.core.events import ProviderFailover, ToolCallFinished
 from agentnb.core.prompt import DEFAULT_INSTRUCTIONS
 from agentnb.core.protocols import Link, Provider
 from agentnb.core.types import ToolUse
+from agentnb.errors import ConfigError, UnknownPool, UnknownProfile
 from agentnb.models import Origin
 from agentnb.providers.demo import DemoProvider
 from agentnb.providers.fallback import FallbackProvider

@@ -10,15 +10,10 @@ from typing import Any
 
 from agentnb.config.profile import NamedText, Profile
 from agentnb.config.project_file import WatchedFile, read_project_file
-from agentnb.core.errors import (
-    ConfigError,
-    ConfigMistake,
-    UnknownModel,
-    UnknownPool,
-    UnknownProfile,
-)
+from agentnb.core.errors import UnknownModel
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
+from agentnb.errors import ConfigError, ConfigMistake, UnknownPool, UnknownProfile
 
 FILE_NAME = "agentnb.yaml"
 DEFAULT_BOOTSTRAP = ("AGENTS.md", "ENVIRONMENT.md")

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from agentnb.core.errors import ConfigMistake
+from agentnb.errors import ConfigMistake
 
 MAX_DEPTH = 20
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from agentnb.config.config import FILE_NAME, Config, OpenAIServer
 from agentnb.config.profile import Profile
 from agentnb.config.project_file import NoText, WatchedFile, read_project_file, read_text
-from agentnb.core.errors import ConfigError, ConfigMistake, wrong_settings_as_line
 from agentnb.core.text import literal
+from agentnb.errors import ConfigError, ConfigMistake, wrong_settings_as_line
 
 if TYPE_CHECKING:
     from agentnb.config.schema import ProfileSection

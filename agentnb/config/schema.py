@@ -31,9 +31,9 @@ from pydantic_core import ErrorDetails
 from agentnb.config.document import Document, Loc, Scalar, dotted
 from agentnb.config.profile import NamedText
 from agentnb.config.project_file import read_project_file
-from agentnb.core.errors import ConfigMistake
 from agentnb.core.shown import listed
 from agentnb.core.text import one_line
+from agentnb.errors import ConfigMistake
 from agentnb.settings import SETTINGS, Wrong, must_be
 
 _LONGEST_NAME = 64

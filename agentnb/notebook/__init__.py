@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from agentnb.core.errors import NotebookError
+from agentnb.errors import NotebookError
 from agentnb.notebook.completion import install, uninstall
 from agentnb.notebook.display import warm_up_widgets
 from agentnb.notebook.errors import TOLD_ERRORS, show_error

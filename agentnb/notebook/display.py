@@ -20,10 +20,10 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from agentnb.core.errors import NotebookError
 from agentnb.core.secrets import masked_words
 from agentnb.core.text import literal, visible
 from agentnb.core.types import AgentNode, OrchestratorResult
+from agentnb.errors import NotebookError
 from agentnb.run import Run
 from agentnb.views.panel.limits import ceiling
 from agentnb.views.static import picture_bundle, static_bundle

@@ -14,13 +14,8 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from agentnb.bundles import notes_of
-from agentnb.core.errors import (
-    AgentnbError,
-    InternalError,
-    OrchestratorError,
-    show_as_line,
-    wrong_settings_as_line,
-)
+from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError, show_as_line
+from agentnb.errors import wrong_settings_as_line
 from agentnb.notebook.display import has_something_to_show, show_result
 
 TOLD_ERRORS = (AgentnbError,)

@@ -14,8 +14,8 @@ from enum import Enum, auto
 from textwrap import wrap
 from typing import Any
 
-from agentnb.core.errors import NotebookError
 from agentnb.core.text import literal
+from agentnb.errors import NotebookError
 from agentnb.settings import SETTINGS, Check, Wrong, must_be
 
 

@@ -11,10 +11,11 @@ from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 
 from agentnb.config import load_config
-from agentnb.core.errors import NotebookError, OrchestratorError
+from agentnb.core.errors import OrchestratorError
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_of
+from agentnb.errors import NotebookError
 from agentnb.notebook.display import (
     check_settings,
     has_live_view,

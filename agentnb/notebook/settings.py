@@ -12,10 +12,10 @@ from pathlib import Path
 from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.config.profile import NamedText, Profile
-from agentnb.core.errors import ConfigError, ConfigMistake
 from agentnb.core.secrets import masked
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
+from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Origin
 from agentnb.session import Session
 from agentnb.settings import SETTINGS

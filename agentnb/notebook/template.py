@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from agentnb.core.errors import NotebookError
 from agentnb.core.text import literal, visible
+from agentnb.errors import NotebookError
 
 _EVERYWHERE = frozenset({"In", "Out", "exit", "get_ipython", "open", "quit"})
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from agentnb.core.errors import NotebookError
 from agentnb.core.protocols import Tool
 from agentnb.core.text import literal
+from agentnb.errors import NotebookError
 from agentnb.tools.registry import is_function, is_tool
 from agentnb.tools.workspace import NAME as WORKSPACE
 

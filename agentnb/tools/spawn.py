@@ -14,7 +14,6 @@ from typing import Any
 
 from agentnb.config.profile import NamedText, Profile
 from agentnb.core.errors import AgentnbError, ToolError
-from agentnb.core.jobs import SPAWN
 from agentnb.core.protocols import (
     MOST_FOR_MODEL,
     JobOrder,

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentnb.core.errors import UnreadableNotebook
 from agentnb.core.text import visible
+from agentnb.errors import UnreadableNotebook
 from agentnb.files import read_file, replace_file
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"

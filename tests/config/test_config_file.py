@@ -10,7 +10,8 @@ import pytest
 import agentnb
 from agentnb.config import Config, OpenAIServer, config_of, load_config
 from agentnb.config.profile import Profile
-from agentnb.core.errors import ConfigError, UnknownModel, UnknownPool, UnknownProfile
+from agentnb.core.errors import UnknownModel
+from agentnb.errors import ConfigError, UnknownPool, UnknownProfile
 from tests.support import run_python
 
 WHOLE = """\

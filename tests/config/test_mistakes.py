@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentnb.config import load_config
-from agentnb.core.errors import AgentnbError, ConfigError
+from agentnb.core.errors import AgentnbError
+from agentnb.errors import ConfigError
 
 PROFILE = "tools:\n  spawn:\n    profiles:\n      reviewer:\n"
 REVIEWER = "`tools.spawn.profiles.reviewer"

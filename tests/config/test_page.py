@@ -10,7 +10,7 @@ import pytest
 
 from agentnb.config import load_config
 from agentnb.config.schema import Section
-from agentnb.core.errors import ConfigError
+from agentnb.errors import ConfigError
 from agentnb.notebook.settings import settings_text
 from agentnb.session import Session
 from agentnb.settings import SETTINGS, Settings

@@ -12,8 +12,8 @@ import pytest
 from agentnb import Reply, ScriptedProvider, Session, ToolUse
 from agentnb.config import load_config
 from agentnb.config.project_file import WatchedFile
-from agentnb.core.errors import ConfigError, UnknownProfile
 from agentnb.core.types import CompletionRequest
+from agentnb.errors import ConfigError, UnknownProfile
 from tests.support import DEADLINE_S, Hold
 
 PROFILE = "tools: {spawn: {profiles: {a: {system_prompt: %s}}}}"

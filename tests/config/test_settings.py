@@ -13,8 +13,8 @@ import pytest
 import agentnb
 from agentnb import Session, configure
 from agentnb.config import Config, load_config
-from agentnb.core.errors import ConfigError, UntrustedSettings
 from agentnb.core.events import RunStarted
+from agentnb.errors import ConfigError, UntrustedSettings
 from agentnb.notebook.magics import CELL_OPTIONS, AgentMagics
 from agentnb.notebook.settings import settings_text
 from agentnb.providers.scripted import ScriptedProvider

@@ -14,13 +14,8 @@ import agentnb
 from agentnb import Session, configure
 from agentnb.__main__ import main
 from agentnb.config import Config, OpenAIServer, load_config
-from agentnb.core.errors import (
-    AgentnbError,
-    ConfigError,
-    ModelNotFound,
-    TrustNotKept,
-    UntrustedSettings,
-)
+from agentnb.core.errors import AgentnbError, ModelNotFound
+from agentnb.errors import ConfigError, TrustNotKept, UntrustedSettings
 from agentnb.models import Models
 from agentnb.notebook.magics import AGENTNB_VERBS
 from agentnb.notebook.settings import settings_text

@@ -9,46 +9,51 @@ import re
 
 import pytest
 
+from agentnb import errors as errors_of_a_person
 from agentnb.core import errors
 from agentnb.core.errors import (
     AgentnbError,
-    ConfigError,
-    ConfigMistake,
     InternalError,
     LlmError,
     MissingExtra,
     NoAnswer,
     NoOpenQuestion,
-    NotebookError,
     OrchestratorError,
     RateLimited,
     RunCancelled,
     ToolError,
-    TrustNotKept,
     UnknownAgent,
     UnknownModel,
-    UnknownPool,
-    UnknownProfile,
-    UnreadableNotebook,
     UnreadableRun,
-    UntrustedSettings,
 )
 from agentnb.core.shown import listed
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult
+from agentnb.errors import (
+    ConfigError,
+    ConfigMistake,
+    NotebookError,
+    TrustNotKept,
+    UnknownPool,
+    UnknownProfile,
+    UnreadableNotebook,
+    UntrustedSettings,
+)
 
+MODULES = (errors, errors_of_a_person)
 CLASSES = [
     cls
-    for _, cls in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(cls, AgentnbError) and cls.__module__ == errors.__name__
+    for module in MODULES
+    for _, cls in inspect.getmembers(module, inspect.isclass)
+    if issubclass(cls, AgentnbError) and cls.__module__ == module.__name__
 ]
 LLM_ERRORS = [cls for cls in CLASSES if issubclass(cls, LlmError)]
 
 
 def _drawn_tree() -> set[tuple[str, str]]:
-    """Child and parent for each class in the module's docstring."""
+    """Child and parent for each class in the modules' docstrings."""
     above: list[str] = []
     pairs = set()
-    for line in (errors.__doc__ or "").splitlines():
+    for line in "\n".join(str(module.__doc__) for module in MODULES).splitlines():
         drawn = re.match(r"^    ((?:│   |    )*)(?:[├└]── )?([A-Z].*)$", line)
         if drawn is None:
             continue

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentnb.core.errors import NotebookError
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult, SubAgentResult
+from agentnb.errors import NotebookError
 from agentnb.notebook.display import has_something_to_show, show_result, wanted_display
 from agentnb.providers.scripted import ScriptedProvider
 from agentnb.session import Session

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentnb.core.errors import NotebookError
+from agentnb.errors import NotebookError
 from agentnb.notebook.line import Option, read_options, text, value_of, variable_name, words_of
 from agentnb.settings import SETTINGS
 

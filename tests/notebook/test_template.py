@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentnb.core.errors import NotebookError
+from agentnb.errors import NotebookError
 from agentnb.notebook.template import fill
 
 NAMES = {

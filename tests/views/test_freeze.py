@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentnb.core.errors import UnreadableNotebook
+from agentnb.errors import UnreadableNotebook
 from agentnb.views.freeze import LIVE_VIEW, WIDGET_VIEW, freeze_file, frozen
 
 STATE = {"application/vnd.jupyter.widget-state+json": {"version_major": 2, "state": {"a": {}}}}

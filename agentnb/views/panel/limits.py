@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from agentnb.core.errors import NotebookError
 from agentnb.core.text import literal
+from agentnb.errors import NotebookError
 
 CEILING_VARIABLE = "AGENTNB_BUDGET_CEILING"
 LARGEST = 2**53 - 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ipywidgets import Widget, link
 
-from agentnb.core.errors import NotebookError
+from agentnb.errors import NotebookError
 from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.limits import CEILING_VARIABLE, LARGEST
 from tests.support import DEADLINE_S

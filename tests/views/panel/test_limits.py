@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentnb.core.errors import NotebookError
+from agentnb.errors import NotebookError
 from agentnb.views.panel.limits import (
     CEILING_VARIABLE,
     LARGEST,

@@ -1,0 +1,161 @@
+"""What is wrong with what a person wrote: settings, a settings file, a magic, a notebook.
+
+    AgentnbError
+    ├── UnknownPool, UnknownProfile a name that the settings do not have
+    ├── ConfigError                 mistakes in a settings file; has `mistakes`
+    ├── UntrustedSettings           a settings file that sends away or spends, and is not trusted
+    ├── TrustNotKept                the trust in a settings file cannot be written down
+    ├── UnreadableNotebook          a file that is no notebook, or cannot be read
+    └── NotebookError               a magic's line or cell could not be understood
+
+The others are in agentnb/core/errors.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from agentnb.core.errors import AgentnbError, known_names, show_as_line
+from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
+
+
+class NotebookError(AgentnbError, ValueError):
+    """A magic's line or cell could not be understood. The message is one sentence."""
+
+
+class UnreadableNotebook(AgentnbError, ValueError):
+    """A file holds no notebook that this version can read.
+
+    Args:
+        source: The file, as it was named.
+        what: What is wrong with it, as a clause.
+    """
+
+    def __init__(self, source: str, what: str) -> None:
+        self.source = source
+        super().__init__(
+            f"{literal(source)} cannot be read as a notebook: {what}. Give the path of an .ipynb "
+            "file."
+        )
+
+
+class UnknownPool(AgentnbError, ValueError):
+    """A pool that the settings do not have."""
+
+    def __init__(self, name: str, *, known: Sequence[str], source: str) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            f"There is no pool {literal(name)} (known: {known_names(known)}). Add it under "
+            f"`llm.pools` in {_path(source)}, or name a model as `provider/model`."
+        )
+
+
+class UnknownProfile(AgentnbError, ValueError):
+    """A profile that the settings do not have."""
+
+    def __init__(self, name: str, *, known: Sequence[str], source: str) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            f"There is no profile {literal(name)} (known: {known_names(known)}). Add it under "
+            f"`tools.spawn.profiles` in {_path(source)}, or leave `profile` out."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMistake:
+    """One thing that is wrong in a settings file."""
+
+    key: str
+    """The whole path of the key, as `llm.pools.fast[0]`; empty for the file itself."""
+    line: int | None
+    """From 1."""
+    what: str
+    """What is wrong and what to do, in sentences; never a value that may be a secret."""
+
+    @property
+    def place(self) -> str:
+        """`line 4, `llm.default_pool``, as far as it is known."""
+        line = f"line {self.line}" if self.line else ""
+        key = f"`{visible(self.key, 120)}`" if self.key else ""
+        return ", ".join(filter(None, (line, key)))
+
+
+class ConfigError(AgentnbError, ValueError):
+    """A settings file cannot be taken as it is.
+
+    Args:
+        source: The file, as it was named.
+        mistakes: All that are known, at least one. The message shows the first twenty.
+    """
+
+    def __init__(self, source: str, mistakes: Sequence[ConfigMistake]) -> None:
+        self.source = source
+        self.mistakes = tuple(sorted(mistakes, key=lambda mistake: mistake.line or 0))
+        if len(self.mistakes) == 1:
+            (one,) = self.mistakes
+            place = ", ".join(filter(None, (_path(source), one.place)))
+            super().__init__(f"{place}: {visible(one.what, LONGEST_LINE)}")
+            return
+        shown = self.mistakes[:20]
+        lines = [f"{m.place}: {m.what}" if m.place else m.what for m in shown]
+        lines = [visible(line, LONGEST_LINE) for line in lines]
+        if len(shown) < len(self.mistakes):
+            lines.append(f"And {len(self.mistakes) - len(shown)} more.")
+        super().__init__(
+            "\n  ".join([f"{_path(source)} has {len(self.mistakes)} mistakes.", *lines])
+        )
+
+
+class UntrustedSettings(AgentnbError, ValueError):
+    """A settings file would send something away or spend more, and is not trusted yet.
+
+    Args:
+        source: The file, as it was named.
+        what: What would be sent, or which settings would let a run spend more.
+        where: The address that it would be sent to; empty where nothing is.
+        allow: How to allow it, as a clause.
+    """
+
+    def __init__(self, source: str, *, what: str, where: str = "", allow: str) -> None:
+        self.source, self.what, self.where = source, what, where
+        does, want, out = f"a run may spend more ({what})", "want", "it"
+        if where:
+            does, want = f"{what} would go to {where}", "know this server and want"
+            out = "`llm.providers.openai`"
+        super().__init__(
+            f"{source} is not trusted: by what it says, {does}. Nothing was sent. "
+            f"If you {want} that, {allow}; else take {out} out of the file."
+        )
+
+
+class TrustNotKept(AgentnbError, ValueError):
+    """The trust in a settings file cannot be written down.
+
+    Args:
+        source: The file, as it was named.
+        why: The reason, as a clause.
+    """
+
+    def __init__(self, source: str, why: str) -> None:
+        self.source = source
+        super().__init__(
+            f"{source} is not trusted, since nothing can be kept in your configuration folder "
+            f"({why}). `AGENTNB_TRUST=1` in the environment (`%env AGENTNB_TRUST=1` in a notebook) "
+            "trusts every file for as long as this process lives."
+        )
+
+
+def _path(source: str) -> str:
+    return visible(source, LONGEST_IN_ERROR)
+
+
+@contextmanager
+def wrong_settings_as_line() -> Iterator[None]:
+    """Have what is wrong with a person's settings shown as one line where they typed them."""
+    try:
+        yield
+    except (AgentnbError, ValueError) as error:
+        show_as_line(error)
+        raise
