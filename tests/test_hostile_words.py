@@ -407,6 +407,13 @@ llm:
 """,
         encoding="utf-8",
     )
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(f"session: {{budget: {word}, delegation: [{word}], {word}: 1}}", "utf-8")
+    with pytest.raises(ConfigError) as raised:
+        load_config(wrong)
+    assert len(raised.value.mistakes) == 3
+    for mistake in str(raised.value).splitlines()[1:]:
+        names_in(mistake)
     config = load_config(file)
     session = Session(config=config, model="pool:p")
 
