@@ -100,10 +100,13 @@ def _of_a_run(session: Session) -> Iterator[Row]:
         if name in _TOLD_ELSEWHERE or not (setting.in_file or session.is_said(name)):
             continue
         where = _origin(session, name)
-        if where == f"session.{name}" and costly_settings(session.config, [name]):
-            if not is_trusted(session.config):
-                where += "; not trusted: no run starts before `%agentnb trust`"
-        yield name, f"{_written(getattr(session.settings, name))} ({where})"
+        is_costly = where == f"session.{name}" and costly_settings(session.config, [name])
+        if is_costly and not is_trusted(session.config):
+            where += "; not trusted: no run starts before `%agentnb trust`"
+        value = getattr(session.settings, name)
+        if name == "tools":
+            value = tuple(tool.spec.name for tool in session.tools)
+        yield name, f"{_written(value)} ({where})"
 
 
 def _origin(session: Session, name: str) -> str:
@@ -118,10 +121,8 @@ def _written(value: object) -> str:
             return "yes" if value else "no"
         case int() | float():
             return f"{value:,}"
-        case str():
-            return visible(value, 80) or "none"
-        case tuple():
-            return f"{len(value):,}"
+        case str() | tuple():
+            return visible(value if isinstance(value, str) else ", ".join(value), 80) or "none"
     return "a callable"
 
 

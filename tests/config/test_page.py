@@ -111,7 +111,7 @@ Settings of agentnb.yaml:
 Settings of a run (session):
   budget             200,000 (session.budget)
   max_depth          2 (session.max_depth)
-  tools              2 (said in code)
+  tools              read_file, run_tests (said in code)
   nested_spawn       no (session.nested_spawn)
   max_concurrency    16 (session.max_concurrency)
   max_agents         100 (session.max_agents)
