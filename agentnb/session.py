@@ -131,6 +131,8 @@ class Session:
         on_budget_warning: str | BudgetGate = "ask",
         pause_timeout_s: float = 600,
         max_turns: int = 50,
+        max_time_s: float | None = None,
+        stop_after_failures: int | None = None,
     ) -> None:
         settings = Settings(**self._said)
         self._said = {name: getattr(settings, name) for name in self._said}
@@ -349,6 +351,8 @@ class Session:
             call_timeout_s=settings.call_timeout_s,
             on_budget_warning=warning if isinstance(warning, str) else "ask",
             pause_timeout_s=settings.pause_timeout_s,
+            max_time_s=settings.max_time_s,
+            stop_after_failures=settings.stop_after_failures,
             is_attended=viewers.any,
         )
         tools = self._tools_for(settings.tools if "tools" in said else None, profile, config)

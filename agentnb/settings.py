@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from textwrap import fill
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -73,18 +73,25 @@ def _check(right: str, fits: Callable[[Any], bool], parse: Callable[[str], objec
     return Check(right, take, parse)
 
 
-def whole_number(unit: str = "", *, at_least: int) -> Check:
+def whole_number(unit: str = "", *, at_least: int, zero_in_code: bool = False) -> Check:
     """Whole numbers. Typed, underscores or commas may group their digits."""
     right = f"a whole number{unit and f' of {unit}'}, at least {at_least}"
 
     def take(value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not is_number or value < (0 if zero_in_code else at_least):
             raise Wrong(right)
         if value > MOST:
             raise Wrong(f"at most {float(MOST):g}")
         return value
 
-    return Check(right, take, _whole_number_in)
+    def parse(words: str) -> int:
+        number = _whole_number_in(words)
+        if zero_in_code and number == 0:
+            raise ValueError(words)
+        return number
+
+    return Check(right, take, parse)
 
 
 def _whole_number_in(words: str) -> int:
@@ -138,6 +145,13 @@ def _is_text(value: object) -> bool:
 _TEXT = _check("a text", _is_text)
 _FLAG = _check("True or False", lambda value: isinstance(value, bool))
 _SECONDS = _check("a number of seconds above 0", _is_duration, _number_in)
+
+
+def _or_none(check: Check) -> Check:
+    """The same, and `None` for no limit."""
+    return replace(check, take=lambda value: None if value is None else check.take(value))
+
+
 _CONFIG = _check(
     "a path, what `load_config` gave, None or False",
     lambda value: True,  # `config_of` knows
@@ -189,7 +203,8 @@ class Settings:
     budget: int = _setting(
         DEFAULT_BUDGET,
         "Tokens for each run, all agents together.",
-        whole_number("tokens", at_least=1),
+        # A program may come to 0, and then gets an answer that says so; nobody types it.
+        whole_number("tokens", at_least=1, zero_in_code=True),
         in_file=True,
         needs_trust=lambda tokens: tokens > DEFAULT_BUDGET,
         option="N",
@@ -303,6 +318,20 @@ class Settings:
         "Most turns of one agent, a call and the tools it asks for each. It then ends with what "
         "it has, marked as cut.",
         whole_number("turns", at_least=1),
+        in_file=True,
+    )
+    max_time_s: float | None = _setting(
+        None,
+        "Seconds that a run may take, without its pauses; `None` for no limit. Open calls and "
+        "tools are then stopped, and the root answers with what there is.",
+        _or_none(_SECONDS),
+        in_file=True,
+    )
+    stop_after_failures: int | None = _setting(
+        None,
+        "Failed sub-agents after which nothing new begins but the root's answer; `None` for no "
+        "limit.",
+        _or_none(whole_number("sub-agents", at_least=1)),
         in_file=True,
     )
 

@@ -117,6 +117,8 @@ def _origin(session: Session, name: str) -> str:
 
 def _written(value: object) -> str:
     match value:
+        case None:
+            return "no limit"
         case bool():
             return "yes" if value else "no"
         case int() | float():

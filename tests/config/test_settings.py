@@ -14,11 +14,12 @@ import agentnb
 from agentnb import Session, configure
 from agentnb.config import Config, load_config
 from agentnb.core.events import RunStarted
+from agentnb.core.types import AgentStatus
 from agentnb.errors import ConfigError, UntrustedSettings
 from agentnb.notebook.magics import CELL_OPTIONS, AgentMagics
 from agentnb.notebook.settings import settings_text
 from agentnb.providers.scripted import ScriptedProvider
-from agentnb.settings import DEFAULT_BUDGET, SETTINGS, Settings
+from agentnb.settings import DEFAULT_BUDGET, SETTINGS, Settings, Wrong
 from agentnb.trust import trust
 from tests.support import DEADLINE_S, by_agent, events_of, requests_of, spawn
 
@@ -108,7 +109,6 @@ SECONDS = "a number of seconds above 0"
 WARNING = "'ask', 'continue' or 'stop', or a callable that answers one of the last two"
 MISTAKES = [
     Mistake("budget", -1, TOKENS, "-1", "-1"),
-    Mistake("budget", 0, TOKENS, "0", "0"),
     Mistake("budget", "many", TOKENS, "many", "many"),
     Mistake("budget", "50000", TOKENS, "'50000'"),
     Mistake("budget", 1.5, TOKENS, typed="1.5"),
@@ -122,6 +122,12 @@ MISTAKES = [
     Mistake("max_agents", "many", AGENTS, "many", "many"),
     Mistake("max_concurrency", 0, "a whole number of calls, at least 1", "0"),
     Mistake("max_output_tokens", 0, TOKENS, "0"),
+    Mistake("max_time_s", 0, SECONDS, "0"),
+    Mistake("max_time_s", "long", SECONDS, "long"),
+    Mistake("max_time_s", True, SECONDS, "true"),
+    Mistake("max_time_s", float("nan"), SECONDS),
+    Mistake("stop_after_failures", 0, "a whole number of sub-agents, at least 1", "0"),
+    Mistake("stop_after_failures", 1.5, "a whole number of sub-agents, at least 1"),
     Mistake("max_turns", 0, "a whole number of turns, at least 1", "0"),
     Mistake("max_turns", True, "a whole number of turns, at least 1", "yes"),
     Mistake("call_timeout_s", 0, SECONDS, "0"),
@@ -209,14 +215,14 @@ def test_wrong_value_behind_a_magic_is_told_by_its_option(mistake: Mistake) -> N
 
 
 def test_all_that_is_wrong_in_a_file_is_told_at_once_and_what_code_must_say() -> None:
-    written("budget: 0", "soul: Be kind.", "model: demo", "budgte: 5", "max_turns: few")
+    written("budget: -1", "soul: Be kind.", "model: demo", "budgte: 5", "max_turns: few")
 
     with pytest.raises(ConfigError) as raised:
         load_config()
 
     code = "A file does not say this. Say it in code: `Session({}=…)`."
     assert [(each.key, each.line, each.what) for each in raised.value.mistakes] == [
-        ("session.budget", 2, f"This must be {TOKENS}, not 0."),
+        ("session.budget", 2, f"This must be {TOKENS}, not -1."),
         ("session.soul", 3, code.format("soul")),
         ("session.model", 4, code.format("model")),
         ("session.budgte", 5, "There is no such key here. Did you mean `budget`?"),
@@ -251,9 +257,9 @@ def test_run_goes_before_code_code_before_the_file_and_the_file_before_the_defau
     assert (session.settings.max_agents, session.settings.call_timeout_s) == (1000, 2.5)
     assert session.settings.max_turns == 50
     shown = settings_text(session).splitlines()
-    assert "  budget             1,000 (session.budget)" in shown
-    assert "  max_depth          3 (said in code)" in shown
-    assert "  max_turns          50 (the default)" in shown
+    assert "  budget               1,000 (session.budget)" in shown
+    assert "  max_depth            3 (said in code)" in shown
+    assert "  max_turns            50 (the default)" in shown
 
 
 def test_settings_of_a_file_reach_the_agents() -> None:
@@ -419,3 +425,9 @@ def test_file_that_allows_less_needs_no_trust() -> None:
 
     assert session_of().run_sync("x").output == "Done."
     assert trust(load_config()).endswith("Nothing is kept.")
+
+
+def test_budget_of_nothing_is_an_answer_in_code_and_a_slip_of_the_hand_behind_an_option() -> None:
+    assert Session("demo", budget=0).run_sync("Hello").status is AgentStatus.EXHAUSTED
+    with pytest.raises(Wrong, match="at least 1"):
+        SETTINGS["budget"].check.read("0")

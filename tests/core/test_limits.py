@@ -99,7 +99,6 @@ def test_limit_of_the_orchestrator_holds_beside_the_request_s() -> None:
         ({"max_time_s": 0}, "`max_time_s` must be a number of seconds above 0, not 0"),
         ({"max_time_s": -1.5}, "`max_time_s` must be .* not -1.5"),
         ({"max_time_s": float("nan")}, "`max_time_s` must be .* not nan"),
-        ({"max_time_s": float("inf")}, "`max_time_s` must be .* not inf"),
         ({"max_time_s": True}, "`max_time_s` must be .* not True"),
         ({"max_time_s": "60"}, "`max_time_s` must be .* not '60'"),
         ({"stop_after_failures": 0}, "`stop_after_failures` must be .*at least 1, not 0"),
