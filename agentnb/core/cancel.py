@@ -46,7 +46,7 @@ class foreign:
     `Exception` the run. A block that does something else with an error asks `is_own_cancellation`.
 
     Args:
-        where: Names the code in the error.
+        where: Names the code in the error; asked only then, where it takes time to say.
         passes: Errors that it may raise.
 
     Raises:
@@ -55,7 +55,9 @@ class foreign:
 
     __slots__ = ("_passes", "_where")
 
-    def __init__(self, where: str, passes: tuple[type[BaseException], ...] = ()) -> None:
+    def __init__(
+        self, where: str | Callable[[], str], passes: tuple[type[BaseException], ...] = ()
+    ) -> None:
         self._where, self._passes = where, passes
 
     def __enter__(self) -> None:
@@ -69,7 +71,8 @@ class foreign:
     ) -> None:
         if error is None or isinstance(error, self._passes) or is_own_cancellation(error):
             return
-        wrapped = InternalError.wrapping(error, where=self._where)
+        where = self._where if isinstance(self._where, str) else self._where()
+        wrapped = InternalError.wrapping(error, where=where)
         raise wrapped from wrapped.__cause__
 
 

@@ -12,7 +12,7 @@ from tests.core.clock import ManualClock, everyone_waits
 
 
 async def in_time(clock: ManualClock, seconds: float) -> None:
-    async with TimeLimit(clock, seconds):
+    with TimeLimit(clock, seconds):
         await asyncio.Event().wait()
 
 
@@ -40,7 +40,7 @@ async def test_block_that_ends_in_time_leaves_no_timer() -> None:
     clock = ManualClock()
     for error in (None, KeyError("k")):
         with suppress(KeyError):
-            async with TimeLimit(clock, 10) as limit:
+            with TimeLimit(clock, 10) as limit:
                 assert clock.pending == 1
                 if error:
                     raise error
@@ -51,7 +51,7 @@ async def test_block_that_ends_in_time_leaves_no_timer() -> None:
 async def test_time_counts_from_start_where_none_is_given_before() -> None:
     clock = ManualClock()
     with suppress(TimeoutError):
-        async with TimeLimit(clock) as limit:
+        with TimeLimit(clock) as limit:
             clock.advance(1_000)
             await everyone_waits()
             limit.start(5)
@@ -69,7 +69,7 @@ async def test_block_can_be_ended_from_outside_at_once() -> None:
     limit = TimeLimit(clock)
 
     async def work() -> None:
-        async with limit:
+        with limit:
             await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
@@ -86,7 +86,7 @@ async def test_block_can_be_ended_from_outside_at_once() -> None:
 async def test_block_that_is_disarmed_is_ended_by_its_time_alone() -> None:
     clock, seen = ManualClock(), []
     with suppress(TimeoutError):
-        async with TimeLimit(clock, 10) as limit:
+        with TimeLimit(clock, 10) as limit:
             limit.expire()
             limit.disarm()
             limit.expire()
@@ -100,7 +100,7 @@ async def test_block_that_is_disarmed_is_ended_by_its_time_alone() -> None:
 
 async def test_timeout_of_the_block_itself_is_told_apart() -> None:
     with pytest.raises(TimeoutError, match="the socket's"):
-        async with TimeLimit(ManualClock(), 10) as limit:
+        with TimeLimit(ManualClock(), 10) as limit:
             raise TimeoutError("the socket's")
     assert not limit.has_expired
 
@@ -117,7 +117,7 @@ async def test_cancellation_from_elsewhere_is_none_of_its_own() -> None:
 
 
 async def test_block_that_is_left_is_not_cancelled_by_an_end_on_its_way() -> None:
-    async with TimeLimit(ManualClock()) as limit:
+    with TimeLimit(ManualClock()) as limit:
         limit.expire()
     await everyone_waits()
 

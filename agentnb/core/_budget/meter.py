@@ -507,7 +507,7 @@ class Wait:
 
     async def __aenter__(self) -> None:
         self._open_waits[self] = None
-        await self._limit.__aenter__()
+        self._limit.__enter__()
 
     async def __aexit__(
         self,
@@ -517,7 +517,7 @@ class Wait:
     ) -> None:
         del self._open_waits[self]
         try:
-            await self._limit.__aexit__(kind, error, trace)
+            self._limit.__exit__(kind, error, trace)
         except TimeoutError:  # its own: somebody else's passes through
             raise self._empty(self._halted or "", self.for_root_synthesis) from None
 

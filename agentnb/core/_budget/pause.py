@@ -134,7 +134,7 @@ class BudgetPause:
             asyncio.create_task(self._ask_gate(gate, warning, answer)) if gate is not None else None
         )
         try:
-            async with TimeLimit(self._clock, self._timeout_s):
+            with TimeLimit(self._clock, self._timeout_s):
                 await answer
         except TimeoutError:
             self._settle(answer, "timeout")
@@ -142,7 +142,7 @@ class BudgetPause:
             if asked is not None and not asked.done():
                 asked.cancel()
                 with suppress(TimeoutError):  # one that does not end is left behind
-                    async with TimeLimit(self._clock, GATE_PATIENCE_S):
+                    with TimeLimit(self._clock, GATE_PATIENCE_S):
                         await asyncio.wait([asked])
 
     async def _ask_gate(

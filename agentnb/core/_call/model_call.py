@@ -128,7 +128,7 @@ async def _stream(
 ) -> None:
     """Read one stream to its end mark, to the budget's end, or to the deadline."""
     try:
-        async with TimeLimit(port.clock) as limit:
+        with TimeLimit(port.clock) as limit:
             lease.when_halted(limit.expire)
             if (ready := getattr(provider, "ready", None)) is not None:
                 await ready()

@@ -116,7 +116,8 @@ async def _reply_of(
 ) -> Reply:
     """One model's reply, with as many transport attempts as it takes and may take."""
     the_provider = foreign(
-        f"the provider {literal(provider.name)}", passes=(LlmError, InternalError, BudgetExceeded)
+        lambda: f"the provider {literal(provider.name)}",
+        passes=(LlmError, InternalError, BudgetExceeded),
     )
     for attempt in range(1, TRANSPORT_ATTEMPTS + 1):
         reply = Reply()

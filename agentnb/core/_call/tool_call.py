@@ -202,7 +202,7 @@ class CallContext:
             ToolError: It took longer, whatever it then came to.
         """
         try:
-            async with TimeLimit(self._port.clock, timeout_s) as limit:
+            with TimeLimit(self._port.clock, timeout_s) as limit:
                 self._limit = limit
                 with self._port.ending_with_run(limit):
                     result = await call
@@ -235,7 +235,7 @@ class CallContext:
         try:
             if not self._is_too_slow:  # else its model has waited long enough
                 with suppress(TimeoutError):
-                    async with TimeLimit(self._port.clock, THREAD_PATIENCE_S):
+                    with TimeLimit(self._port.clock, THREAD_PATIENCE_S):
                         await call.wait()
         finally:  # also when somebody in a hurry cancels a second time
             call.abandon(None if call.has_ended else self._port.tool_outlived())
