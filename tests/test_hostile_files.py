@@ -89,7 +89,7 @@ LONG = "x" * 1_000_000
         (lambda d, _: d["entries"][10].update(depth=9), "`depth` is not one more than"),
         (spawned_again, "is spawned a second time"),
         (lambda d, _: d.update(run_id=LONG), "an id has at most 1,000 char"),
-        (lambda d, _: d.update(version=2, agentnb=LONG), "it has version 2 of the format"),
+        (lambda d, _: d.update(version=3, agentnb=LONG), "it has version 3 of the format"),
         (lambda d, _: d.update(version=[LONG]), "its `version` is ['xxx"),
         (set_to("run_finished", status=LONG), "`status`: 'xxx"),
         (lambda _, first: first["run_finished"].update(kind=LONG), "is of the kind 'xxx"),

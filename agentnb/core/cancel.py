@@ -73,7 +73,12 @@ class foreign:
             return
         where = self._where if isinstance(self._where, str) else self._where()
         wrapped = InternalError.wrapping(error, where=where)
-        raise wrapped from wrapped.__cause__
+        # The error may hold a key: neither this frame's locals nor the context show it.
+        del error, trace
+        try:
+            raise wrapped from wrapped.__cause__
+        finally:
+            wrapped.__context__ = None
 
 
 async def wait_shielded(

@@ -28,7 +28,6 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any
 
 from agentnb.core.types import SpawnInstruction, SpawnMode
@@ -119,7 +118,6 @@ def task_of(spawn_input: Mapping[str, Any]) -> str:
     return task.strip() if isinstance(task, str) else ""
 
 
-@lru_cache(maxsize=8)  # the same reply is read when it has come, and when its agent is stopped
 def read_reply(response: str) -> SpawnReading:
     """Read all that a reply says about sub-agents, in linear time, for any string.
 
