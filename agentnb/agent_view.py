@@ -26,8 +26,7 @@ from agentnb.core.types import (
     text_so_far,
 )
 from agentnb.prices import Cost
-from agentnb.views.panel.story import CallStory, Story
-from agentnb.views.panel.tool_story import ToolStory
+from agentnb.views.panel.history import CallHistory, CallRecord, ToolCallRecord
 
 _NOT_THE_END = (None, "tool_use", "pause_turn")
 """Stop reasons of a reply of which the events do not hold all: its tool calls, or what follows."""
@@ -192,10 +191,10 @@ def _view(
     subtree_usage: RunUsage,
     costs: tuple[Cost, Cost],
 ) -> AgentView:
-    story = Story(node.agent_id)
-    story.feed(rows)
-    tool_calls = tuple(_tool_call(call) for call in story.tools.calls)
-    messages, messages_are_whole = _messages(story)
+    history = CallHistory(node.agent_id)
+    history.feed(rows)
+    tool_calls = tuple(_tool_call(call) for call in history.tools.calls)
+    messages, messages_are_whole = _messages(history)
     return AgentView(
         path=node.path,
         agent_id=node.agent_id,
@@ -206,11 +205,11 @@ def _view(
         depth=node.depth,
         model=node.model,
         duration_ms=node.duration_ms,
-        text=text_of(agent, story),
+        text=text_of(agent, history),
         error=agent.error,
         cut=agent.cut,
         messages=messages,
-        calls=tuple(_model_call(number, call) for number, call in enumerate(story.calls, 1)),
+        calls=tuple(_model_call(number, call) for number, call in enumerate(history.calls, 1)),
         tool_calls=tool_calls,
         usage=RunUsage.of(agent.usage),
         cost=costs[0],
@@ -221,11 +220,11 @@ def _view(
     )
 
 
-def text_of(agent: AgentState, story: Story) -> str:
+def text_of(agent: AgentState, history: CallHistory) -> str:
     """What an agent ended with; of one that did not end, what it has said so far."""
     if agent.answer is not None:
         return agent.answer
-    for call in reversed(story.calls):
+    for call in reversed(history.calls):
         # A call that goes on with a paused reply has its beginning in the conversation.
         said = read_reply(text_so_far(call.request.messages) + call.text).text_before
         if said:
@@ -233,17 +232,17 @@ def text_of(agent: AgentState, story: Story) -> str:
     return ""
 
 
-def _messages(story: Story) -> tuple[tuple[Message, ...], bool]:
+def _messages(history: CallHistory) -> tuple[tuple[Message, ...], bool]:
     """The conversation, and whether the events hold all of it."""
-    if not story.calls:
+    if not history.calls:
         return (), True
-    newest = story.calls[-1]
+    newest = history.calls[-1]
     reply = (assistant_message(newest.text),) if newest.text else ()
     stop_reason = newest.finished.stop_reason if newest.finished is not None else None
     return (*newest.request.messages, *reply), stop_reason not in _NOT_THE_END
 
 
-def _model_call(number: int, call: CallStory) -> ModelCall:
+def _model_call(number: int, call: CallRecord) -> ModelCall:
     started, finished = call.started, call.finished
     return ModelCall(
         number=number,
@@ -261,7 +260,7 @@ def _model_call(number: int, call: CallStory) -> ModelCall:
     )
 
 
-def _tool_call(call: ToolStory) -> ToolCall:
+def _tool_call(call: ToolCallRecord) -> ToolCall:
     started, finished = call.started, call.finished
     return ToolCall(
         number=call.n,

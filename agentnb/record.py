@@ -46,8 +46,7 @@ from agentnb.prices import Call, Cost, cost_of, costs_with_below
 from agentnb.run_file import check_document, read_document, write_document
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
-from agentnb.views.panel.story import Story
-from agentnb.views.panel.told import untold_notes
+from agentnb.views.panel.history import CallHistory, unreported_notes
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -125,7 +124,7 @@ class RunRecord(Shown):
     @property
     def untold_notes(self) -> Mapping[str, Sequence[str]]:
         """Those of `notes` that the panel shows in the details of their agent only."""
-        return self._read(untold_notes)
+        return self._read(unreported_notes)
 
     @property
     def tool_counts(self) -> Mapping[str, ToolCount]:
@@ -282,9 +281,9 @@ class RunRecord(Shown):
     def _text_of(self, agent: AgentState) -> str:
         if agent.answer is not None:
             return agent.answer  # as of nearly all: the rows of an agent need not be read for it
-        story = Story(agent.agent_id)
-        story.feed(self._own_rows()[agent.agent_id])
-        return text_of(agent, story)
+        history = CallHistory(agent.agent_id)
+        history.feed(self._own_rows()[agent.agent_id])
+        return text_of(agent, history)
 
     # -- figures --------------------------------------------------------------------------------
 

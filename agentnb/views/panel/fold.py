@@ -34,8 +34,8 @@ from agentnb.core.text import visible
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.doing import LINE_LENGTH, STALLED_AFTER_S, Doing, OpenTool, in_words
+from agentnb.views.panel.history import RunNotices
 from agentnb.views.panel.news import Question, Summary
-from agentnb.views.panel.told import Told
 
 TIME_DIGITS = 2
 """Decimals of the seconds that a row tells."""
@@ -65,7 +65,7 @@ class PanelFold:
         self._calling: dict[str, Doing] = {}
         self._question: Question | None = None
         self._end: RunFinished | None = None
-        self._told = Told()
+        self._notices = RunNotices()
         self._pot = (0, 0)
         self._has_news = False
 
@@ -149,7 +149,7 @@ class PanelFold:
         self._no_call(agent_id, doing)
         doing.tools.clear()  # of a process that died they never end
         if not isinstance(event, AgentCompleted):
-            self._told.is_stale = True
+            self._notices.is_stale = True
         parent_id = self.tree.agents[agent_id].parent_id
         if parent_id is not None and (parent := self._doing.get(parent_id)) is not None:
             parent.children_open -= 1
@@ -171,7 +171,7 @@ class PanelFold:
                 self._question = None
             case RunFinished():
                 self._end, self._question, self.done = event, None, True
-        self._told.learn(event)
+        self._notices.learn(event)
 
     def notice_silence(self, now_s: float) -> None:
         """See who has been silent for too long. Costs a look at each open call."""
@@ -276,7 +276,7 @@ class PanelFold:
             budget_total=total,
             cost=cost,
             question=self._question,
-            notices=self._told.lines(self.tree),
+            notices=self._notices.lines(self.tree),
         )
 
     @property

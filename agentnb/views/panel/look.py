@@ -14,8 +14,7 @@ from agentnb.core.secrets import SHORTEST, secrets_as_known
 from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.views.panel.fold import PanelFold
-from agentnb.views.panel.story import CallStory, Story, call_line, prompt_of
-from agentnb.views.panel.tool_story import tool_line
+from agentnb.views.panel.history import CallHistory, CallRecord, call_line, prompt_of, tool_line
 
 _MOST_NOTES = 100
 """Notes of an agent that are shown: one whose tasks were skipped has one for each of them."""
@@ -39,15 +38,15 @@ class Look:
         self.at_s = at_s
         self._n = 0
         self._position = 0
-        self._story: Story | None = None
-        self._shown: CallStory | None = None
+        self._history: CallHistory | None = None
+        self._shown: CallRecord | None = None
         self._pieces = 0
         self._held = ""
         """The end of what came, not shown yet: it may be half a line's end, or half a secret."""
         self._end = ""
         """Of what is shown, as it came."""
         self._made: dict[str, tuple[Any, Any]] = {}
-        self._told: dict[str, Any] = {}
+        self._facts_sent: dict[str, Any] = {}
 
     def whole(self, fold: PanelFold, cost_of: CostOf) -> dict[str, Any]:
         """Everything there is to see; of the past, when `fold` is of that time."""
@@ -56,17 +55,17 @@ class Look:
         agent = _agent_at(fold.tree, self.path)
         if agent is None:
             return head
-        story = self._story = self._story or Story(agent.agent_id)
-        self._catch_up(fold, story)
-        self._told = self._facts(agent, story, cost_of)
-        call = self._shown = self._chosen(story)
+        history = self._history = self._history or CallHistory(agent.agent_id)
+        self._catch_up(fold, history)
+        self._facts_sent = self._facts(agent, history, cost_of)
+        call = self._shown = self._chosen(history)
         self._pieces = len(call.pieces) if call is not None else 0
         text, self._held = _without_half(call.text, call) if call is not None else ("", "")
         self._end = text[-SHORTEST:]
         return {
             **head,
-            **self._told,
-            "tools": _lines_of(story, whole=True),
+            **self._facts_sent,
+            "tools": _lines_of(history, whole=True),
             "prompt": prompt_of(call.request) if call is not None else None,
             "text": visible_text(text),
         }
@@ -76,16 +75,16 @@ class Look:
         agent = _agent_at(fold.tree, self.path) if self.at_s is None else None
         if agent is None:
             return None
-        if self._story is None:
+        if self._history is None:
             return self.whole(fold, cost_of)
-        self._catch_up(fold, self._story)
-        if self._chosen(self._story) is not self._shown or self._ends_in_a_secret():
+        self._catch_up(fold, self._history)
+        if self._chosen(self._history) is not self._shown or self._ends_in_a_secret():
             return self.whole(fold, cost_of)
-        facts = self._facts(agent, self._story, cost_of)
-        changed = {name: value for name, value in facts.items() if self._told[name] != value}
-        self._told = facts
+        facts = self._facts(agent, self._history, cost_of)
+        changed = {name: value for name, value in facts.items() if self._facts_sent[name] != value}
+        self._facts_sent = facts
         changed |= self._fresh_text()
-        if tools := _lines_of(self._story):
+        if tools := _lines_of(self._history):
             changed["tools"] = tools
         if not changed:
             return None
@@ -97,15 +96,15 @@ class Look:
         agent = _agent_at(fold.tree, self.path) if self.at_s is None else None
         return agent is not None and fold.is_calling(agent.agent_id)
 
-    def _catch_up(self, fold: PanelFold, story: Story) -> None:
-        rows = fold.own.get(story.agent_id, [])
-        story.feed(rows[self._position :])
+    def _catch_up(self, fold: PanelFold, history: CallHistory) -> None:
+        rows = fold.own.get(history.agent_id, [])
+        history.feed(rows[self._position :])
         self._position = len(rows)
 
-    def _chosen(self, story: Story) -> CallStory | None:
-        if self.call is not None and 1 <= self.call <= len(story.calls):
-            return story.calls[self.call - 1]
-        return story.calls[-1] if story.calls else None
+    def _chosen(self, history: CallHistory) -> CallRecord | None:
+        if self.call is not None and 1 <= self.call <= len(history.calls):
+            return history.calls[self.call - 1]
+        return history.calls[-1] if history.calls else None
 
     @property
     def _fresh(self) -> str:
@@ -134,8 +133,8 @@ class Look:
             known = self._made[name] = (raw, made(raw))
         return known[1]
 
-    def _facts(self, agent: AgentState, story: Story, cost_of: CostOf) -> dict[str, Any]:
-        usage, shown = story.usage, self._chosen(story)
+    def _facts(self, agent: AgentState, history: CallHistory, cost_of: CostOf) -> dict[str, Any]:
+        usage, shown = history.usage, self._chosen(history)
         return {
             "task": self._once("task", agent.task, visible_text),
             "model": visible(agent.model, 200),
@@ -153,9 +152,9 @@ class Look:
             "notes": self._notes(agent.notes),
             "calls": [
                 self._once(f"call {n}", call.finished, partial(_line_of, n, call))
-                for n, call in enumerate(story.calls, 1)
+                for n, call in enumerate(history.calls, 1)
             ],
-            "call": story.calls.index(shown) + 1 if shown is not None else None,
+            "call": history.calls.index(shown) + 1 if shown is not None else None,
             "following": self.call is None,
         }
 
@@ -172,17 +171,17 @@ def _agent_at(tree: TreeFold, path: str) -> AgentState | None:
     return next((agent for agent in tree.agents.values() if agent.path == path), None)
 
 
-def _line_of(number: int, call: CallStory, _: object) -> dict[str, Any]:
+def _line_of(number: int, call: CallRecord, _: object) -> dict[str, Any]:
     return call_line(number, call)
 
 
-def _lines_of(story: Story, *, whole: bool = False) -> list[dict[str, Any]]:
+def _lines_of(history: CallHistory, *, whole: bool = False) -> list[dict[str, Any]]:
     """The agent's tool calls: all of them, or those that changed since the last time."""
-    changed = story.tools.take_changed()
-    return [tool_line(call) for call in (story.tools.calls if whole else changed)]
+    changed = history.tools.take_changed()
+    return [tool_line(call) for call in (history.tools.calls if whole else changed)]
 
 
-def _without_half(text: str, call: CallStory, *, after: str = "") -> tuple[str, str]:
+def _without_half(text: str, call: CallRecord, *, after: str = "") -> tuple[str, str]:
     """What of a reply, `after` what is shown, can be shown by now, and what waits for more."""
     if call.finished is not None:
         return text, ""

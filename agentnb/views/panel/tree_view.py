@@ -53,7 +53,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         self._can_answer = can_answer
         self._seq: int | None = None
         self._status: AgentStatus | None = None
-        self._told: Sequence[str] = ()
+        self._notices: Sequence[str] = ()
         self._looks: dict[str, Look] = {}
         self._here_at_s: dict[str, float] = {}
         """Views that said that they are there, and when; who said it last comes last."""
@@ -85,7 +85,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
             self._seq, self._status = news.seq, status
             if base is not None:  # else everything so far is in the snapshot
                 self.send(self._frame(news, base=base))
-        if news.summary.notices is not self._told:
+        if news.summary.notices is not self._notices:
             self._tell(news.summary.notices, is_first=base is None)
         self.read_on()
 
@@ -105,7 +105,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
 
     def _tell(self, notices: Sequence[str], *, is_first: bool) -> None:
         """Send the lines that are new, for those who hear the page."""
-        known, self._told = frozenset(self._told), notices
+        known, self._notices = frozenset(self._notices), notices
         lines = [line for line in notices if line not in known]
         if lines and not is_first:
             self.send({"type": "told", "lines": lines})

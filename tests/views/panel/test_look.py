@@ -16,8 +16,8 @@ from agentnb.core.types import (
     ToolUseBlock,
 )
 from agentnb.views.panel.fold import PanelFold
+from agentnb.views.panel.history import prompt_of
 from agentnb.views.panel.look import Look
-from agentnb.views.panel.story import prompt_of
 from tests.views.panel.told import ToldRun, id_of
 
 

@@ -14,7 +14,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus
-from agentnb.views.panel.told import Told, untold_notes
+from agentnb.views.panel.history import RunNotices, unreported_notes
 from tests.views.panel.told import ToldRun, id_of
 
 
@@ -70,10 +70,10 @@ CASES: dict[str, tuple[list[Any], AgentStatus, str, dict[str, list[str]]]] = {
 def test_note_is_told_by_the_lines_of_the_run_or_it_is_untold(case: str) -> None:
     events, status, in_lines, untold = CASES[case]
     run = ToldRun().began().spawned("1").spawned("1.1").tell(*events).ended(status, error=in_lines)
-    fold, told = TreeFold(run.bus.entries), Told()
+    fold, told = TreeFold(run.bus.entries), RunNotices()
     for entry in run.bus.entries:
         told.learn(entry.event)
 
-    assert untold_notes(fold) == untold
+    assert unreported_notes(fold) == untold
     assert in_lines in "\n".join(told.lines(fold))
     assert set(untold) <= set(fold.notes())

@@ -1,0 +1,381 @@
+"""What the record says of one agent's calls and tool calls, and what a person is told of a run.
+
+An agent's history is made from its own rows of the record; the notices from the events of the run
+as a whole: what was stopped, what was not done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from agentnb.core.codec import plain
+from agentnb.core.events import (
+    BudgetExhausted,
+    BudgetResumed,
+    Event,
+    ModelCallFinished,
+    ModelCallStarted,
+    Row,
+    RunFinished,
+    ToolCallFinished,
+    ToolCallReported,
+    ToolCallStarted,
+    is_terminal,
+)
+from agentnb.core.shown import listed
+from agentnb.core.text import visible, visible_text
+from agentnb.core.tree import AgentState, TreeFold
+from agentnb.core.types import (
+    ROOT_PATH,
+    AgentStatus,
+    Block,
+    CompletionRequest,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    path_key,
+)
+
+_NAME_LENGTH = 200
+_ONE_LINE = 100
+"""Characters of arguments that are told on one line; longer ones have a line each."""
+_MOST_PATHS = 12
+_WHY_RESUMED = {
+    "stop": "Stopped at the budget's question: no new calls are made.",
+    "timeout": "Nobody answered the budget's question in time: no new calls are made.",
+    "lowered": "The total was set to what is used already.",
+}
+
+
+@dataclass(slots=True, eq=False)
+class ToolCallRecord:
+    """One call of a tool, as far as it came."""
+
+    n: int
+    """Its number among the agent's calls, from 1."""
+    started: ToolCallStarted
+    begun_s: float
+    """Seconds since the run began."""
+    said: str = ""
+    """What it reported last."""
+    finished: ToolCallFinished | None = None
+    is_left: bool = False
+    """Whether its agent ended before it did: the process died under it."""
+
+    @property
+    def status(self) -> str:
+        """`open`, `done`, `error`, `cancelled`, or `interrupted` when it never came to its end."""
+        if self.finished is None:
+            return "interrupted" if self.is_left else "open"
+        if self.finished.was_cancelled:
+            return "cancelled"
+        return "error" if self.finished.is_error else "done"
+
+
+class ToolCallHistory:
+    """The tool calls of one agent. Feed it the agent's events, each once and in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[ToolCallRecord] = []
+        self._open: dict[str, ToolCallRecord] = {}
+        self._changed: dict[int, ToolCallRecord] = {}
+
+    def learn(self, at_s: float, event: Event) -> None:
+        """Learn what happened."""
+        match event:
+            case ToolCallStarted():
+                call = ToolCallRecord(len(self.calls) + 1, event, at_s)
+                self.calls.append(call)
+                # A small server may give an id again: the newest call is meant.
+                self._open[event.tool_use_id] = self._changed[call.n] = call
+            case ToolCallReported():
+                if (reporting := self._open.get(event.tool_use_id)) is not None:
+                    reporting.said = event.text
+                    self._changed[reporting.n] = reporting
+            case ToolCallFinished():
+                if (ended := self._open.pop(event.tool_use_id, None)) is not None:
+                    ended.finished = event
+                    self._changed[ended.n] = ended
+            case _ if self._open and is_terminal(event):
+                self._leave_open_ones()
+
+    def _leave_open_ones(self) -> None:
+        for call in self._open.values():
+            call.is_left = True
+            self._changed[call.n] = call
+        self._open.clear()
+
+    def take_changed(self) -> list[ToolCallRecord]:
+        """The calls that are new or changed since this was asked last, in their order."""
+        changed = [self._changed[n] for n in sorted(self._changed)]
+        self._changed.clear()
+        return changed
+
+
+def tool_line(call: ToolCallRecord) -> dict[str, Any]:
+    """What the list of tool calls shows of one: plain values, texts with what acts made visible.
+
+    `input_cut` and `result_cut`: characters of the whole, where the event has the beginning.
+    """
+    started, finished = call.started, call.finished
+    result = ""
+    if finished is not None and not finished.was_cancelled:
+        result = finished.result or finished.result_summary
+    return {
+        "n": call.n,
+        "name": visible(started.name, _NAME_LENGTH),
+        "status": call.status,
+        "begun": round(call.begun_s, 2),
+        "duration_ms": finished.duration_ms if finished is not None else None,
+        "said": visible(call.said, _NAME_LENGTH) if finished is None else "",
+        "input": visible_text(_arguments(started.input)),
+        "input_cut": started.input_length,
+        "result": visible_text(result),
+        "result_cut": finished.result_length if finished is not None else None,
+    }
+
+
+def _arguments(given: Any) -> str:
+    """Arguments as a person reads them; empty for none."""
+    values = plain(given)
+    if values in ({}, None):
+        return ""
+    text = json.dumps(values, ensure_ascii=False)
+    if len(text) <= _ONE_LINE or not isinstance(values, dict):
+        return text
+    return json.dumps(values, ensure_ascii=False, indent=2)
+
+
+@dataclass(slots=True, eq=False)
+class CallRecord:
+    """One call: its request as it went out, and its reply as far as it came."""
+
+    started: ModelCallStarted
+    pieces: list[str] = field(default_factory=list)
+    finished: ModelCallFinished | None = None
+    begun_s: float = 0.0
+    """Seconds since the run began."""
+
+    @property
+    def text(self) -> str:
+        """The reply so far."""
+        return "".join(self.pieces)
+
+    @property
+    def request(self) -> CompletionRequest:
+        """What was sent."""
+        return self.started.request
+
+
+class CallHistory:
+    """The calls of one agent. Feed it the rows of the record, each once and in order."""
+
+    def __init__(self, agent_id: str) -> None:
+        self.agent_id = agent_id
+        self.calls: list[CallRecord] = []
+        self.tools = ToolCallHistory()
+
+    def feed(self, rows: Iterable[Row]) -> None:
+        """Learn what happened; each row once, in its order."""
+        agent_id = self.agent_id
+        for row in rows:
+            if len(row) == 3:
+                if row[1] == agent_id and self.calls:
+                    self.calls[-1].pieces.append(row[2])
+                continue
+            at_s, event = row
+            if getattr(event, "agent_id", None) != agent_id:
+                continue
+            if isinstance(event, ModelCallStarted):
+                self.calls.append(CallRecord(event, begun_s=at_s))
+            elif isinstance(event, ModelCallFinished):
+                if self.calls:
+                    self.calls[-1].finished = event
+            else:
+                self.tools.learn(at_s, event)
+
+    @property
+    def usage(self) -> Usage:
+        """The provider's numbers of the calls that have ended."""
+        ended = [call.finished.usage for call in self.calls if call.finished is not None]
+        return sum(ended, Usage())
+
+
+def call_line(number: int, call: CallRecord) -> dict[str, Any]:
+    """What the list of calls shows of one: plain values, `n` from 1."""
+    finished = call.finished
+    error = finished.error if finished is not None else None
+    return {
+        "n": number,
+        "model": visible(call.started.model, 200),
+        "attempt": call.started.attempt,
+        "is_synthesis": call.started.is_synthesis,
+        "status": _state_of(finished),
+        "tokens": finished.usage.total_tokens if finished is not None else 0,
+        "duration_ms": finished.duration_ms if finished is not None else None,
+        "stop_reason": visible(finished.stop_reason, 60)
+        if finished is not None and finished.stop_reason
+        else None,
+        "error": visible_text(error) if error else None,
+    }
+
+
+def _state_of(finished: ModelCallFinished | None) -> str:
+    if finished is None:
+        return "open"
+    if finished.stop_reason is not None:
+        return "done"
+    # An end that was ordered is no fault: a cancel says so, and the budget's end names no error.
+    if finished.error == "cancelled":
+        return "cancelled"
+    return "error" if finished.error else "stopped"
+
+
+def prompt_of(request: CompletionRequest) -> dict[str, Any]:
+    """A request as it was sent: all of it, with what would act made visible."""
+    return {
+        "system": visible_text(request.system),
+        "messages": [
+            {"role": str(message.role), "text": visible_text(_words_of(message))}
+            for message in request.messages
+        ],
+    }
+
+
+def _words_of(message: Message) -> str:
+    """All that a message holds, tool calls and results included."""
+    return "\n\n".join(_block_words(block) for block in message.content)
+
+
+def _block_words(block: Block) -> str:
+    match block:
+        case TextBlock():
+            return block.text
+        case ThinkingBlock():
+            return f"(thinking) {block.text or '(kept by the API)'}"
+        case ToolUseBlock():
+            return f"(tool call {block.id}) {block.name}({json.dumps(dict(block.input))})"
+        case ToolResultBlock():
+            said = "tool error" if block.is_error else "tool result"
+            return f"({said} {block.tool_use_id}) {block.text}"
+    assert_never(block)
+
+
+class RunNotices:
+    """Collects what happened to a run as a whole, and says it in lines."""
+
+    def __init__(self) -> None:
+        self.is_stale = False
+        """Whether an agent ended in a way that may be worth a line."""
+        self._answers: list[str] = []
+        self._exhausted: BudgetExhausted | None = None
+        self._end: RunFinished | None = None
+        self._lines: tuple[str, ...] = ()
+
+    def learn(self, event: Event) -> None:
+        """Learn of an event of the run as a whole."""
+        match event:
+            case BudgetResumed(reason=reason) if reason.startswith("stop: "):
+                self._answers.append(visible(f"Stopped: {reason.removeprefix('stop: ')}", 200))
+            case BudgetResumed(reason=reason) if reason in _WHY_RESUMED:
+                self._answers.append(_WHY_RESUMED[reason])
+            case BudgetExhausted():
+                self._exhausted = event
+            case RunFinished():
+                self._end = event
+            case _:
+                return
+        self.is_stale = True
+
+    def lines(self, tree: TreeFold) -> tuple[str, ...]:
+        """One visible line for each thing to tell, oldest first."""
+        if self.is_stale:
+            self.is_stale = False
+            self._lines = tuple(self._made(tree))
+        return self._lines
+
+    def _made(self, tree: TreeFold) -> list[str]:
+        lines = [*self._answers]
+        if self._exhausted is not None:
+            lines.append(_of_exhausted(self._exhausted, tree))
+        lines += _of_cancelled(tree)
+        if self._end is not None:
+            lines += self._of_end(self._end, tree)
+        return lines
+
+    def _of_end(self, end: RunFinished, tree: TreeFold) -> list[str]:
+        if end.status is AgentStatus.FAILED:
+            return [visible(f"The run failed: {end.error}", 300)]
+        if end.status is not AgentStatus.EXHAUSTED or self._exhausted is not None:
+            return []
+        # Only the bringing together is missing: nothing was told of it before.
+        root = next((agent for agent in tree.agents.values() if not agent.depth), None)
+        why = root.error if root is not None and root.error else "the budget ended"
+        done = [a.path for a in tree.agents.values() if a.status is AgentStatus.COMPLETED]
+        return [visible(f"Not brought together: {why}. Done: {_listed(done) or 'nothing'}.", 300)]
+
+
+def unreported_notes(tree: TreeFold) -> dict[str, list[str]]:
+    """Those of a tree's notes that neither the lines of a run that ended tell, nor its answer.
+
+    The lines tell why a branch was cancelled and why the run failed, the answer of an exhausted
+    run why it is not whole. Why a sub-agent failed may be cut on its card; any other note stands
+    in the details alone, which have to be opened.
+    """
+    return {
+        agent.path: lines
+        for agent in tree.in_path_order()
+        if (lines := [*([] if _is_reported(agent) else agent.reasons), *agent.notes])
+    }
+
+
+def _is_reported(agent: AgentState) -> bool:
+    return agent.parent_id is None or agent.status is AgentStatus.CANCELLED
+
+
+def _of_exhausted(event: BudgetExhausted, tree: TreeFold) -> str:
+    done = _listed([tree.path_of(agent_id) for agent_id in event.completed_agents])
+    undone = [tree.path_of(agent_id) for agent_id in event.incomplete_agents]
+    left = _listed([path for path in undone if path != ROOT_PATH])
+    what_was_done = f"Done by then: {done or 'nothing'}."
+    if event.tokens_used >= event.budget_total:
+        head = f"The budget is used up at {event.tokens_used:,} of {event.budget_total:,} tokens."
+        return f"{head} {what_was_done} Not done: {left or 'the answer itself'}."
+    # Others may go on, and a raised total does not give back what was cut before.
+    head = f"At {event.tokens_used:,} of {event.budget_total:,} tokens the budget had no room for"
+    return f"{head} {left or 'the answer itself'}. {what_was_done}"
+
+
+def _of_cancelled(tree: TreeFold) -> list[str]:
+    """One line for each branch that was stopped, by its topmost agent."""
+    gone = {
+        agent_id: agent
+        for agent_id, agent in tree.agents.items()
+        if agent.status is AgentStatus.CANCELLED
+    }
+    tops: dict[str, str] = {}
+    below: dict[str, list[str]] = {}
+    for agent in sorted(gone.values(), key=lambda agent: agent.key):  # a parent before its own
+        if agent.parent_id in gone:
+            top = tops[agent.agent_id] = tops[str(agent.parent_id)]
+            below[top].append(agent.path)
+        else:
+            tops[agent.agent_id], below[agent.agent_id] = agent.agent_id, []
+    return [_of_branch(gone[top], paths) for top, paths in below.items()]
+
+
+def _of_branch(top: AgentState, below: Sequence[str]) -> str:
+    whom, more = top.path, f" with {_listed(below)} below it" if below else ""
+    if top.parent_id is None:
+        whom, more = "the run", f" with {_listed(below)} that were at work" if below else ""
+    return visible(f"Cancelled: {whom}{more} ({top.error or 'no reason given'}).", 300)
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return listed(sorted(paths, key=path_key), most=_MOST_PATHS, none="")
