@@ -324,8 +324,8 @@ class Run(RunRecord):
         return CancelButton(self._live())
 
     def _new_feed(self) -> Feed:
+        from agentnb.views.panel.commands import Commands
         from agentnb.views.panel.feed import Feed
-        from agentnb.views.panel.orders import Orders
 
         budget = self._request.budget
         feed = Feed(
@@ -334,7 +334,7 @@ class Run(RunRecord):
             cost=self._cost_so_far,
             viewers=self._viewers,
         )
-        feed.orders = Orders(self, self._runtime.call_soon, feed.tell)
+        feed.commands = Commands(self, self._runtime.call_soon, feed.tell)
         return feed
 
 

@@ -17,6 +17,7 @@ from traitlets import Bool, Int
 
 from agentnb.views.panel.attached import Attached, Page, text
 from agentnb.views.panel.comm import hear
+from agentnb.views.panel.commands import PendingValue
 from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.limits import (
     allowed_total,
@@ -29,7 +30,6 @@ from agentnb.views.panel.messages import TOTAL, TYPED, Guarded
 from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.slider_namer import SliderNamer
 from agentnb.views.panel.typed import UnclearNumber, tokens_of
-from agentnb.views.panel.wish import Wish
 
 _thread = threading.local()
 
@@ -63,16 +63,16 @@ class _BudgetControl(Attached):
         self.ceiling = ceiling()
         self.feed = feed
         total = feed.whole().summary.budget_total
-        self._wish = Wish(total)
+        self._pending = PendingValue(total)
         return total
 
     def show(self, news: News) -> None:
         """Follow the run, but for what a person ordered and it does not have yet."""
         summary = news.summary
         if summary.done:
-            self._wish.forget()
-        self._put(self._wish.heard(summary.budget_total))
-        self.disabled = summary.done or self.feed is None or self.feed.orders is None
+            self._pending.forget()
+        self._put(self._pending.heard(summary.budget_total))
+        self.disabled = summary.done or self.feed is None or self.feed.commands is None
 
     def _put(self, total: int) -> None:
         """Show a total. What stays as it is is not sent: somebody may be about to change it."""
@@ -80,8 +80,8 @@ class _BudgetControl(Attached):
 
     def _say(self, line: str) -> None:
         """Tell a person what came of their order, if it is not what they wanted."""
-        if self.feed is not None and self.feed.orders is not None:
-            self.feed.orders.tell(line)
+        if self.feed is not None and self.feed.commands is not None:
+            self.feed.commands.tell(line)
 
     def _changed(self, change: Mapping[str, Any]) -> None:
         if getattr(_thread, "is_ours", False) or self.feed is None:
@@ -94,20 +94,20 @@ class _BudgetControl(Attached):
 
     def _order(self, feed: Feed, wanted: int) -> None:
         """Have the run take a total, or the nearest one that it may have."""
-        summary, orders = feed.whole().summary, feed.orders
-        if orders is None or summary.done:
+        summary, commands = feed.whole().summary, feed.commands
+        if commands is None or summary.done:
             self._put(summary.budget_total)
             return
         highest = highest_total(summary.budget_total, self.ceiling)
         total = allowed_total(wanted, used=summary.tokens_used, highest=highest)
         if wanted < summary.tokens_used and not self._may_stop:
-            self._put(self._wish.shown)
-            self._say(_below_used(summary.tokens_used, self._wish.shown))
+            self._put(self._pending.shown)
+            self._say(_below_used(summary.tokens_used, self._pending.shown))
             return
-        if total != self._wish.shown:
-            self._wish.give(total)
-            orders.set_budget(total, made=self._wish.made)
-        self._put(self._wish.shown)
+        if total != self._pending.shown:
+            self._pending.give(total)
+            commands.set_budget(total, made=self._pending.made)
+        self._put(self._pending.shown)
         if total > wanted:
             self._say(f"The budget is set to {total:,} tokens: so many are used already.")
         elif total < wanted:
@@ -115,8 +115,8 @@ class _BudgetControl(Attached):
 
     def _tell(self, error: Exception) -> None:
         """A widget's callback has nobody to raise to: its traceback would land in some cell."""
-        if self.feed is not None and self.feed.orders is not None:
-            self.feed.orders.tell_error(error)
+        if self.feed is not None and self.feed.commands is not None:
+            self.feed.commands.tell_error(error)
 
 
 def _below_used(used: int, total: int) -> str:
@@ -233,19 +233,19 @@ class BudgetNumber(_BudgetControl, VBox):
         with self.feed.lock:
             self._answer("")
             if not typed.strip():
-                self._put(self._wish.shown)
+                self._put(self._pending.shown)
                 return
             try:
                 total = tokens_of(typed)
             except UnclearNumber as error:
                 self._answer(f"{error} The total is left as it is.")
                 return
-            before = self._wish.shown
+            before = self._pending.shown
             if total == self.value:
                 self._put(before)
             else:
                 self.value = total
-            is_taken = self._wish.shown == total and not self.line.value
+            is_taken = self._pending.shown == total and not self.line.value
             if is_taken and typed.strip() != str(total):
                 self._answer(f"{typed.strip()} is {total:,} tokens.", role="status")
 
@@ -254,7 +254,7 @@ class BudgetNumber(_BudgetControl, VBox):
 
     def _answer(self, line: str, *, role: str = "alert") -> None:
         """Show a line below the field, which a screen reader hears; an empty one takes it away."""
-        self._said_at = self._wish.shown
+        self._said_at = self._pending.shown
         # First the room and then the words: an alert is told when it comes to be seen.
         self.line.layout.display = "" if line else "none"
         self.line.value = f'<div role="{role}" style="line-height:1.4">{text(line)}</div>' * bool(
@@ -305,14 +305,14 @@ class CancelButton(Attached, Button):
 
     def show(self, news: News) -> None:
         """There is nothing to cancel any more when the run is done."""
-        if news.summary.done or self.feed is None or self.feed.orders is None:
+        if news.summary.done or self.feed is None or self.feed.commands is None:
             self._say("The run has ended", disabled=True)
 
     def _pressed(self) -> None:
         # Without the feed's lock: a click must not wait until a frame is made.
-        if not self.disabled and self.feed is not None and self.feed.orders is not None:
+        if not self.disabled and self.feed is not None and self.feed.commands is not None:
             self._say("Cancelling…", disabled=True)
-            self.feed.orders.cancel(made=self._made)
+            self.feed.commands.cancel(made=self._made)
 
     def _made(self, worked: bool) -> None:
         if not worked:

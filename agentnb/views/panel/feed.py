@@ -20,9 +20,9 @@ from typing import Any, Protocol
 from agentnb.core.bus import EventBus
 from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
+from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.news import News, Summary
-from agentnb.views.panel.orders import Orders
 from agentnb.views.panel.viewers import Viewers
 
 FRAME_S = 0.15
@@ -85,7 +85,7 @@ class Feed:
         viewers: Viewers | None = None,
     ) -> None:
         self.bus = bus
-        self.orders: Orders | None = None
+        self.commands: Commands | None = None
         """What a person can order; stays `None` for a run from a file."""
         self.viewers = viewers or Viewers()
         self.refused = 0

@@ -74,7 +74,7 @@ class RunPanel(Whole, VBox):
     """
 
     def __init__(self, feed: Feed, tree: DOMWidget | None = None, **traits: Any) -> None:
-        if feed.orders is not None:
+        if feed.commands is not None:
             ceiling()  # what is wrong with it is said before there is half a panel
         with feed.lock:  # its parts begin with the same frame
             parts = [*_parts(feed), tree or TreeView(feed, can_answer=True)]
@@ -93,7 +93,7 @@ def _parts(feed: Feed) -> list[DOMWidget]:
     bar_layout = Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px")
     bar = BudgetBar(feed, layout=bar_layout, style=page)
     header, notices = Header(feed, page=page), Notices(feed, style=page)
-    if feed.orders is None:
+    if feed.commands is None:
         return [_Top(feed, header, bar), notices]
     slider = BudgetSlider(
         feed,

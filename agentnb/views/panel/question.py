@@ -67,7 +67,7 @@ class BudgetQuestion(Attached, Box):
         return self._words
 
     def _pressed(self, answer: str) -> None:
-        if self._buttons[answer].disabled or self.feed is None or self.feed.orders is None:
+        if self._buttons[answer].disabled or self.feed is None or self.feed.commands is None:
             return
 
         def made(worked: bool) -> None:
@@ -75,7 +75,7 @@ class BudgetQuestion(Attached, Box):
                 self._enable(self._asked is not None)
 
         self._enable(False)
-        self.feed.orders.answer(answer, made=made)
+        self.feed.commands.answer(answer, made=made)
 
     def _enable(self, is_open: bool) -> None:
         for button in self._buttons.values():

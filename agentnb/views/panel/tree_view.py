@@ -60,7 +60,10 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         with feed.lock:  # no frame may come between the state that goes out and the next one
             feed.attach(self)
             super().__init__(
-                _esm=joined_module(), _css=style(), controls=feed.orders is not None, height=height
+                _esm=joined_module(),
+                _css=style(),
+                controls=feed.commands is not None,
+                height=height,
             )
         hear(self)
         self.on_msg(self._heard)
@@ -164,13 +167,13 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
                 if message["view"] not in self._here_at_s:
                     raise MessageRefused("a view that never said it is there asked for details")
                 self._look(message["view"], message)
-            case "budget" if self._feed.orders is not None:
-                self._feed.orders.set_budget(self._allowed(message["total"]))
-            case "cancel" if self._feed.orders is not None:
+            case "budget" if self._feed.commands is not None:
+                self._feed.commands.set_budget(self._allowed(message["total"]))
+            case "cancel" if self._feed.commands is not None:
                 agents = self._feed.fold.tree.agents.values()
                 if not any(agent.path == message["agent"] for agent in agents):
                     raise MessageRefused("`agent` must be one of this run")
-                self._feed.orders.cancel(message["agent"])
+                self._feed.commands.cancel(message["agent"])
 
     def _allowed(self, total: int) -> int:
         """The total for the slider's end, which a page asks for."""

@@ -10,9 +10,9 @@ from ipywidgets import Widget
 
 from agentnb.core.bus import EventBus
 from agentnb.core.types import AgentStatus, CancelReceipt
+from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.feed import Feed, View
 from agentnb.views.panel.news import News, Summary
-from agentnb.views.panel.orders import Orders
 
 
 class Stage(Feed):
@@ -47,7 +47,7 @@ class Stage(Feed):
             **changes,
         )
         if has_controls:
-            self.orders = Orders(self, self._hand_over, self.tell)
+            self.commands = Commands(self, self._hand_over, self.tell)
 
     # -- the run ----------------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from agentnb.views.panel import messages, tree_view
+from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.messages import MOST_AT_ONCE, MOST_PER_S, Intake, MessageRefused
 from agentnb.views.panel.notices import Notices
-from agentnb.views.panel.orders import Orders
 from tests.views.panel.stage import FrontEnd, Stage
 from tests.views.panel.test_tree_view import Clicks, Wire, _at_once
 from tests.views.panel.told import ToldRun
@@ -29,7 +29,7 @@ class Attacked:
         run = ToldRun().began().called("root", "Hello").spawned("1", "a part").after(5)
         self.run = run.completed("1").replied("root").completed("root").ended()
         self.clicks, self.feed = Clicks(), Feed(self.run.bus, pot=lambda: (100, 1_000))
-        self.feed.orders = Orders(self.clicks, _at_once, self.feed.tell)
+        self.feed.commands = Commands(self.clicks, _at_once, self.feed.tell)
         self.wire = Wire(self.feed).greeted("v")
 
     def hears(self, content: object) -> list[dict[str, Any]]:

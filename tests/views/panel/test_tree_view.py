@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agentnb.core.events import AgentCancelled
+from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.feed import Feed
-from agentnb.views.panel.orders import Orders
 from agentnb.views.panel.tree_view import TreeView
 from tests.support import DEADLINE_S
 from tests.views.panel.told import ToldRun, id_of
@@ -264,7 +264,7 @@ def test_replay_goes_to_the_time_that_a_row_tells_with_what_it_tells() -> None:
 
 def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ToldRun) -> None:
     clicks, feed = Clicks(), Feed(run.bus)
-    feed.orders = Orders(clicks, _at_once, feed.tell)
+    feed.commands = Commands(clicks, _at_once, feed.tell)
     wire = Wire(feed)
     assert wire.controls
 
@@ -279,7 +279,7 @@ def test_end_key_of_the_slider_is_an_order_that_keeps_to_the_ceiling(
 ) -> None:
     monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "4000")
     clicks, feed = Clicks(), Feed(run.bus)
-    feed.orders = Orders(clicks, _at_once, feed.tell)
+    feed.commands = Commands(clicks, _at_once, feed.tell)
     wire = Wire(feed)
 
     wire.heard(type="budget", total=2000)

@@ -8,7 +8,7 @@ import pytest
 
 from agentnb.core.errors import NoOpenQuestion, UnknownAgent
 from agentnb.core.types import CancelReceipt
-from agentnb.views.panel.orders import Orders
+from agentnb.views.panel.commands import Commands
 
 
 class Controls:
@@ -41,7 +41,7 @@ class Desk:
         self.controls = Controls(error)
         self.waiting: list[Callable[[], object]] = []
         self.told: list[str] = []
-        self.orders = Orders(self.controls, self.waiting.append, self.told.append)
+        self.commands = Commands(self.controls, self.waiting.append, self.told.append)
 
     def step(self) -> None:
         self.waiting.pop(0)()
@@ -54,10 +54,10 @@ class Desk:
 def test_order_is_made_on_the_runs_thread_and_not_by_the_click() -> None:
     desk = Desk()
 
-    desk.orders.cancel("1.2")
-    desk.orders.cancel()
-    desk.orders.set_budget(80_000)
-    desk.orders.answer("continue")
+    desk.commands.cancel("1.2")
+    desk.commands.cancel()
+    desk.commands.set_budget(80_000)
+    desk.commands.answer("continue")
 
     assert desk.controls.got == []
     desk.work()
@@ -83,7 +83,7 @@ def test_order_is_made_on_the_runs_thread_and_not_by_the_click() -> None:
 def test_what_goes_wrong_with_an_order_is_told_in_one_line(error: Exception, said: str) -> None:
     desk = Desk(error)
 
-    desk.orders.set_budget(1)
+    desk.commands.set_budget(1)
     desk.work()
 
     (line,) = desk.told
@@ -97,7 +97,7 @@ def test_run_whose_thread_is_gone_is_told_and_not_raised() -> None:
     def gone(_: Callable[[], object]) -> None:
         raise RuntimeError("The loop is gone.")
 
-    Orders(Controls(), gone, told.append).cancel(made=made.append)
+    Commands(Controls(), gone, told.append).cancel(made=made.append)
 
     assert told == ["The loop is gone."]
     assert made == [False]
@@ -106,7 +106,7 @@ def test_run_whose_thread_is_gone_is_told_and_not_raised() -> None:
 def test_error_text_of_a_model_is_told_as_one_visible_line() -> None:
     desk = Desk(ValueError("two\nlines \x1b[31m" + "x" * 1000))
 
-    desk.orders.set_budget(1)
+    desk.commands.set_budget(1)
     desk.work()
 
     (line,) = desk.told
@@ -118,7 +118,7 @@ def test_order_is_called_made_behind_the_news_of_what_it_did() -> None:
     desk = Desk()
     made: list[bool] = []
 
-    desk.orders.set_budget(5, made=made.append)
+    desk.commands.set_budget(5, made=made.append)
     desk.step()
 
     assert desk.controls.got == [("set_budget", 5)]
@@ -131,7 +131,7 @@ def test_order_that_failed_says_so_to_whoever_gave_it() -> None:
     desk = Desk(ValueError("no"))
     made: list[bool] = []
 
-    desk.orders.set_budget(5, made=made.append)
+    desk.commands.set_budget(5, made=made.append)
     desk.work()
 
     assert made == [False]
@@ -142,8 +142,8 @@ def test_telling_that_fails_harms_nobody() -> None:
         raise OSError("no front end")
 
     waiting: list[Callable[[], object]] = []
-    orders = Orders(Controls(ValueError("no")), waiting.append, broken)
+    commands = Commands(Controls(ValueError("no")), waiting.append, broken)
 
-    orders.set_budget(1)
+    commands.set_budget(1)
     waiting[0]()
-    orders.tell("a word")
+    commands.tell("a word")
