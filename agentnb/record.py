@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from agentnb.views.figures.figure import RunFigure
-    from agentnb.views.panel.feed import Feed
+    from agentnb.views.panel.frames import FramePublisher
     from agentnb.views.panel.panel import RunPanel
     from agentnb.views.panel.tree_view import TreeView
 
@@ -76,7 +76,7 @@ class RunRecord(Shown):
         """By agent, the rows that are its own; made when an agent is first asked for."""
         self._nodes: tuple[int, dict[str, AgentNode]] = (0, {})
         """All agents in path order, by id, and how many rows had been folded by then."""
-        self._feed: Feed | None = None
+        self._feed: FramePublisher | None = None
         known_secrets()  # what is shown of it is masked by what is known
 
     def __repr__(self) -> str:
@@ -332,7 +332,7 @@ class RunRecord(Shown):
 
         return TreeView(self._live(), height=height)
 
-    def _live(self) -> Feed:
+    def _live(self) -> FramePublisher:
         """The frames that all live views of this run share."""
         with self._fold_lock:
             if self._feed is None:
@@ -346,10 +346,10 @@ class RunRecord(Shown):
         """
         return cost_of(self._calls(self._bus.milestones)[0], paths=())
 
-    def _new_feed(self) -> Feed:
-        from agentnb.views.panel.feed import Feed
+    def _new_feed(self) -> FramePublisher:
+        from agentnb.views.panel.frames import FramePublisher
 
-        return Feed(self._bus, cost=self._cost_so_far)
+        return FramePublisher(self._bus, cost=self._cost_so_far)
 
     # -- on disk ------------------------------------------------------------------------------
 

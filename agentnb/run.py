@@ -36,7 +36,7 @@ from agentnb.views.panel.viewers import Viewers
 
 if TYPE_CHECKING:
     from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
-    from agentnb.views.panel.feed import Feed
+    from agentnb.views.panel.frames import FramePublisher
 
 SLICE_S = 0.1
 """Whoever waits wakes so often: a loop delivers an interrupt only then, and a thread that an
@@ -323,12 +323,12 @@ class Run(RunRecord):
 
         return CancelButton(self._live())
 
-    def _new_feed(self) -> Feed:
+    def _new_feed(self) -> FramePublisher:
         from agentnb.views.panel.commands import Commands
-        from agentnb.views.panel.feed import Feed
+        from agentnb.views.panel.frames import FramePublisher
 
         budget = self._request.budget
-        feed = Feed(
+        feed = FramePublisher(
             self._bus,
             pot=lambda: (budget.tokens_used, budget.total),
             cost=self._cost_so_far,

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from agentnb.record import RunRecord
-from agentnb.views.panel.feed import Feed
-from agentnb.views.panel.news import News
+from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.wire import Frame
 
 VALUES: Sequence[Any] = (
     None, True, -1, 0, 1, 2, -0.5, 0.1, 1e9, 1e24, 10**23, 10**25, -(10**30), 10**400, 1e308,
@@ -144,10 +144,10 @@ class Watching:
     is_read = True
 
     def __init__(self) -> None:
-        self.news: list[News] = []
+        self.frames: list[Frame] = []
 
-    def show(self, news: News) -> None:
-        self.news.append(news)
+    def show(self, frame: Frame) -> None:
+        self.frames.append(frame)
 
     def read_on(self) -> None:
         pass
@@ -177,9 +177,9 @@ def look_at_everything(record: RunRecord, *, with_pictures: bool = True) -> None
             assert figure.bundle()
     assert record.to_json()
     view = Watching()
-    feed: Feed = record._new_feed()
+    feed: FramePublisher = record._new_feed()
     feed.attach(view)
-    json.dumps([[dict(each.rows), repr(each.summary)] for each in view.news], allow_nan=False)
+    json.dumps([[dict(each.rows), repr(each.summary)] for each in view.frames], allow_nan=False)
     for part in (0.0, 0.3, 1.0):
         fold = feed.at(part * feed.now_s)
         json.dumps([fold.row(agent_id) for agent_id in fold.tree.agents], allow_nan=False)

@@ -17,7 +17,7 @@ ROUNDS = 5
 
 _FRAMES = """
 import gc, json, statistics, time
-from agentnb.views.panel.feed import TICK_S, Feed
+from agentnb.views.panel.frames import TICK_S, FramePublisher
 from agentnb.views.panel.panel import RunPanel
 from tests.views.panel.told import ToldRun
 
@@ -29,7 +29,7 @@ def frames(agents, changing, with_tools, count=50):
         run.spawned(path, "Look into this part of the whole matter").called(path)
         if with_tools:
             run.replied(path).tool(path, "t")
-    feed = Feed(run.bus, pot=lambda: (1000, 100_000))
+    feed = FramePublisher(run.bus, pot=lambda: (1000, 100_000))
     panel = RunPanel(feed)
     thread, took = feed._thread, []
     with feed.lock:  # its own thread waits: the frames are made here, one after the other

@@ -1,6 +1,6 @@
 """The live panel: what a person watches a run with, and steers it by.
 
-Facts come in as events, are folded once per run and told to every view as `News`; what a person
+Facts come in as events, are folded once per run and told to every view as `Frame`; what a person
 clicks goes out as an order, on the run's own thread. Only this package knows ipywidgets, and it
 is imported when the first panel is asked for.
 """

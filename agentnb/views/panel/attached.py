@@ -8,10 +8,10 @@ from typing import Any
 from ipywidgets import HTML, Box, DOMWidget, Widget
 
 from agentnb.core.text import visible
-from agentnb.views.panel.feed import TICK_S, Feed
+from agentnb.views.panel.frames import TICK_S, FramePublisher
 from agentnb.views.panel.messages import Guarded
-from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.show import Live
+from agentnb.views.panel.wire import Frame, Summary
 
 _LINE_LENGTH = 300
 
@@ -38,21 +38,21 @@ def _close_parts(widget: Widget) -> None:
 
 
 class Attached(Whole):
-    """A widget that is told the news of a run. To stand before a class of ipywidgets."""
+    """A widget that is shown the frames of a run. To stand before a class of ipywidgets."""
 
-    feed: Feed | None = None
+    publisher: FramePublisher | None = None
 
-    def attach(self, feed: Feed) -> None:
+    def attach(self, publisher: FramePublisher) -> None:
         """Begin to show a run, everything so far at once. The widget is made by then."""
-        self.feed = feed
-        feed.attach(self)
+        self.publisher = publisher
+        publisher.attach(self)
 
     def refuse(self, reason: str) -> None:
         """Count a message of a page that made no sense, and tell of the first."""
-        if self.feed is not None:
-            self.feed.refuse(reason)
+        if self.publisher is not None:
+            self.publisher.refuse(reason)
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """Show what is new. Called by one thread at a time."""
         raise NotImplementedError
 
@@ -67,8 +67,8 @@ class Attached(Whole):
     def close(self) -> None:
         """Take it from all screens; it costs nothing from then on."""
         # A widget closes again when it is collected, on any thread: that one must not wait here.
-        if self.feed is not None and self.comm is not None:
-            self.feed.detach(self)
+        if self.publisher is not None and self.comm is not None:
+            self.publisher.detach(self)
         super().close()
 
 
@@ -82,14 +82,14 @@ class Page(Attached, HTML):
     _matters: tuple[object, ...] = ()
     _shown_s = 0.0
 
-    def __init__(self, feed: Feed, **traits: Any) -> None:
-        with feed.lock:  # no news may come before it can show them
+    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
+        with publisher.lock:  # no frame may come before it can show it
             super().__init__(**traits)
-            self.attach(feed)
+            self.attach(publisher)
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """Show a summary: what matters at once, and numbers that grow at their own pace."""
-        summary = news.summary
+        summary = frame.summary
         matters = self.matters(summary)
         if matters == self._matters and summary.at_s < self._shown_s + TICK_S:
             return

@@ -1,8 +1,8 @@
 """What a person steers a run's budget and end with: standard widgets that know one run.
 
 A control shows what the run says, and turns what a person changes, in the browser or in Python,
-into an order. What it changes itself is never an order. Both come on any thread: the feed's lock
-keeps them apart. The run's own thread never takes it here, so nothing holds up the run.
+into a command. What it changes itself is never a command. Both come on any thread: the lock of the
+frames keeps them apart. The run's own thread never takes it here, so nothing holds up the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from traitlets import Bool, Int
 from agentnb.views.panel.attached import Attached, Page, text
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.commands import PendingValue
-from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import (
     allowed_total,
     ceiling,
@@ -27,9 +27,9 @@ from agentnb.views.panel.limits import (
     slider_step,
 )
 from agentnb.views.panel.messages import TOTAL, TYPED, Guarded
-from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.slider_namer import SliderNamer
 from agentnb.views.panel.typed import UnclearNumber, tokens_of
+from agentnb.views.panel.wire import Frame, Summary
 
 _thread = threading.local()
 
@@ -58,21 +58,21 @@ class _BudgetControl(Attached):
     _may_stop = False
     """Whether it may set the total to what is used, which ends the run."""
 
-    def _begin(self, feed: Feed) -> int:
-        """Before the widget is made, with the feed's lock: the total that it is to show."""
+    def _begin(self, publisher: FramePublisher) -> int:
+        """Before the widget is made, with the publisher's lock: the total that it is to show."""
         self.ceiling = ceiling()
-        self.feed = feed
-        total = feed.whole().summary.budget_total
+        self.publisher = publisher
+        total = publisher.whole().summary.budget_total
         self._pending = PendingValue(total)
         return total
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """Follow the run, but for what a person ordered and it does not have yet."""
-        summary = news.summary
+        summary = frame.summary
         if summary.done:
             self._pending.forget()
         self._put(self._pending.heard(summary.budget_total))
-        self.disabled = summary.done or self.feed is None or self.feed.commands is None
+        self.disabled = summary.done or self.publisher is None or self.publisher.commands is None
 
     def _put(self, total: int) -> None:
         """Show a total. What stays as it is is not sent: somebody may be about to change it."""
@@ -80,21 +80,21 @@ class _BudgetControl(Attached):
 
     def _say(self, line: str) -> None:
         """Tell a person what came of their order, if it is not what they wanted."""
-        if self.feed is not None and self.feed.commands is not None:
-            self.feed.commands.tell(line)
+        if self.publisher is not None and self.publisher.commands is not None:
+            self.publisher.commands.tell(line)
 
     def _changed(self, change: Mapping[str, Any]) -> None:
-        if getattr(_thread, "is_ours", False) or self.feed is None:
+        if getattr(_thread, "is_ours", False) or self.publisher is None:
             return
         try:
-            with self.feed.lock:
-                self._order(self.feed, change["new"])
+            with self.publisher.lock:
+                self._order(self.publisher, change["new"])
         except Exception as error:
             self._tell(error)
 
-    def _order(self, feed: Feed, wanted: int) -> None:
+    def _order(self, publisher: FramePublisher, wanted: int) -> None:
         """Have the run take a total, or the nearest one that it may have."""
-        summary, commands = feed.whole().summary, feed.commands
+        summary, commands = publisher.whole().summary, publisher.commands
         if commands is None or summary.done:
             self._put(summary.budget_total)
             return
@@ -115,8 +115,8 @@ class _BudgetControl(Attached):
 
     def _tell(self, error: Exception) -> None:
         """A widget's callback has nobody to raise to: its traceback would land in some cell."""
-        if self.feed is not None and self.feed.commands is not None:
-            self.feed.commands.tell_error(error)
+        if self.publisher is not None and self.publisher.commands is not None:
+            self.publisher.commands.tell_error(error)
 
 
 def _below_used(used: int, total: int) -> str:
@@ -130,7 +130,7 @@ class BudgetSlider(_BudgetControl, IntSlider):
     """The total as a slider, which ends at about twice the total and grows with it.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
         is_alone: Whether no tree is around it that names its handle.
         traits: Of `ipywidgets.IntSlider`.
     """
@@ -138,14 +138,14 @@ class BudgetSlider(_BudgetControl, IntSlider):
     _may_stop = True
     from_page = TOTAL
 
-    def __init__(self, feed: Feed, *, is_alone: bool = True, **traits: Any) -> None:
+    def __init__(self, publisher: FramePublisher, *, is_alone: bool = True, **traits: Any) -> None:
         # The readout is read as it is shown: with commas in it, 50,000 would be taken for 50.
         traits = {"description": "Budget", "readout_format": "d", **traits}
-        with feed.lock, _no_order():
-            total = self._begin(feed)
+        with publisher.lock, _no_order():
+            total = self._begin(publisher)
             bounds = self._bounds(total, 0)
             super().__init__(min=0, value=total, continuous_update=False, **bounds, **traits)
-            self.attach(feed)
+            self.attach(publisher)
         hear(self)
         self.observe(self._changed, "value")
         self.add_class("agentnb-budget-slider")
@@ -159,8 +159,8 @@ class BudgetSlider(_BudgetControl, IntSlider):
 
     def set_state(self, sync_data: Mapping[str, Any]) -> None:
         """Take what a front end says; what makes no sense is told, and put right there."""
-        assert self.feed is not None
-        with self.feed.lock:
+        assert self.publisher is not None
+        with self.publisher.lock:
             try:
                 super().set_state(sync_data)
             except Exception as error:
@@ -186,7 +186,7 @@ class BudgetNumber(_BudgetControl, VBox):
     become 25. What cannot be read, or was read in another way than it was typed, is said below it.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
         traits: Of `ipywidgets.Text`.
     """
 
@@ -196,18 +196,18 @@ class BudgetNumber(_BudgetControl, VBox):
     """The largest total that may be set."""
     disabled = Bool(False).tag(sync=False)
 
-    def __init__(self, feed: Feed, **traits: Any) -> None:
+    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
         traits = {"description": "Total tokens", "layout": Layout(width="15em"), **traits}
         traits = {"style": {"description_width": "initial"}, **traits}
-        with feed.lock, _no_order():
-            total = self._begin(feed)
+        with publisher.lock, _no_order():
+            total = self._begin(publisher)
             self.field = _Field(self, value=str(total), continuous_update=False, **traits)
             self.line = HTML(layout=Layout(display="none", max_width="24em", margin="0 2px"))
             self._said_at = total
             layout = Layout(overflow="visible", flex="0 1 auto")
             super().__init__([self.field, self.line], layout=layout)
             self._put(total)
-            self.attach(feed)
+            self.attach(publisher)
         hear(self.field)
         self.field.observe(self._typed, "value")
         self.observe(self._changed, "value")
@@ -227,10 +227,10 @@ class BudgetNumber(_BudgetControl, VBox):
 
     def _typed(self, change: Mapping[str, Any]) -> None:
         """A person has finished a text: an order, if it is clear."""
-        if getattr(_thread, "is_ours", False) or self.feed is None:
+        if getattr(_thread, "is_ours", False) or self.publisher is None:
             return
         typed = change["new"]
-        with self.feed.lock:
+        with self.publisher.lock:
             self._answer("")
             if not typed.strip():
                 self._put(self._pending.shown)
@@ -278,8 +278,8 @@ class _Field(Guarded, Text):
         self._number.refuse(reason)
 
     def set_state(self, sync_data: Mapping[str, Any]) -> None:
-        assert self._number.feed is not None
-        with self._number.feed.lock:
+        assert self._number.publisher is not None
+        with self._number.publisher.lock:
             try:
                 super().set_state(sync_data)
             except Exception as error:
@@ -291,28 +291,28 @@ class CancelButton(Attached, Button):
     """Stops the whole run, once.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
         traits: Of `ipywidgets.Button`.
     """
 
-    def __init__(self, feed: Feed, **traits: Any) -> None:
-        with feed.lock:
+    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
+        with publisher.lock:
             super().__init__(**{"description": "Cancel run", **traits})
             self.add_class("agentnb-cancel-run")
-            self.attach(feed)
+            self.attach(publisher)
         hear(self)
         self.on_click(lambda _: self._pressed())
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """There is nothing to cancel any more when the run is done."""
-        if news.summary.done or self.feed is None or self.feed.commands is None:
+        if frame.summary.done or self.publisher is None or self.publisher.commands is None:
             self._say("The run has ended", disabled=True)
 
     def _pressed(self) -> None:
-        # Without the feed's lock: a click must not wait until a frame is made.
-        if not self.disabled and self.feed is not None and self.feed.commands is not None:
+        # Without the publisher's lock: a click must not wait until a frame is made.
+        if not self.disabled and self.publisher is not None and self.publisher.commands is not None:
             self._say("Cancelling…", disabled=True)
-            self.feed.commands.cancel(made=self._made)
+            self.publisher.commands.cancel(made=self._made)
 
     def _made(self, worked: bool) -> None:
         if not worked:
@@ -326,7 +326,7 @@ class BudgetBar(Page):
     """How much of the budget is used, in colour, length and words.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
     """
 
     def markup(self, summary: Summary) -> str:

@@ -35,7 +35,7 @@ from agentnb.core.tree import AgentState, TreeFold
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.doing import LINE_LENGTH, STALLED_AFTER_S, Doing, OpenTool, in_words
 from agentnb.views.panel.history import RunNotices
-from agentnb.views.panel.news import Question, Summary
+from agentnb.views.panel.wire import Question, Summary
 
 TIME_DIGITS = 2
 """Decimals of the seconds that a row tells."""
@@ -46,7 +46,7 @@ _TASK_LENGTH = 300
 
 
 class PanelFold:
-    """Rows in; the rows and the summary of a view out. Belongs to whoever holds the feed's lock."""
+    """Rows in; the rows and the summary of a view out. Guarded by the publisher's lock."""
 
     def __init__(self) -> None:
         self.tree = TreeFold()

@@ -15,8 +15,8 @@ from ipywidgets.widgets.widget_string import HTMLStyle
 from agentnb.core.types import AgentStatus
 from agentnb.views.outline import GLYPHS
 from agentnb.views.panel.attached import Page, Whole, text
-from agentnb.views.panel.feed import Feed
-from agentnb.views.panel.news import Summary
+from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.wire import Summary
 from agentnb.views.panel.words import clock, counted
 
 
@@ -24,15 +24,19 @@ class Header(Whole, Box):
     """Status, time, agents, tokens, cost, and what the run waits for.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
         page: The style of its parts, where other widgets have the same.
     """
 
-    def __init__(self, feed: Feed, page: HTMLStyle | None = None, **traits: Any) -> None:
+    def __init__(
+        self, publisher: FramePublisher, page: HTMLStyle | None = None, **traits: Any
+    ) -> None:
         layout = Layout(flex="1 1 20em", flex_flow="row wrap", overflow="visible", min_width="0")
         style = {"style": page or HTMLStyle()}
-        status = _Status(feed, layout=Layout(flex="0 0 auto", margin="2px 12px 2px 2px"), **style)
-        facts = _Facts(feed, layout=Layout(flex="1 1 22em", min_width="0"), **style)
+        status = _Status(
+            publisher, layout=Layout(flex="0 0 auto", margin="2px 12px 2px 2px"), **style
+        )
+        facts = _Facts(publisher, layout=Layout(flex="1 1 22em", min_width="0"), **style)
         super().__init__([status, facts], **{"layout": layout, **traits})
         self.add_class("agentnb-header")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentnb.views.panel.attached import Page, text
-from agentnb.views.panel.news import News, Summary
+from agentnb.views.panel.wire import Frame, Summary
 
 SHOWN = 6
 """The newest lines. Each is bounded, too, so that the tree below stays where it can be seen."""
@@ -15,13 +15,13 @@ class Notices(Page):
     """The newest notices of a run; takes no room while there is none.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
     """
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """Show the newest notices."""
-        self.layout.display = "" if news.summary.notices else "none"
-        self.value = self.markup(news.summary)
+        self.layout.display = "" if frame.summary.notices else "none"
+        self.value = self.markup(frame.summary)
 
     def markup(self, summary: Summary) -> str:
         """A line for each, oldest first."""

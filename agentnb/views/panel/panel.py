@@ -14,13 +14,13 @@ from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.views.panel.attached import Attached, Whole
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
-from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.header import Header
 from agentnb.views.panel.limits import ceiling
-from agentnb.views.panel.news import News
 from agentnb.views.panel.notices import Notices
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
+from agentnb.views.panel.wire import Frame
 
 
 class _Top(Attached, Box):
@@ -33,7 +33,7 @@ class _Top(Attached, Box):
 
     def __init__(
         self,
-        feed: Feed,
+        publisher: FramePublisher,
         header: DOMWidget,
         bar: DOMWidget,
         *,
@@ -43,15 +43,15 @@ class _Top(Attached, Box):
         self._header, self._cancel, self._setters = header, cancel, setters
         layout = Layout(flex_flow="row wrap", align_items="center", overflow="visible")
         children = [header, *([cancel] if cancel else []), bar, *setters]
-        with feed.lock:
+        with publisher.lock:
             # A box of ipywidgets would scroll in itself by default.
             super().__init__(children, layout=layout)
-            self.feed = feed
-            self.attach(feed)
+            self.publisher = publisher
+            self.attach(publisher)
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """Make room when the run has ended."""
-        is_over = news.summary.done
+        is_over = frame.summary.done
         self._header.layout.flex = "3 1 28em" if is_over else "1 1 calc(100% - 9em)"
         if self._cancel is not None:
             self._cancel.layout.order = "1" if is_over else "0"  # behind the bar
@@ -68,22 +68,24 @@ class RunPanel(Whole, VBox):
         NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
         tree: What shows the tree; made when it is left out.
         traits: Of `ipywidgets.VBox`.
     """
 
-    def __init__(self, feed: Feed, tree: DOMWidget | None = None, **traits: Any) -> None:
-        if feed.commands is not None:
+    def __init__(
+        self, publisher: FramePublisher, tree: DOMWidget | None = None, **traits: Any
+    ) -> None:
+        if publisher.commands is not None:
             ceiling()  # what is wrong with it is said before there is half a panel
-        with feed.lock:  # its parts begin with the same frame
-            parts = [*_parts(feed), tree or TreeView(feed, can_answer=True)]
+        with publisher.lock:  # its parts begin with the same frame
+            parts = [*_parts(publisher), tree or TreeView(publisher, can_answer=True)]
         layout = Layout(width="100%", overflow="visible")
         super().__init__(parts, **{"layout": layout, **traits})
         self.add_class("agentnb-panel")
 
 
-def _parts(feed: Feed) -> list[DOMWidget]:
+def _parts(publisher: FramePublisher) -> list[DOMWidget]:
     """All but the tree, from above.
 
     Each widget of a page comes as a message of its own, one after the other, and so does what it
@@ -91,20 +93,20 @@ def _parts(feed: Feed) -> list[DOMWidget]:
     """
     page = HTMLStyle()
     bar_layout = Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px")
-    bar = BudgetBar(feed, layout=bar_layout, style=page)
-    header, notices = Header(feed, page=page), Notices(feed, style=page)
-    if feed.commands is None:
-        return [_Top(feed, header, bar), notices]
+    bar = BudgetBar(publisher, layout=bar_layout, style=page)
+    header, notices = Header(publisher, page=page), Notices(publisher, style=page)
+    if publisher.commands is None:
+        return [_Top(publisher, header, bar), notices]
     slider = BudgetSlider(
-        feed,
+        publisher,
         is_alone=False,
         readout=False,  # the number beside it tells it
         layout=Layout(flex="2 1 16em", width="auto", min_width="0"),
         style={"description_width": "initial"},
     )
-    cancel = CancelButton(feed, layout=Layout(width="auto", flex="0 0 auto"))
+    cancel = CancelButton(publisher, layout=Layout(width="auto", flex="0 0 auto"))
     return [
-        _Top(feed, header, bar, cancel=cancel, setters=[slider, BudgetNumber(feed)]),
-        BudgetQuestion(feed),
+        _Top(publisher, header, bar, cancel=cancel, setters=[slider, BudgetNumber(publisher)]),
+        BudgetQuestion(publisher),
         notices,
     ]

@@ -12,9 +12,9 @@ from ipywidgets import HTML, Box, Button, Layout
 
 from agentnb.views.panel.attached import Attached, text
 from agentnb.views.panel.comm import hear
-from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.messages import Guarded
-from agentnb.views.panel.news import News, Question
+from agentnb.views.panel.wire import Frame, Question
 from agentnb.views.panel.words import clock
 
 _LINE = 80
@@ -26,24 +26,24 @@ class BudgetQuestion(Attached, Box):
     """What is asked, with Continue and Stop; takes no room while nothing is.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
     """
 
-    def __init__(self, feed: Feed, **traits: Any) -> None:
+    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
         self._asked: Question | None = None
         self._words: HTML | None = None
         self._buttons: dict[str, Button] = {}
         layout = Layout(
             display="none", flex_flow="row wrap", align_items="center", overflow="visible"
         )
-        with feed.lock:
+        with publisher.lock:
             super().__init__(**{"layout": layout, **traits})
             self.add_class("agentnb-budget-question")
-            self.attach(feed)
+            self.attach(publisher)
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """Ask what the run asks; when it asks nothing any more, go away."""
-        asked = news.summary.question
+        asked = frame.summary.question
         if asked == self._asked:
             return
         self._asked = asked
@@ -67,7 +67,11 @@ class BudgetQuestion(Attached, Box):
         return self._words
 
     def _pressed(self, answer: str) -> None:
-        if self._buttons[answer].disabled or self.feed is None or self.feed.commands is None:
+        if (
+            self._buttons[answer].disabled
+            or self.publisher is None
+            or self.publisher.commands is None
+        ):
             return
 
         def made(worked: bool) -> None:
@@ -75,7 +79,7 @@ class BudgetQuestion(Attached, Box):
                 self._enable(self._asked is not None)
 
         self._enable(False)
-        self.feed.commands.answer(answer, made=made)
+        self.publisher.commands.answer(answer, made=made)
 
     def _enable(self, is_open: bool) -> None:
         for button in self._buttons.values():

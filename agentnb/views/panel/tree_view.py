@@ -16,15 +16,15 @@ import traitlets
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.comm import hear
-from agentnb.views.panel.feed import Feed
 from agentnb.views.panel.fold import HALF_A_STEP_S
+from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
 from agentnb.views.panel.look import Look
 from agentnb.views.panel.messages import Guarded, MessageRefused, checked_message
 from agentnb.views.panel.module import joined_module, style
-from agentnb.views.panel.news import News
 from agentnb.views.panel.show import Live
 from agentnb.views.panel.viewers import GONE_AFTER_S
+from agentnb.views.panel.wire import Frame
 
 MOST_VIEWS = 64
 """Of one tree view, on all screens."""
@@ -34,7 +34,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
     """A live picture of a run: its tree, one agent's details, and a scrubber when it is done.
 
     Args:
-        feed: The run's frames.
+        publisher: The run's frames.
         height: Of the tree in pixels; 0 for what fits most cells.
         can_answer: Whether a person who sees it can answer the budget's question beside it.
     """
@@ -48,8 +48,10 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
     """Whether agents can be cancelled from here."""
     height = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, feed: Feed, *, height: int = 0, can_answer: bool = False) -> None:
-        self._feed = feed
+    def __init__(
+        self, publisher: FramePublisher, *, height: int = 0, can_answer: bool = False
+    ) -> None:
+        self._publisher = publisher
         self._can_answer = can_answer
         self._seq: int | None = None
         self._status: AgentStatus | None = None
@@ -57,12 +59,12 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         self._looks: dict[str, Look] = {}
         self._here_at_s: dict[str, float] = {}
         """Views that said that they are there, and when; who said it last comes last."""
-        with feed.lock:  # no frame may come between the state that goes out and the next one
-            feed.attach(self)
+        with publisher.lock:  # no frame may come between the state that goes out and the next one
+            publisher.attach(self)
             super().__init__(
                 _esm=joined_module(),
                 _css=style(),
-                controls=feed.commands is not None,
+                controls=publisher.commands is not None,
                 height=height,
             )
         hear(self)
@@ -75,34 +77,34 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         """Take it from all screens; it costs nothing from then on."""
         # A widget closes again when it is collected, on any thread: that one must not wait here.
         if self.comm is not None:
-            self._feed.detach(self)
-            self._feed.viewers.went(self.model_id)
+            self._publisher.detach(self)
+            self._publisher.viewers.went(self.model_id)
         super().close()
 
     # -- out --------------------------------------------------------------------------------------
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """Send a frame, and what is new to those who look at an agent."""
-        base, status = self._seq, news.summary.status
-        if base is None or news.rows or status is not self._status:
-            self._seq, self._status = news.seq, status
+        base, status = self._seq, frame.summary.status
+        if base is None or frame.rows or status is not self._status:
+            self._seq, self._status = frame.seq, status
             if base is not None:  # else everything so far is in the snapshot
-                self.send(self._frame(news, base=base))
-        if news.summary.notices is not self._notices:
-            self._tell(news.summary.notices, is_first=base is None)
+                self.send(self._frame(frame, base=base))
+        if frame.summary.notices is not self._notices:
+            self._tell(frame.summary.notices, is_first=base is None)
         self.read_on()
 
     @property
     def is_read(self) -> bool:
         """Whether somebody looks at an agent that is just speaking."""
-        fold = self._feed.fold
+        fold = self._publisher.fold
         return any(look.is_live(fold) for look in self._looks.values())
 
     def read_on(self) -> None:
         """Send what is new to those who look at an agent."""
-        feed = self._feed
+        publisher = self._publisher
         for view, look in self._looks.items():
-            message = look.more(feed.fold, feed.cost_of)
+            message = look.more(publisher.fold, publisher.cost_of)
             if message is not None:
                 self.send({**message, "view": view})
 
@@ -114,21 +116,21 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
             self.send({"type": "told", "lines": lines})
 
     def _full_frame(self) -> dict[str, Any]:
-        with self._feed.lock:
-            frame = self._frame(self._feed.whole(), base=None)
-            # Its own number: frames of the feed without a row are not sent.
+        with self._publisher.lock:
+            frame = self._frame(self._publisher.whole(), base=None)
+            # Its own number: frames of the publisher without a row are not sent.
             return frame if self._seq is None else {**frame, "seq": self._seq}
 
-    def _frame(self, news: News, *, base: int | None) -> dict[str, Any]:
+    def _frame(self, frame: Frame, *, base: int | None) -> dict[str, Any]:
         # A row that is only changed does not hold its path, which is how the front end knows it.
-        rows = [{"path": path, **row} for path, row in news.rows.items()]
+        rows = [{"path": path, **row} for path, row in frame.rows.items()]
         return {
             "type": "frame",
-            "seq": news.seq,
+            "seq": frame.seq,
             "base": base,
-            "at": round(news.summary.at_s, 3),
-            "done": news.summary.done,
-            "status": str(news.summary.status),
+            "at": round(frame.summary.at_s, 3),
+            "done": frame.summary.done,
+            "status": str(frame.summary.status),
             "agents": rows,
         }
 
@@ -136,18 +138,18 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
 
     def refuse(self, reason: str) -> None:
         """Count a message of a page that made no sense, and tell of the first."""
-        self._feed.refuse(reason)
+        self._publisher.refuse(reason)
 
     def _heard(self, _: object, content: object, buffers: object) -> None:
         """A front end speaks: on any thread."""
         try:
             message = checked_message(content)
-            with self._feed.lock:
+            with self._publisher.lock:
                 self._take(message)
         except MessageRefused as refused:
             self.refuse(str(refused))
         except Exception as error:  # what is raised to ipywidgets is printed into some cell
-            self._feed.tell(str(error) or type(error).__name__)
+            self._publisher.tell(str(error) or type(error).__name__)
 
     def _take(self, message: Mapping[str, Any]) -> None:
         """Do what a page asks for, as far as it fits this run."""
@@ -167,17 +169,17 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
                 if message["view"] not in self._here_at_s:
                     raise MessageRefused("a view that never said it is there asked for details")
                 self._look(message["view"], message)
-            case "budget" if self._feed.commands is not None:
-                self._feed.commands.set_budget(self._allowed(message["total"]))
-            case "cancel" if self._feed.commands is not None:
-                agents = self._feed.fold.tree.agents.values()
+            case "budget" if self._publisher.commands is not None:
+                self._publisher.commands.set_budget(self._allowed(message["total"]))
+            case "cancel" if self._publisher.commands is not None:
+                agents = self._publisher.fold.tree.agents.values()
                 if not any(agent.path == message["agent"] for agent in agents):
                     raise MessageRefused("`agent` must be one of this run")
-                self._feed.commands.cancel(message["agent"])
+                self._publisher.commands.cancel(message["agent"])
 
     def _allowed(self, total: int) -> int:
         """The total for the slider's end, which a page asks for."""
-        summary = self._feed.whole().summary
+        summary = self._publisher.whole().summary
         if total < summary.tokens_used:  # it would end the run, which no page asks for in this way
             raise MessageRefused("`total` must be at least what is used")
         highest = highest_total(summary.budget_total, ceiling())
@@ -185,7 +187,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
 
     def _is_here(self, view: str) -> None:
         if self._can_answer:
-            self._feed.viewers.here(self.model_id, view)
+            self._publisher.viewers.here(self.model_id, view)
         now_s = time.monotonic()
         self._here_at_s.pop(view, None)
         self._here_at_s[view] = now_s
@@ -198,7 +200,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
             self._is_gone(next(iter(self._here_at_s)))
 
     def _is_gone(self, view: str) -> None:
-        self._feed.viewers.went(self.model_id, view)
+        self._publisher.viewers.went(self.model_id, view)
         self._here_at_s.pop(view, None)
         self._looks.pop(view, None)
 
@@ -207,15 +209,15 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         # A replay goes to the times that rows tell, which are rounded: with what they tell of.
         at_s = None if at is None else float(at) + HALF_A_STEP_S
         look = Look(content["agent"], call=call, at_s=at_s)
-        fold, cost_of = self._feed.fold, self._feed.cost_of
+        fold, cost_of = self._publisher.fold, self._publisher.cost_of
         if at_s is not None:
             if fold.root is not None:
                 at_s = look.at_s = max(at_s, fold.root.spawned_at_s)  # no time is without it
-            fold, cost_of = self._feed.at(at_s), _no_cost
+            fold, cost_of = self._publisher.at(at_s), _no_cost
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self.send({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
         self._looks[view] = look
-        self._feed.bus.stir()  # the next words of whoever is looked at are to come at once
+        self._publisher.bus.stir()  # the next words of whoever is looked at are to come at once
         self.send({**look.whole(fold, cost_of), "view": view})
 
 

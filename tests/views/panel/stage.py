@@ -11,12 +11,12 @@ from ipywidgets import Widget
 from agentnb.core.bus import EventBus
 from agentnb.core.types import AgentStatus, CancelReceipt
 from agentnb.views.panel.commands import Commands
-from agentnb.views.panel.feed import Feed, View
-from agentnb.views.panel.news import News, Summary
+from agentnb.views.panel.frames import FramePublisher, View
+from agentnb.views.panel.wire import Frame, Summary
 
 
-class Stage(Feed):
-    """A feed without a thread: it tells what a test makes it tell, and when.
+class Stage(FramePublisher):
+    """A publisher without a thread: it tells what a test makes it tell, and when.
 
     Orders wait, as on a run's loop, until the test lets them be carried out.
     """
@@ -91,7 +91,7 @@ class Stage(Feed):
     def stale_frame(self, **changes: Any) -> None:
         """Tell a frame that was made before the run came to be as it is."""
         for view in self._views.copy():
-            view.show(News(self._seq, {}, replace(self._told, **changes)))
+            view.show(Frame(self._seq, {}, replace(self._told, **changes)))
 
     def _summary(self) -> Summary:
         return replace(self._told, notices=(*self._told.notices, *self._said))

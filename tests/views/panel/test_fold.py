@@ -21,7 +21,7 @@ from agentnb.core.events import (
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.doing import STALLED_AFTER_S
 from agentnb.views.panel.fold import PanelFold
-from agentnb.views.panel.news import Summary
+from agentnb.views.panel.wire import Summary
 from tests.views.panel.told import ToldRun, id_of
 
 

@@ -14,7 +14,7 @@ import pytest
 from agentnb.views.panel import messages, tree_view
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
-from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.messages import MOST_AT_ONCE, MOST_PER_S, Intake, MessageRefused
 from agentnb.views.panel.notices import Notices
 from tests.views.panel.stage import FrontEnd, Stage
@@ -28,9 +28,12 @@ class Attacked:
     def __init__(self) -> None:
         run = ToldRun().began().called("root", "Hello").spawned("1", "a part").after(5)
         self.run = run.completed("1").replied("root").completed("root").ended()
-        self.clicks, self.feed = Clicks(), Feed(self.run.bus, pot=lambda: (100, 1_000))
-        self.feed.commands = Commands(self.clicks, _at_once, self.feed.tell)
-        self.wire = Wire(self.feed).greeted("v")
+        self.clicks, self.publisher = (
+            Clicks(),
+            FramePublisher(self.run.bus, pot=lambda: (100, 1_000)),
+        )
+        self.publisher.commands = Commands(self.clicks, _at_once, self.publisher.tell)
+        self.wire = Wire(self.publisher).greeted("v")
 
     def hears(self, content: object) -> list[dict[str, Any]]:
         """What is answered to a message, but for the notice that one was refused."""
@@ -40,7 +43,7 @@ class Attacked:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        return self.feed.whole().summary.notices
+        return self.publisher.whole().summary.notices
 
 
 @pytest.fixture
@@ -103,7 +106,7 @@ def test_forged_message_does_nothing_and_is_counted_and_told(
     assert attacked.hears(content) == []
 
     assert attacked.clicks.given == []
-    assert (attacked.feed.refused, len(attacked.notices)) == (1, 1)
+    assert (attacked.publisher.refused, len(attacked.notices)) == (1, 1)
     assert attacked.notices[0].startswith("A message of a page was refused: ")
     assert capsys.readouterr() == ("", "")
 
@@ -112,7 +115,7 @@ def test_refused_messages_are_told_once_and_the_view_goes_on(attacked: Attacked)
     for content in FORGED.values():
         attacked.hears(content)
 
-    assert (attacked.feed.refused, len(attacked.notices)) == (len(FORGED), 1)
+    assert (attacked.publisher.refused, len(attacked.notices)) == (len(FORGED), 1)
     replay, details = attacked.hears(look(agent="1", at=2.5))
     assert (replay["type"], details["status"]) == ("replay", "pending")
     attacked.hears({"type": "budget", "total": 5000})
@@ -180,7 +183,7 @@ def test_flood_is_answered_as_far_as_a_person_could_ask(attacked: Attacked) -> N
     later = sum(len(attacked.hears(look())) for _ in range(5_600))
 
     assert (answered, later) == (MOST_AT_ONCE, MOST_PER_S)
-    assert attacked.feed.refused == 2 * 5_600 - answered - later
+    assert attacked.publisher.refused == 2 * 5_600 - answered - later
     assert len(attacked.notices) == 1
 
 
@@ -209,7 +212,7 @@ def test_views_that_are_remembered_have_a_greatest_number(
         attacked.hears(look(view=f"w{n}"))
 
     assert list(attacked.wire._here_at_s) == list(attacked.wire._looks) == ["w2", "w3", "w4"]
-    assert len(attacked.feed.viewers._heard_at_s) == 3
+    assert len(attacked.publisher.viewers._heard_at_s) == 3
 
 
 VALUES: list[Any] = [
@@ -223,19 +226,19 @@ def test_any_messages_leave_the_run_as_it_was_and_raise_nothing(
 ) -> None:
     monkeypatch.setattr(messages, "MOST_PER_S", 10**9)
     random_ = random.Random(13)
-    before, events = json.dumps(attacked.feed.whole().rows), len(attacked.run.bus)
+    before, events = json.dumps(attacked.publisher.whole().rows), len(attacked.run.bus)
     names = sorted({name for fields in messages.KINDS.values() for name in fields})
     for _ in range(int(os.environ.get("PROPERTY_EXAMPLES", "300"))):
         kind = random_.choice([*messages.KINDS, "x", *VALUES])
         content = {"type": kind, **{name: random_.choice(VALUES) for name in names}}
         attacked.hears(random_.choice([content] * 9 + VALUES))
 
-    assert json.dumps(attacked.feed.whole().rows) == before
+    assert json.dumps(attacked.publisher.whole().rows) == before
     assert len(attacked.run.bus) == events
     assert all(
         order in (("cancel", "root"), ("cancel", "1")) or order[1] >= 100
         for order in attacked.clicks.given
     )
-    assert attacked.feed.refused > 100
+    assert attacked.publisher.refused > 100
     assert len(attacked.notices) == 1
     assert capsys.readouterr() == ("", "")

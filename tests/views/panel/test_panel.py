@@ -10,11 +10,11 @@ from ipywidgets import Box, Label, Widget
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.header import Header
-from agentnb.views.panel.news import Question
 from agentnb.views.panel.notices import Notices
 from agentnb.views.panel.panel import RunPanel
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
+from agentnb.views.panel.wire import Question
 from tests.views.panel.stage import FrontEnd, Stage, open_widgets
 
 

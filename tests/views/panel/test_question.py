@@ -11,9 +11,9 @@ import pytest
 from ipywidgets import Widget
 
 from agentnb.core.errors import NoOpenQuestion
-from agentnb.views.panel.news import Question
 from agentnb.views.panel.notices import SHOWN, Notices, notices_markup
 from agentnb.views.panel.question import BudgetQuestion, question_words
+from agentnb.views.panel.wire import Question
 from tests.views.panel.stage import FrontEnd, Stage
 
 ASKED = Question(40_213, 50_000, 80.426, wait_s=540.0, asked_at_s=60.5)

@@ -10,7 +10,7 @@ import pytest
 
 from agentnb.core.events import AgentCancelled
 from agentnb.views.panel.commands import Commands
-from agentnb.views.panel.feed import Feed
+from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.tree_view import TreeView
 from tests.support import DEADLINE_S
 from tests.views.panel.told import ToldRun, id_of
@@ -19,10 +19,10 @@ from tests.views.panel.told import ToldRun, id_of
 class Wire(TreeView):
     """A tree view whose messages a test reads, and whose front end the test is."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, publisher: FramePublisher) -> None:
         self.sent: list[dict[str, Any]] = []
         self._came = threading.Condition()
-        super().__init__(feed, can_answer=True)
+        super().__init__(publisher, can_answer=True)
 
     def send(self, content: dict[str, Any], buffers: object = None) -> None:
         with self._came:
@@ -72,7 +72,7 @@ def run() -> ToldRun:
 
 @pytest.fixture
 def wire(run: ToldRun) -> Iterator[Wire]:
-    view = Wire(Feed(run.bus))
+    view = Wire(FramePublisher(run.bus))
     yield view
     view.close()
 
@@ -133,7 +133,7 @@ def test_full_frame_in_a_silent_run_has_the_number_that_the_next_one_builds_on(
 ) -> None:
     for _ in range(3):  # time alone goes on, and no row changes
         run.after(2)
-        wire._feed._tick()
+        wire._publisher._tick()
     (full,) = wire.heard(type="resend")
     assert wire.heard(type="sync", seq=full["seq"]) == []
 
@@ -144,29 +144,29 @@ def test_full_frame_in_a_silent_run_has_the_number_that_the_next_one_builds_on(
 
 
 def test_tree_alone_does_not_count_as_somebody_who_could_answer(run: ToldRun) -> None:
-    feed = Feed(run.bus)
-    alone = TreeView(feed)
+    publisher = FramePublisher(run.bus)
+    alone = TreeView(publisher)
 
     alone._handle_custom_msg({"type": "hello", "view": "v1"}, None)
 
-    assert not feed.viewers.any()
+    assert not publisher.viewers.any()
     alone.close()
 
 
 def test_closed_view_that_is_collected_takes_no_lock(run: ToldRun) -> None:
-    feed = Feed(run.bus)
-    view = TreeView(feed)
+    publisher = FramePublisher(run.bus)
+    view = TreeView(publisher)
     view.close()
     collected = threading.Thread(target=view.close)  # what `__del__` does
 
-    with feed.lock:
+    with publisher.lock:
         collected.start()
         collected.join(DEADLINE_S)
         assert not collected.is_alive()
 
 
 def test_somebody_is_there_from_the_greeting_to_the_farewell(wire: Wire) -> None:
-    viewers = wire._feed.viewers
+    viewers = wire._publisher.viewers
     assert not viewers.any()
 
     wire.heard(type="hello", view="v1")
@@ -212,8 +212,8 @@ def test_words_of_an_agent_come_at_once_when_it_is_looked_at_while_it_speaks(
     run: ToldRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What only grows would wait for ever: the text has to come by itself.
-    monkeypatch.setattr("agentnb.views.panel.feed.TICK_S", 10 * DEADLINE_S)
-    view = Wire(Feed(run.bus)).greeted("v1")
+    monkeypatch.setattr("agentnb.views.panel.frames.TICK_S", 10 * DEADLINE_S)
+    view = Wire(FramePublisher(run.bus)).greeted("v1")
     view.heard(type="look", view="v1", agent="root", call=None, at=None)
 
     run.said("root", " and more")
@@ -236,7 +236,7 @@ def test_view_that_said_farewell_is_sent_no_details(run: ToldRun, wire: Wire) ->
 
 def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ToldRun) -> None:
     run.after(10).completed("1").replied("root").completed("root").ended()
-    wire = Wire(Feed(run.bus)).greeted("v1")
+    wire = Wire(FramePublisher(run.bus)).greeted("v1")
 
     replay, look = wire.heard(type="look", view="v1", agent="1", call=None, at=5)
 
@@ -251,7 +251,7 @@ def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ToldRun) -
 
 def test_replay_goes_to_the_time_that_a_row_tells_with_what_it_tells() -> None:
     run = ToldRun().after(0.004).began().after(1).completed("root").ended()
-    wire = Wire(Feed(run.bus)).greeted("v1")
+    wire = Wire(FramePublisher(run.bus)).greeted("v1")
     (row,) = wire.get_state("snapshot")["snapshot"]["agents"]
     assert row["begun"] == 0.0  # rounded down
 
@@ -263,9 +263,9 @@ def test_replay_goes_to_the_time_that_a_row_tells_with_what_it_tells() -> None:
 
 
 def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ToldRun) -> None:
-    clicks, feed = Clicks(), Feed(run.bus)
-    feed.commands = Commands(clicks, _at_once, feed.tell)
-    wire = Wire(feed)
+    clicks, publisher = Clicks(), FramePublisher(run.bus)
+    publisher.commands = Commands(clicks, _at_once, publisher.tell)
+    wire = Wire(publisher)
     assert wire.controls
 
     wire.heard(type="cancel", agent="1")
@@ -278,9 +278,9 @@ def test_end_key_of_the_slider_is_an_order_that_keeps_to_the_ceiling(
     run: ToldRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "4000")
-    clicks, feed = Clicks(), Feed(run.bus)
-    feed.commands = Commands(clicks, _at_once, feed.tell)
-    wire = Wire(feed)
+    clicks, publisher = Clicks(), FramePublisher(run.bus)
+    publisher.commands = Commands(clicks, _at_once, publisher.tell)
+    wire = Wire(publisher)
 
     wire.heard(type="budget", total=2000)
     wire.heard(type="budget", total=9000)
@@ -295,21 +295,21 @@ def test_run_from_a_file_has_nothing_to_cancel(wire: Wire) -> None:
 
 
 def test_closed_view_is_sent_nothing_and_nobody_is_there(run: ToldRun) -> None:
-    feed = Feed(run.bus)
-    wire = Wire(feed)
+    publisher = FramePublisher(run.bus)
+    wire = Wire(publisher)
     wire.heard(type="hello", view="v1")
     wire.close()
     sent = len(wire.sent)
 
     run.tell(AgentCancelled(agent_id=id_of("1"), reason="by hand"))
-    feed.tell("something")
+    publisher.tell("something")
 
     assert len(wire.sent) == sent
-    assert not feed.viewers.any()
+    assert not publisher.viewers.any()
 
 
 def test_two_displays_of_a_view_are_told_apart_and_its_text_is_constant(wire: Wire) -> None:
-    other = Wire(wire._feed)
+    other = Wire(wire._publisher)
 
     assert repr(wire) == repr(other)
     assert "0x" not in repr(wire)

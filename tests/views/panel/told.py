@@ -18,7 +18,7 @@ from agentnb.core.events import (
     ToolCallStarted,
 )
 from agentnb.core.types import AgentStatus, CompletionRequest, Usage, user_message
-from agentnb.views.panel.news import News
+from agentnb.views.panel.wire import Frame
 from tests.core.clock import ManualClock
 
 ROOT = "nb_20261101_abcdef"
@@ -130,15 +130,15 @@ class Screen:
     """A view that keeps what it was shown, and what a front end would have made of it."""
 
     def __init__(self) -> None:
-        self.news: list[News] = []
+        self.frames: list[Frame] = []
         self.rows: dict[str, dict[str, Any]] = {}
         self.is_read = False
         self.read = 0
         """How often it was to go on with the texts alone."""
 
-    def show(self, news: News) -> None:
-        self.news.append(news)
-        for path, fields in news.rows.items():
+    def show(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        for path, fields in frame.rows.items():
             self.rows.setdefault(path, {}).update(fields)
 
     def read_on(self) -> None:

@@ -1,6 +1,6 @@
 """What a view is told: values that were computed once and are shown by every view of a run.
 
-A view needs nothing but the newest `News` to show the run as a whole: its summary is always
+A view needs nothing but the newest `Frame` to show the run as a whole: its summary is always
 complete, and its rows are what changed since the one before, or everything for a view that is new.
 """
 
@@ -53,7 +53,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class Frame:
     """One frame: what a view has to show from now on."""
 
     seq: int

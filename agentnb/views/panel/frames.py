@@ -3,8 +3,8 @@
 A view that is attached gets everything at once and then what changes, at most ten times a
 second, until the run's last event: the last frame always comes. What only grows, as the tokens of
 an agent that speaks, comes once a second: most of all events say no more than that. While nobody
-is attached, and after the run's end, nothing runs here. Views are shown their news one at a time,
-under one lock.
+is attached, and after the run's end, nothing runs here. Views are shown them one at a time, under
+one lock.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
-from agentnb.views.panel.news import News, Summary
 from agentnb.views.panel.viewers import Viewers
+from agentnb.views.panel.wire import Frame, Summary
 
 FRAME_S = 0.15
 """Between two frames at least: a person sees no difference to more of them, a run does."""
@@ -41,9 +41,9 @@ _log.addHandler(logging.NullHandler())
 
 
 class View(Protocol):
-    """Something that shows news. It is shown them by one thread at a time, never by two."""
+    """Something that shows frames. It is shown them by one thread at a time, never by two."""
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         """Show what changed; everything, the first time."""
         ...
 
@@ -66,7 +66,7 @@ class CostLine(Protocol):
         ...
 
 
-class Feed:
+class FramePublisher:
     """The frames of one run, for any number of views.
 
     Args:
@@ -153,9 +153,9 @@ class Feed:
             if self.refused == 1:
                 self.tell(f"A message of a page was refused: {reason}. Others are only counted.")
 
-    def whole(self) -> News:
+    def whole(self) -> Frame:
         """Everything as it was in the newest frame. Under the lock."""
-        return News(self._seq, self._sent, self._summary())
+        return Frame(self._seq, self._sent, self._summary())
 
     def cost_of(self, path: str) -> str:
         """What an agent has cost so far, in words; empty while that is unknown. Under the lock."""
@@ -229,8 +229,8 @@ class Feed:
     def _show(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
         self._seq += 1
         self._said_shown = self._said
-        news = News(self._seq, changes, self._summary())
-        self._tell_views(lambda view: view.show(news))
+        frame = Frame(self._seq, changes, self._summary())
+        self._tell_views(lambda view: view.show(frame))
 
     def _tell_views(self, tell: Callable[[View], None]) -> None:
         for view in self._views.copy():
@@ -261,7 +261,7 @@ class Feed:
         return changes
 
     def _tokens_that_grew(self) -> dict[str, dict[str, Any]]:
-        """What more text changes, which is most of all news: a number, and nothing else."""
+        """What more text changes, which is most of all changes: a number, and nothing else."""
         fold, changes = self.fold, dict[str, dict[str, Any]]()
         for agent_id in fold.said_more - fold.touched:
             known = self._sent.get(fold.tree.agents[agent_id].path)
@@ -307,8 +307,8 @@ class _Replay:
         if at_s < self._at_s:
             self._fold, self._position = PanelFold(), 0
         self._at_s = at_s
-        news = list(takewhile(lambda row: row[0] <= at_s, self._bus.rows_since(self._position)))
-        self._position += len(news)
-        self._fold.feed(news)
+        rows = list(takewhile(lambda row: row[0] <= at_s, self._bus.rows_since(self._position)))
+        self._position += len(rows)
+        self._fold.feed(rows)
         self._fold.notice_silence(at_s)
         return self._fold

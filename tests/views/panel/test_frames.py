@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 
 from agentnb.core.types import AgentStatus
-from agentnb.views.panel.feed import Feed
-from agentnb.views.panel.news import News
+from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.wire import Frame
 from tests.support import DEADLINE_S
 from tests.views.panel.told import Screen, ToldRun
 
@@ -22,9 +22,9 @@ class WatchedScreen(Screen):
         super().__init__()
         self._came = threading.Condition()
 
-    def show(self, news: News) -> None:
+    def show(self, frame: Frame) -> None:
         with self._came:
-            super().show(news)
+            super().show(frame)
             self._came.notify_all()
 
     def read_on(self) -> None:
@@ -34,7 +34,7 @@ class WatchedScreen(Screen):
 
     def wait_until(self, is_so: Callable[[WatchedScreen], bool]) -> None:
         with self._came:
-            assert self._came.wait_for(lambda: is_so(self), DEADLINE_S), self.news[-1:]
+            assert self._came.wait_for(lambda: is_so(self), DEADLINE_S), self.frames[-1:]
 
 
 def panel_threads() -> int:
@@ -50,100 +50,100 @@ def wait_for_no_thread() -> None:
 
 def test_view_gets_everything_when_it_is_attached() -> None:
     run = ToldRun().began().spawned("1").called("1").said("1", "x" * 40)
-    feed, screen = Feed(run.bus), Screen()
+    publisher, screen = FramePublisher(run.bus), Screen()
 
-    feed.attach(screen)
-    feed.detach(screen)
+    publisher.attach(screen)
+    publisher.detach(screen)
 
-    (news,) = screen.news
-    assert list(news.rows) == ["root", "1"]
-    assert news.rows["1"]["tokens"] == 10
+    (frame,) = screen.frames
+    assert list(frame.rows) == ["root", "1"]
+    assert frame.rows["1"]["tokens"] == 10
     wait_for_no_thread()
 
 
 def test_view_gets_what_changes_and_nothing_else() -> None:
     run = ToldRun().began().spawned("1").called("1")
-    feed, screen = Feed(run.bus), WatchedScreen()
-    feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), WatchedScreen()
+    publisher.attach(screen)
 
     run.said("1", "x" * 40)
     screen.wait_until(lambda s: s.rows["1"]["tokens"] == 10)
 
-    change = next(news.rows for news in screen.news[1:] if news.rows)
+    change = next(frame.rows for frame in screen.frames[1:] if frame.rows)
     assert change == {"1": {"tokens": 10, "estimated": True, "doing": ""}}
     run.completed("1").completed("root").ended()
-    screen.wait_until(lambda s: s.news[-1].summary.done)
+    screen.wait_until(lambda s: s.frames[-1].summary.done)
     wait_for_no_thread()
 
 
 def test_what_only_grows_comes_once_a_second_and_all_else_at_once() -> None:
     run = ToldRun().began().spawned("1").called("1").said("1", "x" * 4)
-    feed, screen = Feed(run.bus), Screen()
-    with feed.lock:  # its own thread waits: frames are made here
-        feed.attach(screen)
-        shown = len(screen.news)
+    publisher, screen = FramePublisher(run.bus), Screen()
+    with publisher.lock:  # its own thread waits: frames are made here
+        publisher.attach(screen)
+        shown = len(screen.frames)
         run.after(0.4).said("1", "x" * 36)
-        feed._tick()
-        assert (len(screen.news), screen.read) == (shown, 1)
+        publisher._tick()
+        assert (len(screen.frames), screen.read) == (shown, 1)
         run.spawned("2")
-        feed._tick()
-        assert list(screen.news[-1].rows) == ["root", "2"]
+        publisher._tick()
+        assert list(screen.frames[-1].rows) == ["root", "2"]
         run.after(0.6).said("1", "x" * 4)
-        feed._tick()
-        assert screen.news[-1].rows == {"1": {"tokens": 11}}
+        publisher._tick()
+        assert screen.frames[-1].rows == {"1": {"tokens": 11}}
         run.ended()
     wait_for_no_thread()
 
 
 def test_begin_of_a_reply_is_shown_at_once() -> None:
     run = ToldRun().began().called("root")
-    feed, screen = Feed(run.bus), Screen()
-    with feed.lock:
-        feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), Screen()
+    with publisher.lock:
+        publisher.attach(screen)
         run.after(0.1).said("root", "Hello")
-        feed._tick()
-        assert screen.news[-1].rows == {"root": {"tokens": 1, "estimated": True, "doing": ""}}
+        publisher._tick()
+        assert screen.frames[-1].rows == {"root": {"tokens": 1, "estimated": True, "doing": ""}}
         run.ended()
     wait_for_no_thread()
 
 
 def test_report_of_a_tool_comes_once_a_second_and_its_begin_and_end_at_once() -> None:
     run = ToldRun().began().called("root").replied("root")
-    feed, screen = Feed(run.bus), Screen()
-    with feed.lock:
-        feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), Screen()
+    with publisher.lock:
+        publisher.attach(screen)
         run.after(0.1).tool("root", "a")
-        feed._tick()
+        publisher._tick()
         tool = {"name": "look_up", "said": "", "since": 0.1}
-        assert screen.news[-1].rows["root"] == {
+        assert screen.frames[-1].rows["root"] == {
             "tool": tool,
             "tool_calls": 1,
             "doing": "tool look_up",
         }
         run.reported("root", "a", "1 of 9")
-        feed._tick()
-        assert screen.news[-1].rows == {"root": {"tool": {**tool, "said": "1 of 9"}}}
-        shown = len(screen.news)
+        publisher._tick()
+        assert screen.frames[-1].rows == {"root": {"tool": {**tool, "said": "1 of 9"}}}
+        shown = len(screen.frames)
         run.after(0.2).reported("root", "a", "2 of 9")
-        feed._tick()
+        publisher._tick()
         run.after(0.2).reported("root", "a", "3 of 9")
-        feed._tick()
-        assert (len(screen.news), screen.read) == (shown, 2)
+        publisher._tick()
+        assert (len(screen.frames), screen.read) == (shown, 2)
         run.after(0.6)
-        feed._tick()
-        assert screen.news[-1].rows == {"root": {"tool": {**tool, "said": "3 of 9"}}}
+        publisher._tick()
+        assert screen.frames[-1].rows == {"root": {"tool": {**tool, "said": "3 of 9"}}}
         run.tool_ended("root", "a", is_error=True)
-        feed._tick()
-        assert screen.news[-1].rows == {"root": {"tool": None, "tool_errors": 1, "doing": ""}}
+        publisher._tick()
+        assert screen.frames[-1].rows == {"root": {"tool": None, "tool_errors": 1, "doing": ""}}
         run.ended()
     wait_for_no_thread()
 
 
-def test_feed_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentnb.views.panel.feed.TICK_S", DEADLINE_S)
+def test_publisher_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentnb.views.panel.frames.TICK_S", DEADLINE_S)
     run = ToldRun().began().called("root").said("root", "Hm")
-    feed, screen = Feed(run.bus), WatchedScreen()
-    feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), WatchedScreen()
+    publisher.attach(screen)
     run.said("root", "more").spawned("1")
     screen.wait_until(lambda s: "1" in s.rows)
     before = screen.read
@@ -160,25 +160,25 @@ def test_feed_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.MonkeyPa
 
 def test_frames_are_numbered_without_a_gap() -> None:
     run = ToldRun().began()
-    feed, screen = Feed(run.bus), WatchedScreen()
-    feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), WatchedScreen()
+    publisher.attach(screen)
     for path in ("1", "2", "3"):
         run.spawned(path)
         screen.wait_until(lambda s, path=path: path in s.rows)  # type: ignore[misc]
     run.ended()
-    screen.wait_until(lambda s: s.news[-1].summary.done)
+    screen.wait_until(lambda s: s.frames[-1].summary.done)
 
-    seqs = [news.seq for news in screen.news]
+    seqs = [frame.seq for frame in screen.frames]
     assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
 
 
 def test_last_frame_always_comes_and_then_nothing_runs() -> None:
     run = ToldRun().began().called("root")
-    feed, screen = Feed(run.bus), WatchedScreen()
-    feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), WatchedScreen()
+    publisher.attach(screen)
 
     run.said("root", "bye").replied("root", tokens=7).completed("root").ended()
-    screen.wait_until(lambda s: s.news[-1].summary.done)
+    screen.wait_until(lambda s: s.frames[-1].summary.done)
 
     assert screen.rows["root"]["status"] == "completed"
     assert screen.rows["root"]["tokens"] == 7
@@ -187,87 +187,87 @@ def test_last_frame_always_comes_and_then_nothing_runs() -> None:
 
 def test_two_views_are_shown_the_same_and_a_late_one_everything() -> None:
     run = ToldRun().began().spawned("1")
-    feed, early, late = Feed(run.bus), WatchedScreen(), WatchedScreen()
-    feed.attach(early)
+    publisher, early, late = FramePublisher(run.bus), WatchedScreen(), WatchedScreen()
+    publisher.attach(early)
     run.called("1").said("1", "x" * 40)
     early.wait_until(lambda s: s.rows["1"]["tokens"] == 10)
-    feed.attach(late)
+    publisher.attach(late)
     run.completed("1").completed("root").ended()
-    early.wait_until(lambda s: s.news[-1].summary.done)
-    late.wait_until(lambda s: s.news[-1].summary.done)
+    early.wait_until(lambda s: s.frames[-1].summary.done)
+    late.wait_until(lambda s: s.frames[-1].summary.done)
 
     assert early.rows == late.rows
-    assert early.news[-1] is late.news[-1]
+    assert early.frames[-1] is late.frames[-1]
 
 
 def test_view_of_a_run_that_has_ended_gets_everything_without_a_thread() -> None:
     run = ToldRun().began().completed("root").ended()
     screen = Screen()
 
-    Feed(run.bus).attach(screen)
+    FramePublisher(run.bus).attach(screen)
 
-    assert screen.news[-1].summary.done
+    assert screen.frames[-1].summary.done
     assert screen.rows["root"]["status"] == "completed"
     assert panel_threads() == 0
 
 
-def test_feed_whose_last_view_is_gone_rests_and_wakes_for_the_next_one() -> None:
+def test_publisher_whose_last_view_is_gone_rests_and_wakes_for_the_next_one() -> None:
     run = ToldRun().began()
-    feed, first, second = Feed(run.bus), WatchedScreen(), WatchedScreen()
-    feed.attach(first)
-    feed.detach(first)
+    publisher, first, second = FramePublisher(run.bus), WatchedScreen(), WatchedScreen()
+    publisher.attach(first)
+    publisher.detach(first)
     run.spawned("1")
     wait_for_no_thread()
 
-    feed.attach(second)
+    publisher.attach(second)
     run.spawned("2").ended()
-    second.wait_until(lambda s: s.news[-1].summary.done)
+    second.wait_until(lambda s: s.frames[-1].summary.done)
 
     assert list(second.rows) == ["root", "1", "2"]
-    assert len(first.news) == 1
+    assert len(first.frames) == 1
 
 
 def test_interrupt_in_the_middle_of_a_frame_loses_nothing() -> None:
     class Interrupted(Screen):
-        def show(self, news: News) -> None:
-            super().show(news)
-            if len(self.news) == 2:
+        def show(self, frame: Frame) -> None:
+            super().show(frame)
+            if len(self.frames) == 2:
                 raise KeyboardInterrupt
 
     run = ToldRun().began()
-    feed, first, second = Feed(run.bus), Interrupted(), WatchedScreen()
-    with feed.lock:
-        feed.attach(first)
-        feed.attach(second)
+    publisher, first, second = FramePublisher(run.bus), Interrupted(), WatchedScreen()
+    with publisher.lock:
+        publisher.attach(first)
+        publisher.attach(second)
         run.spawned("1")
         with pytest.raises(KeyboardInterrupt):
-            feed._tick()
+            publisher._tick()
     run.spawned("2").ended()
-    second.wait_until(lambda s: s.news[-1].summary.done)
+    second.wait_until(lambda s: s.frames[-1].summary.done)
 
     assert sorted(second.rows) == ["1", "2", "root"]
 
 
-def test_feed_that_fails_ends_its_views_in_silence_and_serves_new_ones(
+def test_publisher_that_fails_ends_its_views_in_silence_and_serves_new_ones(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = ToldRun().began()
     calls = [RuntimeError("no pot")]
 
     def pot() -> tuple[int, int]:
-        if len(screen.news) and calls:
+        if len(screen.frames) and calls:
             raise calls.pop()
         return 1, 2
 
-    feed, screen, later = Feed(run.bus, pot=pot), Screen(), WatchedScreen()
-    feed.attach(screen)
+    publisher, screen, later = FramePublisher(run.bus, pot=pot), Screen(), WatchedScreen()
+    publisher.attach(screen)
     run.spawned("1")
     wait_for_no_thread()
     assert "no pot" in caplog.text
 
-    feed.attach(later)
+    publisher.attach(later)
     run.spawned("2").ended()
-    later.wait_until(lambda s: s.news[-1].summary.done)
+    later.wait_until(lambda s: s.frames[-1].summary.done)
 
     assert sorted(later.rows) == ["1", "2", "root"]
 
@@ -276,70 +276,76 @@ def test_view_that_fails_is_left_out_and_the_others_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Screen):
-        def show(self, news: News) -> None:
-            super().show(news)
-            if len(self.news) > 1:
+        def show(self, frame: Frame) -> None:
+            super().show(frame)
+            if len(self.frames) > 1:
                 raise RuntimeError("no front end")
 
     run = ToldRun().began()
-    feed, broken, screen = Feed(run.bus), Broken(), WatchedScreen()
-    feed.attach(broken)
-    feed.attach(screen)
+    publisher, broken, screen = FramePublisher(run.bus), Broken(), WatchedScreen()
+    publisher.attach(broken)
+    publisher.attach(screen)
     run.spawned("1")
     screen.wait_until(lambda s: "1" in s.rows)
     run.ended()
-    screen.wait_until(lambda s: s.news[-1].summary.done)
+    screen.wait_until(lambda s: s.frames[-1].summary.done)
 
-    assert len(broken.news) == 2
+    assert len(broken.frames) == 2
     assert "no front end" in caplog.text
 
 
 def test_time_goes_on_where_no_event_comes() -> None:
     run = ToldRun().began().called("root")
-    feed, screen = Feed(run.bus), WatchedScreen()
-    feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), WatchedScreen()
+    publisher.attach(screen)
 
     run.after(40)
-    screen.wait_until(lambda s: s.news[-1].summary.at_s == 40)
+    screen.wait_until(lambda s: s.frames[-1].summary.at_s == 40)
 
     screen.wait_until(lambda s: s.rows["root"]["stalled"])
     run.ended()
-    screen.wait_until(lambda s: s.news[-1].summary.done)
+    screen.wait_until(lambda s: s.frames[-1].summary.done)
 
 
 def test_what_is_told_beside_the_events_is_a_notice_of_every_view() -> None:
     run = ToldRun().began().ended(AgentStatus.FAILED, error="no key")
-    feed, screen = Feed(run.bus), Screen()
-    feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), Screen()
+    publisher.attach(screen)
 
-    feed.tell("The order came\ntoo late.")
+    publisher.tell("The order came\ntoo late.")
 
-    assert screen.news[-1].summary.notices == ("The run failed: no key", "The order came too late.")
+    assert screen.frames[-1].summary.notices == (
+        "The run failed: no key",
+        "The order came too late.",
+    )
 
 
 def test_order_that_fails_on_the_runs_own_thread_waits_for_no_view() -> None:
     run = ToldRun().began()
-    feed, screen = Feed(run.bus), WatchedScreen()
-    feed.attach(screen)
+    publisher, screen = FramePublisher(run.bus), WatchedScreen()
+    publisher.attach(screen)
 
-    with feed.lock:  # a view is being shown something, for as long as it takes
-        failing = threading.Thread(target=feed.tell, args=("It failed.",))
+    with publisher.lock:  # a view is being shown something, for as long as it takes
+        failing = threading.Thread(target=publisher.tell, args=("It failed.",))
         failing.start()
         failing.join(DEADLINE_S)
         assert not failing.is_alive()
 
-    screen.wait_until(lambda s: s.news[-1].summary.notices == ("It failed.",))
+    screen.wait_until(lambda s: s.frames[-1].summary.notices == ("It failed.",))
     run.ended()
-    screen.wait_until(lambda s: s.news[-1].summary.done)
+    screen.wait_until(lambda s: s.frames[-1].summary.done)
 
 
 def test_pot_is_asked_itself_where_it_is_there() -> None:
     run = ToldRun().began().ended()
     screen = Screen()
 
-    Feed(run.bus, pot=lambda: (30, 40)).attach(screen)
+    FramePublisher(run.bus, pot=lambda: (30, 40)).attach(screen)
 
-    assert (screen.news[-1].summary.tokens_used, screen.news[-1].summary.budget_total) == (30, 40)
+    assert (screen.frames[-1].summary.tokens_used, screen.frames[-1].summary.budget_total) == (
+        30,
+        40,
+    )
 
 
 def test_cost_is_asked_for_when_a_call_has_ended() -> None:
@@ -350,24 +356,24 @@ def test_cost_is_asked_for_when_a_call_has_ended() -> None:
             return "about $2"
 
     run = ToldRun().began().called("root")
-    feed, screen = Feed(run.bus, cost=Costs), WatchedScreen()
-    feed.attach(screen)
-    assert screen.news[-1].summary.cost == ""
+    publisher, screen = FramePublisher(run.bus, cost=Costs), WatchedScreen()
+    publisher.attach(screen)
+    assert screen.frames[-1].summary.cost == ""
 
     run.replied("root").completed("root").ended()
-    screen.wait_until(lambda s: s.news[-1].summary.done)
+    screen.wait_until(lambda s: s.frames[-1].summary.done)
 
-    assert screen.news[-1].summary.cost == "about $2"
-    assert (feed.cost_of("root"), feed.cost_of("1")) == ("$1", "")
+    assert screen.frames[-1].summary.cost == "about $2"
+    assert (publisher.cost_of("root"), publisher.cost_of("1")) == ("$1", "")
 
 
 def test_replay_shows_the_tree_as_it_was_forwards_and_backwards() -> None:
     run = ToldRun().began().called("root").after(1).said("root", "x" * 40).after(1)
     run.replied("root", tokens=50).spawned("1").after(1).completed("1").completed("root").ended()
-    feed = Feed(run.bus)
+    publisher = FramePublisher(run.bus)
 
     def at(seconds: float) -> list[tuple[str, str, int]]:
-        fold = feed.at(seconds)
+        fold = publisher.at(seconds)
         rows = [fold.row(agent_id) for agent_id in fold.tree.agents]
         return [(row["path"], row["status"], row["tokens"]) for row in rows]
 
