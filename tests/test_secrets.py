@@ -433,15 +433,15 @@ class InPieces:
 def test_secret_that_streams_into_a_panel_is_never_shown_in_part(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
+    from agentnb.views.panel.details import Details
     from agentnb.views.panel.fold import PanelFold
-    from agentnb.views.panel.look import Look
 
     monkeypatch.setenv("MY_TOKEN", KEY)
     text = f"It is {KEY}, I say: {KEY[:20]}"
     run = Session(provider=InPieces(text, chunk)).spawn("Say it")
     run.result(DEADLINE_S)
     rows = run._bus.rows_since(0)
-    fold, look, shown = PanelFold(), Look("root"), ""
+    fold, look, shown = PanelFold(), Details("root"), ""
     for row in rows:
         fold.feed([row])
         told = look.more(fold, lambda _: "")

@@ -66,7 +66,7 @@ def spent(with_panel):
     if with_panel:
         panel = run.panel()
         for view in panel.children:
-            if hasattr(view, "_looks"):  # as a front end that shows it would
+            if hasattr(view, "_details"):  # as a front end that shows it would
                 view._handle_custom_msg({"type": "hello", "view": "v"}, None)
                 look = {"type": "look", "view": "v", "agent": "root", "call": None, "at": None}
                 view._handle_custom_msg(look, None)

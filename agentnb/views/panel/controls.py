@@ -15,7 +15,6 @@ from typing import Any
 from ipywidgets import HTML, Button, IntSlider, Layout, Text, VBox
 from traitlets import Bool, Int
 
-from agentnb.views.panel.attached import Attached, Page, text
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.commands import PendingValue
 from agentnb.views.panel.frames import FramePublisher
@@ -29,6 +28,7 @@ from agentnb.views.panel.limits import (
 from agentnb.views.panel.messages import TOTAL, TYPED, Guarded
 from agentnb.views.panel.slider_namer import SliderNamer
 from agentnb.views.panel.typed import UnclearNumber, tokens_of
+from agentnb.views.panel.widgets import HtmlPart, RunWidget, text
 from agentnb.views.panel.wire import Frame, Summary
 
 _thread = threading.local()
@@ -45,7 +45,7 @@ def _no_order() -> Iterator[None]:
         _thread.is_ours = before
 
 
-class _BudgetControl(Attached):
+class _BudgetControl(RunWidget):
     """What shows the run's total, and orders another one.
 
     Raises:
@@ -287,7 +287,7 @@ class _Field(Guarded, Text):
                 self.send_state()
 
 
-class CancelButton(Attached, Button):
+class CancelButton(RunWidget, Button):
     """Stops the whole run, once.
 
     Args:
@@ -322,7 +322,7 @@ class CancelButton(Attached, Button):
         self.tooltip, self.disabled = tooltip, disabled
 
 
-class BudgetBar(Page):
+class BudgetBar(HtmlPart):
     """How much of the budget is used, in colour, length and words.
 
     Args:

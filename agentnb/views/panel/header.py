@@ -14,13 +14,13 @@ from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.outline import GLYPHS
-from agentnb.views.panel.attached import Page, Whole, text
 from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, text
 from agentnb.views.panel.wire import Summary
 from agentnb.views.panel.words import clock, counted
 
 
-class Header(Whole, Box):
+class Header(ClosableWidget, Box):
     """Status, time, agents, tokens, cost, and what the run waits for.
 
     Args:
@@ -41,12 +41,12 @@ class Header(Whole, Box):
         self.add_class("agentnb-header")
 
 
-class _Status(Page):
+class _Status(HtmlPart):
     def markup(self, summary: Summary) -> str:
         return status_markup(summary.status)
 
 
-class _Facts(Page):
+class _Facts(HtmlPart):
     def matters(self, summary: Summary) -> tuple[object, ...]:
         # The tree shows these at once, too: the two must not differ for a second.
         return *super().matters(summary), summary.by_status, summary.doing

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentnb.views.panel.attached import Page, text
+from agentnb.views.panel.widgets import HtmlPart, text
 from agentnb.views.panel.wire import Frame, Summary
 
 SHOWN = 6
 """The newest lines. Each is bounded, too, so that the tree below stays where it can be seen."""
 
 
-class Notices(Page):
+class Notices(HtmlPart):
     """The newest notices of a run; takes no room while there is none.
 
     Args:

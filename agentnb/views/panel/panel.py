@@ -12,7 +12,6 @@ from typing import Any
 from ipywidgets import Box, DOMWidget, Layout, VBox
 from ipywidgets.widgets.widget_string import HTMLStyle
 
-from agentnb.views.panel.attached import Attached, Whole
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.header import Header
@@ -20,10 +19,11 @@ from agentnb.views.panel.limits import ceiling
 from agentnb.views.panel.notices import Notices
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
+from agentnb.views.panel.widgets import ClosableWidget, RunWidget
 from agentnb.views.panel.wire import Frame
 
 
-class _Top(Attached, Box):
+class _Top(RunWidget, Box):
     """Header, budget and controls, in two rows while the run goes on.
 
     When it has ended nothing can be set any more: slider and number go, since the bar tells the
@@ -59,7 +59,7 @@ class _Top(Attached, Box):
             setter.layout.display = "none" if is_over else ""
 
 
-class RunPanel(Whole, VBox):
+class RunPanel(ClosableWidget, VBox):
     """Watches a run and steers it; `close()` ends the panel, and never the run.
 
     A run that was loaded from a file has no controls: nothing of it can be changed.

@@ -10,10 +10,10 @@ from typing import Any
 
 from ipywidgets import HTML, Box, Button, Layout
 
-from agentnb.views.panel.attached import Attached, text
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.messages import Guarded
+from agentnb.views.panel.widgets import RunWidget, text
 from agentnb.views.panel.wire import Frame, Question
 from agentnb.views.panel.words import clock
 
@@ -22,7 +22,7 @@ _LINE = 80
 _ANSWERS = {"continue": "Continue", "stop": "Stop"}
 
 
-class BudgetQuestion(Attached, Box):
+class BudgetQuestion(RunWidget, Box):
     """What is asked, with Continue and Stop; takes no room while nothing is.
 
     Args:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import anywidget
 import traitlets
 
-from agentnb.views.panel.attached import Whole
 from agentnb.views.panel.module import STATIC, joined_module
+from agentnb.views.panel.widgets import ClosableWidget
 
 
-class SliderNamer(Whole, anywidget.AnyWidget):
+class SliderNamer(ClosableWidget, anywidget.AnyWidget):
     """Names the budget sliders of the pages of this kernel, as long as it is open."""
 
     _esm = traitlets.Unicode().tag(sync=True)

@@ -16,10 +16,10 @@ import traitlets
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.comm import hear
+from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
-from agentnb.views.panel.look import Look
 from agentnb.views.panel.messages import Guarded, MessageRefused, checked_message
 from agentnb.views.panel.module import joined_module, style
 from agentnb.views.panel.show import Live
@@ -56,7 +56,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         self._seq: int | None = None
         self._status: AgentStatus | None = None
         self._notices: Sequence[str] = ()
-        self._looks: dict[str, Look] = {}
+        self._details: dict[str, Details] = {}
         self._here_at_s: dict[str, float] = {}
         """Views that said that they are there, and when; who said it last comes last."""
         with publisher.lock:  # no frame may come between the state that goes out and the next one
@@ -78,7 +78,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         # A widget closes again when it is collected, on any thread: that one must not wait here.
         if self.comm is not None:
             self._publisher.detach(self)
-            self._publisher.viewers.went(self.model_id)
+            self._publisher.viewers.gone(self.model_id)
         super().close()
 
     # -- out --------------------------------------------------------------------------------------
@@ -98,12 +98,12 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
     def is_read(self) -> bool:
         """Whether somebody looks at an agent that is just speaking."""
         fold = self._publisher.fold
-        return any(look.is_live(fold) for look in self._looks.values())
+        return any(look.is_live(fold) for look in self._details.values())
 
     def read_on(self) -> None:
         """Send what is new to those who look at an agent."""
         publisher = self._publisher
-        for view, look in self._looks.items():
+        for view, look in self._details.items():
             message = look.more(publisher.fold, publisher.cost_of)
             if message is not None:
                 self.send({**message, "view": view})
@@ -187,7 +187,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
 
     def _is_here(self, view: str) -> None:
         if self._can_answer:
-            self._publisher.viewers.here(self.model_id, view)
+            self._publisher.viewers.seen(self.model_id, view)
         now_s = time.monotonic()
         self._here_at_s.pop(view, None)
         self._here_at_s[view] = now_s
@@ -195,20 +195,20 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
             # A page that was closed: nobody reads on there. It stays known, since one whose run has
             # ended does not say any more that it is there, and may still ask.
             if at_s < now_s - GONE_AFTER_S:
-                self._looks.pop(other, None)
+                self._details.pop(other, None)
         if len(self._here_at_s) > MOST_VIEWS:
             self._is_gone(next(iter(self._here_at_s)))
 
     def _is_gone(self, view: str) -> None:
-        self._publisher.viewers.went(self.model_id, view)
+        self._publisher.viewers.gone(self.model_id, view)
         self._here_at_s.pop(view, None)
-        self._looks.pop(view, None)
+        self._details.pop(view, None)
 
     def _look(self, view: str, content: Mapping[str, Any]) -> None:
         call, at = content["call"], content["at"]
         # A replay goes to the times that rows tell, which are rounded: with what they tell of.
         at_s = None if at is None else float(at) + HALF_A_STEP_S
-        look = Look(content["agent"], call=call, at_s=at_s)
+        look = Details(content["agent"], call=call, at_s=at_s)
         fold, cost_of = self._publisher.fold, self._publisher.cost_of
         if at_s is not None:
             if fold.root is not None:
@@ -216,7 +216,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
             fold, cost_of = self._publisher.at(at_s), _no_cost
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self.send({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
-        self._looks[view] = look
+        self._details[view] = look
         self._publisher.bus.stir()  # the next words of whoever is looked at are to come at once
         self.send({**look.whole(fold, cost_of), "view": view})
 

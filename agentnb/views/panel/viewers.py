@@ -22,12 +22,12 @@ class Viewers:
         self._heard_at_s: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
 
-    def here(self, model: str, view: str) -> None:
+    def seen(self, model: str, view: str) -> None:
         """A front end shows a view of a widget."""
         with self._lock:
             self._heard_at_s[model, view] = self._clock()
 
-    def went(self, model: str, view: str | None = None) -> None:
+    def gone(self, model: str, view: str | None = None) -> None:
         """A view was taken away; without its name, all of that widget."""
         with self._lock:
             for key in list(self._heard_at_s):

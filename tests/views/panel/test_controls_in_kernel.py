@@ -23,7 +23,7 @@ slider, number, button = run.budget_slider(), run.budget_number(), run.cancel_bu
 """
 
 
-class Page:
+class HtmlPart:
     """A page that is open in a browser: its messages to widgets go over a subshell."""
 
     def __init__(self, client: BlockingKernelClient) -> None:
@@ -70,12 +70,12 @@ def kernel(door: Door) -> Iterator[Kernel]:
 
 
 @contextmanager
-def page_of(kernel: Kernel) -> Iterator[Page]:
+def page_of(kernel: Kernel) -> Iterator[HtmlPart]:
     client = kernel._manager.blocking_client()
     client.start_channels()
     try:
         client.wait_for_ready(timeout=DEADLINE_S)
-        yield Page(client)
+        yield HtmlPart(client)
     finally:
         client.stop_channels()
 

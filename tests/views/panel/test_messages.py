@@ -211,7 +211,7 @@ def test_views_that_are_remembered_have_a_greatest_number(
         attacked.hears({"type": "here", "view": f"w{n}"})
         attacked.hears(look(view=f"w{n}"))
 
-    assert list(attacked.wire._here_at_s) == list(attacked.wire._looks) == ["w2", "w3", "w4"]
+    assert list(attacked.wire._here_at_s) == list(attacked.wire._details) == ["w2", "w3", "w4"]
     assert len(attacked.publisher.viewers._heard_at_s) == 3
 
 

@@ -25,7 +25,7 @@ def _nothing_left_open() -> Iterator[None]:
     Widget.close_all()
 
 
-class Page:
+class HtmlPart:
     """What a person sees of a question."""
 
     def __init__(self, stage: Stage) -> None:
@@ -61,7 +61,7 @@ class Page:
 
 
 def test_nothing_is_shown_while_nothing_is_asked() -> None:
-    page = Page(Stage())
+    page = HtmlPart(Stage())
 
     assert not page.is_shown
     assert page.markup == ""
@@ -89,7 +89,7 @@ def test_question_that_waits_for_ever_names_no_time() -> None:
 
 def test_question_comes_as_an_alert_and_goes_when_it_is_answered() -> None:
     stage = Stage()
-    page = Page(stage)
+    page = HtmlPart(stage)
 
     stage.frame(question=ASKED)
     asked = page.is_shown, page.can_answer
@@ -105,7 +105,7 @@ def test_question_comes_as_an_alert_and_goes_when_it_is_answered() -> None:
 @pytest.mark.parametrize(("button", "answer"), [("go_on", "continue"), ("stop", "stop")])
 def test_button_gives_its_answer_once(button: str, answer: str) -> None:
     stage = Stage(question=ASKED)
-    page = Page(stage)
+    page = HtmlPart(stage)
 
     getattr(page, button).clicks()
     getattr(page, button).clicks()
@@ -118,7 +118,7 @@ def test_button_gives_its_answer_once(button: str, answer: str) -> None:
 
 def test_next_question_can_be_answered_after_the_first_one() -> None:
     stage = Stage(question=ASKED)
-    page = Page(stage)
+    page = HtmlPart(stage)
     page.go_on.clicks()
     stage.work()
 
@@ -132,7 +132,7 @@ def test_next_question_can_be_answered_after_the_first_one() -> None:
 
 def test_answer_that_came_too_late_is_told_and_harms_nothing() -> None:
     stage = Stage(question=ASKED)
-    page = Page(stage)
+    page = HtmlPart(stage)
     stage.failing = NoOpenQuestion()
 
     page.stop.clicks()
@@ -156,7 +156,7 @@ def test_same_question_in_a_further_frame_is_not_told_again() -> None:
 
 def test_question_that_is_answered_stays_so_in_further_frames() -> None:
     stage = Stage(question=ASKED)
-    page = Page(stage)
+    page = HtmlPart(stage)
     page.go_on.clicks()
 
     stage.frame(tokens_used=40_500)

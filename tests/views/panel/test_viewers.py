@@ -8,19 +8,19 @@ from tests.core.clock import ManualClock
 
 def test_view_counts_until_it_takes_its_leave() -> None:
     viewers = Viewers(ManualClock().now)
-    viewers.here("m", "one")
-    viewers.here("m", "two")
+    viewers.seen("m", "one")
+    viewers.seen("m", "two")
 
-    viewers.went("m", "one")
+    viewers.gone("m", "one")
     assert viewers.any()
-    viewers.went("m", "two")
+    viewers.gone("m", "two")
     assert not viewers.any()
 
 
 def test_view_of_a_page_that_was_closed_counts_for_a_while_only() -> None:
     clock = ManualClock()
     viewers = Viewers(clock.now)
-    viewers.here("m", "one")
+    viewers.seen("m", "one")
 
     clock.advance(GONE_AFTER_S - 1)
     assert viewers.any()
@@ -32,7 +32,7 @@ def test_view_that_says_it_is_there_goes_on_to_count() -> None:
     clock = ManualClock()
     viewers = Viewers(clock.now)
     for _ in range(10):
-        viewers.here("m", "one")
+        viewers.seen("m", "one")
         clock.advance(GONE_AFTER_S / 2)
 
     assert viewers.any()
@@ -40,9 +40,9 @@ def test_view_that_says_it_is_there_goes_on_to_count() -> None:
 
 def test_closed_widget_takes_all_its_views_along() -> None:
     viewers = Viewers(ManualClock().now)
-    viewers.here("m", "one")
-    viewers.here("m", "two")
+    viewers.seen("m", "one")
+    viewers.seen("m", "two")
 
-    viewers.went("m")
+    viewers.gone("m")
 
     assert not viewers.any()

@@ -16,7 +16,7 @@ from agentnb.views.panel.wire import Frame, Summary
 _LINE_LENGTH = 300
 
 
-class Whole(Live, Guarded, DOMWidget):
+class ClosableWidget(Live, Guarded, DOMWidget):
     """A widget that is closed with all that belongs to it, and prints the same in every run."""
 
     def close(self) -> None:
@@ -37,7 +37,7 @@ def _close_parts(widget: Widget) -> None:
             part.close()
 
 
-class Attached(Whole):
+class RunWidget(ClosableWidget):
     """A widget that is shown the frames of a run. To stand before a class of ipywidgets."""
 
     publisher: FramePublisher | None = None
@@ -72,7 +72,7 @@ class Attached(Whole):
         super().close()
 
 
-class Page(Attached, HTML):
+class HtmlPart(RunWidget, HTML):
     """Markup of ours, made anew from every summary, and sent where it has changed.
 
     Every text in it that is not ours goes through `text`: it is shown, and never markup.

@@ -15,9 +15,9 @@ from agentnb.core.types import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import prompt_of
-from agentnb.views.panel.look import Look
 from tests.views.panel.told import ToldRun, id_of
 
 
@@ -25,11 +25,11 @@ def cost_of(path: str) -> str:
     return f"the price of {path}"
 
 
-def whole(look: Look, run: ToldRun) -> dict[str, Any]:
+def whole(look: Details, run: ToldRun) -> dict[str, Any]:
     return look.whole(folded(run, look.at_s), cost_of)
 
 
-def more(look: Look, run: ToldRun) -> dict[str, Any] | None:
+def more(look: Details, run: ToldRun) -> dict[str, Any] | None:
     return look.more(folded(run, look.at_s), cost_of)
 
 
@@ -42,7 +42,7 @@ def folded(run: ToldRun, at_s: float | None) -> PanelFold:
 def test_look_has_the_prompt_as_sent_and_the_text_so_far() -> None:
     run = ToldRun().began("Sum\nup").called("root", "Hello").said("root", "Hm, ").said("root", "so")
 
-    shown = whole(Look("root"), run)
+    shown = whole(Details("root"), run)
 
     assert shown["prompt"] == {
         "system": "be brief",
@@ -58,7 +58,7 @@ def test_look_has_the_prompt_as_sent_and_the_text_so_far() -> None:
 
 def test_text_that_streams_is_added_and_never_sent_again() -> None:
     run = ToldRun().began().called("root").said("root", "one ")
-    look = Look("root")
+    look = Details("root")
     whole(look, run)
 
     first = more(look, run.said("root", "two ").said("root", "three"))
@@ -75,7 +75,7 @@ def test_text_that_streams_is_added_and_never_sent_again() -> None:
 
 def test_line_end_that_comes_in_two_halves_is_one() -> None:
     run = ToldRun().began().called("root").said("root", "a\r")
-    look = Look("root")
+    look = Details("root")
     assert whole(look, run)["text"] == "a"
 
     first = more(look, run.said("root", "\nb\r"))
@@ -90,9 +90,9 @@ def test_long_task_is_made_visible_once_and_not_for_each_frame(
 ) -> None:
     made: list[str] = []
     run = ToldRun().began("x" * 1000).called("root")
-    look = Look("root")
+    look = Details("root")
     whole(look, run)
-    monkeypatch.setattr("agentnb.views.panel.look.visible_text", made.append)
+    monkeypatch.setattr("agentnb.views.panel.details.visible_text", made.append)
 
     more(look, run.said("root", "more"))
 
@@ -101,7 +101,7 @@ def test_long_task_is_made_visible_once_and_not_for_each_frame(
 
 def test_other_agents_text_is_not_sent() -> None:
     run = ToldRun().began().spawned("1").called("root").called("1")
-    look = Look("1")
+    look = Details("1")
     whole(look, run)
 
     assert more(look, run.said("root", "secret")) is None
@@ -109,7 +109,7 @@ def test_other_agents_text_is_not_sent() -> None:
 
 def test_look_that_follows_goes_to_the_next_call() -> None:
     run = ToldRun().began().called("root", "first").said("root", "plan").replied("root")
-    look = Look("root")
+    look = Details("root")
     whole(look, run)
 
     shown = more(look, run.called("root", "second", is_synthesis=True))
@@ -122,7 +122,7 @@ def test_look_that_follows_goes_to_the_next_call() -> None:
 
 def test_look_at_one_call_stays_there() -> None:
     run = ToldRun().began().called("root", "first").said("root", "plan").replied("root")
-    look = Look("root", call=1)
+    look = Details("root", call=1)
     whole(look, run)
 
     shown = more(look, run.called("root", "second"))
@@ -136,7 +136,7 @@ def test_calls_tell_attempts_tokens_and_errors() -> None:
     run = ToldRun().began().called("root").replied("root", stop_reason=None, error="reset")
     run.called("root", attempt=2).replied("root", tokens=30)
 
-    first, second = whole(Look("root"), run)["calls"]
+    first, second = whole(Details("root"), run)["calls"]
 
     assert (first["status"], first["error"], first["attempt"]) == ("error", "reset", 1)
     assert (second["status"], second["tokens"], second["attempt"]) == ("done", 30, 2)
@@ -146,7 +146,7 @@ def test_call_that_was_cancelled_or_stopped_by_the_budget_did_not_fail() -> None
     run = ToldRun().began().called("root").replied("root", stop_reason=None, error="cancelled")
     run.called("root").replied("root", stop_reason=None)
 
-    calls = whole(Look("root"), run)["calls"]
+    calls = whole(Details("root"), run)["calls"]
 
     assert [call["status"] for call in calls] == ["cancelled", "stopped"]
 
@@ -154,7 +154,7 @@ def test_call_that_was_cancelled_or_stopped_by_the_budget_did_not_fail() -> None
 def test_tokens_are_the_providers_own_numbers() -> None:
     run = ToldRun().began().called("root").replied("root", tokens=30)
 
-    assert whole(Look("root"), run)["tokens"] == {
+    assert whole(Details("root"), run)["tokens"] == {
         "input": 30,
         "output": 0,
         "cache_read": 0,
@@ -169,7 +169,7 @@ def test_errors_and_notes_are_told_whole() -> None:
     ignored = SpawnIgnored(agent_id=id_of("root"), reason="too many", tasks=("A",))
     run = ToldRun().began().called("root").tell(ignored).tell(failed)
 
-    shown = whole(Look("root"), run)
+    shown = whole(Details("root"), run)
 
     assert shown["error"] == "line 1\nline 2"
     assert shown["notes"] == ["skipped: A (too many)"]
@@ -179,7 +179,7 @@ def test_notes_that_nobody_reads_end_with_their_count() -> None:
     tasks = tuple(f"task {n}" for n in range(20_000))
     run = ToldRun().began().tell(SpawnIgnored(agent_id=id_of("root"), reason="no", tasks=tasks))
 
-    notes = whole(Look("root"), run)["notes"]
+    notes = whole(Details("root"), run)["notes"]
 
     assert notes[:2] == ["skipped: task 0 (no)", "skipped: task 1 (no)"]
     assert notes[100:] == ["… and 19,900 more"]
@@ -187,7 +187,7 @@ def test_notes_that_nobody_reads_end_with_their_count() -> None:
 
 def test_agent_that_is_not_there_yet_is_shown_when_it_comes() -> None:
     run = ToldRun().began()
-    look = Look("1")
+    look = Details("1")
     assert "task" not in whole(look, run)
     assert more(look, run) is None
 
@@ -200,7 +200,7 @@ def test_agent_that_is_not_there_yet_is_shown_when_it_comes() -> None:
 def test_look_at_the_past_shows_what_was_there_and_stays() -> None:
     run = ToldRun().began().called("root").said("root", "one").after(5).said("root", " two")
     run.replied("root", tokens=9).completed("root")
-    look = Look("root", at_s=2)
+    look = Details("root", at_s=2)
 
     shown = whole(look, run)
 
@@ -211,7 +211,7 @@ def test_look_at_the_past_shows_what_was_there_and_stays() -> None:
 def test_what_acts_is_made_visible_in_prompts_texts_and_tasks() -> None:
     run = ToldRun().began("\x1b[1m").called("root", "\u202e").said("root", "\x07\ud800")
 
-    shown = whole(Look("root"), run)
+    shown = whole(Details("root"), run)
 
     assert shown["task"] == "\\x1b[1m"
     assert shown["prompt"]["messages"][0]["text"] == "\\u202e"
@@ -237,7 +237,7 @@ def tools_of(shown: dict[str, Any] | None) -> list[dict[str, Any]]:
 def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
     run = ToldRun().began().after(2).tool("root", "a", "find", input={"city": "Bonn"})
     run.reported("root", "a", "half")
-    (at_work,) = tools_of(whole(Look("root"), run))
+    (at_work,) = tools_of(whole(Details("root"), run))
     assert at_work == {
         "n": 1,
         "name": "find",
@@ -251,7 +251,7 @@ def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
         "result_cut": None,
     }
 
-    (done,) = tools_of(whole(Look("root"), run.tool_ended("root", "a", "330,000\npeople")))
+    (done,) = tools_of(whole(Details("root"), run.tool_ended("root", "a", "330,000\npeople")))
 
     assert (done["status"], done["said"]) == ("done", "")
     assert (done["result"], done["duration_ms"]) == ("330,000\npeople", 1200)
@@ -269,14 +269,14 @@ def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
 def test_tool_call_tells_how_it_ended(result: str, is_error: bool, status: str) -> None:
     run = ToldRun().began().tool("root", "a").tool_ended("root", "a", result, is_error=is_error)
 
-    (call,) = tools_of(whole(Look("root"), run))
+    (call,) = tools_of(whole(Details("root"), run))
     assert call["status"] == status
     assert call["result"] == ("" if status == "cancelled" else result)  # the state says it
 
 
 def test_tool_call_whose_process_died_is_interrupted_and_not_at_work() -> None:
     run = ToldRun().began().tool("root", "a")
-    look = Look("root")
+    look = Details("root")
     whole(look, run)
 
     shown = more(look, run.tell(AgentInterrupted(agent_id=id_of("root"))))
@@ -286,7 +286,7 @@ def test_tool_call_whose_process_died_is_interrupted_and_not_at_work() -> None:
 
 def test_only_tool_calls_that_changed_are_sent_again() -> None:
     run = ToldRun().began().tool("root", "a").tool("root", "b")
-    look = Look("root")
+    look = Details("root")
     assert [call["n"] for call in tools_of(whole(look, run))] == [1, 2]
     assert more(look, run) is None
 
@@ -300,19 +300,19 @@ def test_id_that_is_given_again_means_the_newest_call() -> None:
     run = ToldRun().began().tool("root", "a").tool_ended("root", "a", "one")
     run.tool("root", "a").tool_ended("root", "a", "two")
 
-    assert [call["result"] for call in tools_of(whole(Look("root"), run))] == ["one", "two"]
+    assert [call["result"] for call in tools_of(whole(Details("root"), run))] == ["one", "two"]
 
 
 def test_tool_calls_of_other_agents_are_not_told() -> None:
     run = ToldRun().began().spawned("1").tool("1", "a", input={"secret": 1})
 
-    assert whole(Look("root"), run)["tools"] == []
+    assert whole(Details("root"), run)["tools"] == []
 
 
 def test_look_at_the_past_has_the_tool_calls_of_then() -> None:
     run = ToldRun().began().tool("root", "a").after(5).tool_ended("root", "a").tool("root", "b")
 
-    (call,) = tools_of(whole(Look("root", at_s=2), run))
+    (call,) = tools_of(whole(Details("root", at_s=2), run))
 
     assert (call["status"], call["result"]) == ("open", "")
 
@@ -321,7 +321,7 @@ def test_arguments_and_results_that_the_event_cut_tell_how_long_they_were() -> N
     run = ToldRun().began().tool("root", "a", input={"text": "x" * 200}, input_length=45_000)
     run.tool_ended("root", "a", "y" * 2000, result_length=70_000)
 
-    (call,) = tools_of(whole(Look("root"), run))
+    (call,) = tools_of(whole(Details("root"), run))
 
     assert (call["input_cut"], call["result_cut"]) == (45_000, 70_000)
     assert call["input"] == '{\n  "text": "' + "x" * 200 + '"\n}'
@@ -330,7 +330,7 @@ def test_arguments_and_results_that_the_event_cut_tell_how_long_they_were() -> N
 def test_what_acts_is_made_visible_in_names_arguments_reports_and_results() -> None:
     run = ToldRun().began().tool("root", "a", "na\nme\x1b[1m", input={"q\u202e": "\x07"})
     run.reported("root", "a", "\x1b[2m")
-    look = Look("root")
+    look = Details("root")
 
     (call,) = tools_of(whole(look, run))
     assert call["name"] == "na me\\x1b[1m"
@@ -343,13 +343,13 @@ def test_what_acts_is_made_visible_in_names_arguments_reports_and_results() -> N
 def test_call_without_arguments_shows_none() -> None:
     run = ToldRun().began().tool("root", "a", input={})
 
-    assert tools_of(whole(Look("root"), run))[0]["input"] == ""
+    assert tools_of(whole(Details("root"), run))[0]["input"] == ""
 
 
 def test_sub_agent_that_a_tool_started_shows_its_job_and_profile() -> None:
     run = ToldRun().began().spawned("1", job_id="0a1b2c", profile="re\nviewer").spawned("2")
 
-    shown, other = whole(Look("1"), run), whole(Look("2"), run)
+    shown, other = whole(Details("1"), run), whole(Details("2"), run)
 
     assert (shown["job"], shown["profile"]) == ("0a1b2c", "re viewer")
     assert (other["job"], other["profile"]) == ("", "")

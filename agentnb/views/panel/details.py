@@ -23,7 +23,7 @@ CostOf = Callable[[str], str]
 """From an agent's path to what it has cost, in words."""
 
 
-class Look:
+class Details:
     """What one view is shown of one agent.
 
     Args:
