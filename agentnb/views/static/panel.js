@@ -2,27 +2,27 @@
 // before a view is rendered, and many views may show one model, so what they share is made here.
 // (The `model` that `initialize` gets is not the object that `render` gets.)
 
-import { Link } from "./link.js";
+import { Connection } from "./connection.js";
 import { Store } from "./store.js";
 import { View } from "./view.js";
 
 function widget() {
-  let link = null;
-  const linkTo = (model) => {
+  let connection = null;
+  const connectionTo = (model) => {
     const clock = {
       now: () => performance.now(),
       setTimeout: (...settings) => setTimeout(...settings),
       clearTimeout: (timer) => clearTimeout(timer),
     };
-    link ??= new Link(model, new Store(), clock);
-    return link;
+    connection ??= new Connection(model, new Store(), clock);
+    return connection;
   };
   return {
     initialize({ model }) {
-      linkTo(model);
+      connectionTo(model);
     },
     render({ model, el }) {
-      const view = new View(linkTo(model), model);
+      const view = new View(connectionTo(model), model);
       el.append(view.element);
       return () => view.close();
     },

@@ -2,7 +2,6 @@
 // agents came, or branches were opened or closed, or a filter changed; otherwise a frame touches the
 // cards of the agents that changed and no others.
 
-import { Board } from "./board.js";
 import { Card } from "./card.js";
 import { make, setAttribute } from "./dom.js";
 import { filtered, isFiltering } from "./filter.js";
@@ -10,6 +9,7 @@ import { keyMeaning } from "./keys.js";
 import { arrange, connect, descendants } from "./layout.js";
 import { MARGIN } from "./scale.js";
 import { isFinal } from "./status.js";
+import { Viewport } from "./viewport.js";
 
 /** The run goes on, and nobody asked for another picture. */
 const BY_ITSELF = { mayGrow: false };
@@ -18,7 +18,7 @@ export class Tree {
   selected = "root";
   /** How many agents match the filter, and of how many. */
   counts = { matching: 0, all: 0 };
-  #scene;
+  #viewModel;
   #onSelect;
   #onZoom;
   #cards = new Map();
@@ -30,16 +30,16 @@ export class Tree {
   #filter = { text: "", statuses: new Set() };
   #matching = null;
 
-  /** `scene` is who is there and when; `onSelect(path)` hears every choice of a person. */
-  constructor(scene, { pane, onSelect, onZoom, signal }) {
-    this.#scene = scene;
+  /** `viewModel` is who is there and when; `onSelect(path)` hears every choice of a person. */
+  constructor(viewModel, { pane, onSelect, onZoom, signal }) {
+    this.#viewModel = viewModel;
     this.#onZoom = onZoom;
     this.#onSelect = onSelect;
     this.element = make("div", "agentnb-tree", {
       role: "tree",
       "aria-label": "Agents of this run",
     });
-    this.board = new Board(
+    this.viewport = new Viewport(
       this.element,
       pane,
       () => {
@@ -48,7 +48,7 @@ export class Tree {
       },
       signal,
     );
-    this.board.stage.addEventListener("click", (event) => this.#click(event), { signal });
+    this.viewport.stage.addEventListener("click", (event) => this.#click(event), { signal });
     this.element.addEventListener("keydown", (event) => this.#key(event), { signal });
   }
 
@@ -65,7 +65,7 @@ export class Tree {
    */
   arrange(paths, { mayGrow = true } = {}) {
     const anchor = this.#anchor();
-    const { rows, childrenOf, exists, ancestorsOf } = this.#scene;
+    const { rows, childrenOf, exists, ancestorsOf } = this.#viewModel;
     const all = [...rows()];
     const filtering = isFiltering(this.#filter);
     const found = filtering ? filtered(all, ancestorsOf, this.#filter) : null;
@@ -75,7 +75,7 @@ export class Tree {
     const { items, ...extent } = arrange(childrenOf, { folded: this.#closed, shown, exists });
     this.#items = items;
     this.#rows = new Map(items.map((item) => [item.path, item]));
-    this.board.draw(extent, connect(items), { mayGrow });
+    this.viewport.draw(extent, connect(items), { mayGrow });
     // A tree without items is one that is not there yet.
     setAttribute(this.element, "aria-busy", items.length ? null : "true");
     this.#replaceCards();
@@ -83,17 +83,17 @@ export class Tree {
     this.#refreshAll(paths ?? this.#rows.keys());
     this.#mark();
     const after = this.#rows.get(anchor?.path);
-    if (after) this.board.keep(anchor.top, this.board.topOf(after.row));
+    if (after) this.viewport.keep(anchor.top, this.viewport.topOf(after.row));
     this.#onZoom();
   }
 
   /** Moves on the times of the agents that are at work and can be seen. */
   tick() {
-    const now = this.#scene.time();
-    const { first, last } = this.board.rowsInView();
+    const now = this.#viewModel.time();
+    const { first, last } = this.viewport.rowsInView();
     for (const { path, row, expanded } of this.#items) {
       if (row < first || row > last) continue;
-      const agent = this.#scene.row(path);
+      const agent = this.#viewModel.row(path);
       if (isFinal(agent.status)) continue;
       this.#cards.get(path).tick(agent, now, expanded === false ? this.#hidden(path) : null);
     }
@@ -104,7 +104,7 @@ export class Tree {
     this.#foldedInFilter.clear();
     this.arrange();
     const place = this.#rows.get(this.selected);
-    if (place) this.board.reveal(place);
+    if (place) this.viewport.reveal(place);
   }
 
   select(path, { focus = false } = {}) {
@@ -112,14 +112,14 @@ export class Tree {
     this.selected = path;
     this.#mark();
     const place = this.#rows.get(path);
-    if (place) this.board.reveal(place);
+    if (place) this.viewport.reveal(place);
     if (focus) this.#cards.get(path)?.element.focus({ preventScroll: true });
     if (changed) this.#onSelect(path);
   }
 
   collapseAll() {
-    const { childrenOf } = this.#scene;
-    for (const row of this.#scene.rows()) {
+    const { childrenOf } = this.#viewModel;
+    for (const row of this.#viewModel.rows()) {
       if (row.parent !== null && childrenOf(row.path).length) this.#closed.add(row.path);
     }
     this.#afterFolding();
@@ -164,7 +164,7 @@ export class Tree {
     for (const { path } of this.#items) {
       let card = this.#cards.get(path);
       if (!card) {
-        card = new Card(path, this.board.toggles);
+        card = new Card(path, this.viewport.toggles);
         this.#cards.set(path, card);
       }
       // In the order of the outline: that is the order in which a screen reader reads.
@@ -177,13 +177,13 @@ export class Tree {
 
   #place() {
     for (const item of this.#items) {
-      this.#cards.get(item.path).place(item, this.board.sizes, MARGIN);
+      this.#cards.get(item.path).place(item, this.viewport.sizes, MARGIN);
     }
   }
 
   // Who is in a closed branch is told of by the branch.
   #refreshAll(paths) {
-    const now = this.#scene.time();
+    const now = this.#viewModel.time();
     const touched = new Set();
     for (const path of paths) touched.add(this.#nearestShown(path));
     touched.delete(undefined);
@@ -193,33 +193,33 @@ export class Tree {
   #refresh(path, now) {
     const hidden = this.#rows.get(path).expanded === false ? this.#hidden(path) : null;
     const matching = this.#matching === null || this.#matching.has(path);
-    this.#cards.get(path).update(this.#scene.row(path), now, { hidden, matching });
+    this.#cards.get(path).update(this.#viewModel.row(path), now, { hidden, matching });
   }
 
   #hidden(path) {
-    return descendants(this.#scene.childrenOf, path)
-      .filter(this.#scene.exists)
-      .map((below) => this.#scene.row(below));
+    return descendants(this.#viewModel.childrenOf, path)
+      .filter(this.#viewModel.exists)
+      .map((below) => this.#viewModel.row(below));
   }
 
   #nearestShown(path) {
     if (this.#rows.has(path)) return path;
-    return this.#scene.ancestorsOf(path).find((above) => this.#rows.has(above));
+    return this.#viewModel.ancestorsOf(path).find((above) => this.#rows.has(above));
   }
 
   #matchesDiffer(paths) {
-    const rows = paths.map((path) => this.#scene.row(path));
+    const rows = paths.map((path) => this.#viewModel.row(path));
     const { matching } = filtered(rows, () => [], this.#filter);
     return paths.some((path) => matching.has(path) !== this.#matching.has(path));
   }
 
   // The selected agent when it is in view, else the first one that is.
   #anchor() {
-    const { first, last } = this.board.rowsInView();
+    const { first, last } = this.viewport.rowsInView();
     const inView = (item) => item && item.row >= first + 2 && item.row <= last - 3;
     const selected = this.#rows.get(this.selected);
     const found = inView(selected) ? selected : this.#items.find(inView);
-    return found && { path: found.path, top: this.board.topOf(found.row) };
+    return found && { path: found.path, top: this.viewport.topOf(found.row) };
   }
 
   #mark() {
@@ -248,8 +248,8 @@ export class Tree {
     if (meaning.go) this.select(meaning.go, { focus: true });
     if (meaning.fold) this.#fold(meaning.fold);
     if (meaning.unfold) this.#unfold(meaning.unfold);
-    if (meaning.fit) this.board.fit();
-    if (meaning.zoom === 0) this.board.naturalSize();
-    else if (meaning.zoom) this.board.step(meaning.zoom);
+    if (meaning.fit) this.viewport.fit();
+    if (meaning.zoom === 0) this.viewport.naturalSize();
+    else if (meaning.zoom) this.viewport.step(meaning.zoom);
   }
 }

@@ -2,15 +2,15 @@
 // drawn with the next paint; a page in the background draws the last state when it is looked at.
 
 import { Announcer } from "./announcer.js";
-import { Asking } from "./asking.js";
 import { Details } from "./details.js";
+import { DetailsRequest } from "./details_request.js";
 import { make, makeButton } from "./dom.js";
 import { hearEndKey, nameSliders } from "./labels.js";
 import { Pane } from "./pane.js";
-import { Scene } from "./scene.js";
 import { Scrubber } from "./scrubber.js";
 import { Toolbar } from "./toolbar.js";
 import { Tree } from "./tree.js";
+import { ViewModel } from "./view_model.js";
 
 const TICK_MS = 1_000;
 // A page that is closed takes no leave: who is there says so.
@@ -18,11 +18,11 @@ const HERE_MS = 10_000;
 
 export class View {
   id = makeId();
-  #link;
+  #connection;
   #model;
   #over = new AbortController();
-  #scene;
-  #asking;
+  #viewModel;
+  #request;
   #pane;
   #tree;
   #toolbar;
@@ -44,14 +44,16 @@ export class View {
   #panel = null;
   #isOver = false;
 
-  constructor(link, model) {
-    this.#link = link;
+  constructor(connection, model) {
+    this.#connection = connection;
     this.#model = model;
-    this.#scene = new Scene(link.store, () => performance.now());
-    this.#asking = new Asking((wish) => link.send({ type: "look", view: this.id, ...wish }));
+    this.#viewModel = new ViewModel(connection.store, () => performance.now());
+    this.#request = new DetailsRequest((wish) =>
+      connection.send({ type: "look", view: this.id, ...wish }),
+    );
     this.#build();
     this.#listen();
-    link.join(this);
+    connection.join(this);
     this.#choose();
     this.#soon();
   }
@@ -60,9 +62,9 @@ export class View {
     for (const path of change.paths) this.#dirty.add(path);
     if (change.outcome === "full") this.#rearrange = true;
     if (change.added) this.#added = true;
-    if (this.#link.isFirst(this)) {
+    if (this.#connection.isFirst(this)) {
       this.#announcer.tell(change.ended);
-      if (change.finished) this.#announcer.tellEnd(this.#link.store.status);
+      if (change.finished) this.#announcer.tellEnd(this.#connection.store.status);
     }
     this.#soon();
   }
@@ -75,7 +77,7 @@ export class View {
 
   closed(wasDone) {
     this.#scrubber.withdraw();
-    this.#asking.stop();
+    this.#request.stop();
     this.#goTo(null);
     if (!wasDone) this.#standStill();
     this.#soon();
@@ -83,24 +85,24 @@ export class View {
 
   close() {
     this.#over.abort();
-    this.#asking.stop();
+    this.#request.stop();
     this.#announcer.stop();
     cancelAnimationFrame(this.#paint);
-    this.#link.leave(this);
+    this.#connection.leave(this);
     this.element.remove();
   }
 
   #build() {
     const { signal } = this.#over;
     const body = make("div", "agentnb-body");
-    this.#pane = new Pane(body, () => this.#link.store.done);
-    this.#tree = new Tree(this.#scene, {
+    this.#pane = new Pane(body, () => this.#connection.store.done);
+    this.#tree = new Tree(this.#viewModel, {
       pane: this.#pane,
       onSelect: () => this.#choose(),
-      onZoom: () => this.#toolbar.zoom(board.zoom, board.isFitting),
+      onZoom: () => this.#toolbar.zoom(viewport.zoom, viewport.isFitting),
       signal,
     });
-    const { board } = this.#tree;
+    const { viewport } = this.#tree;
     this.#toolbar = new Toolbar(
       {
         filter: (filter) => {
@@ -109,14 +111,14 @@ export class View {
         },
         collapseAll: () => this.#tree.collapseAll(),
         expandAll: () => this.#tree.expandAll(),
-        zoomBy: (direction) => board.step(direction),
-        naturalSize: () => board.naturalSize(),
-        fit: () => board.fit(),
+        zoomBy: (direction) => viewport.step(direction),
+        naturalSize: () => viewport.naturalSize(),
+        fit: () => viewport.fit(),
       },
       signal,
     );
     this.#details = new Details({
-      onCancel: (agent) => this.#link.send({ type: "cancel", agent }),
+      onCancel: (agent) => this.#connection.send({ type: "cancel", agent }),
       onCall: (call) => {
         this.#call = call;
         this.#ask();
@@ -124,7 +126,7 @@ export class View {
       signal,
     });
     this.#scrubber = new Scrubber((at) => this.#goTo(at), signal);
-    body.append(board.element, this.#details.element);
+    body.append(viewport.element, this.#details.element);
     this.element = make(
       "div",
       // Keys pressed in here are ours: JupyterLab would move cells with them.
@@ -145,7 +147,7 @@ export class View {
     const here = setInterval(() => this.#here(), HERE_MS);
     const size = new ResizeObserver(() => this.#settled());
     size.observe(this.element);
-    size.observe(this.#tree.board.element);
+    size.observe(this.#tree.viewport.element);
     const controls = () => this.#soon();
     const height = () => this.#resize();
     this.#model.on("change:controls", controls);
@@ -162,11 +164,11 @@ export class View {
   // Now the element is in the page, or in another place of it.
   #settled() {
     if (!this.element.isConnected) return;
-    this.#tree.board.restore();
+    this.#tree.viewport.restore();
     const panel = this.element.closest(".agentnb-panel");
     if (!panel || this.#panel === panel) return;
     this.#panel = panel;
-    const toEnd = (total) => this.#link.send({ type: "budget", total });
+    const toEnd = (total) => this.#connection.send({ type: "budget", total });
     const { signal } = this.#over;
     signal.addEventListener("abort", nameSliders(panel));
     hearEndKey(panel, signal, toEnd);
@@ -187,15 +189,15 @@ export class View {
   }
 
   #draw() {
-    if (!this.#scene.isReplay) {
+    if (!this.#viewModel.isReplay) {
       if (this.#rearrange) this.#tree.arrange();
       else this.#tree.update([...this.#dirty], { added: this.#added });
       this.#rearrange = this.#added = false;
       this.#dirty.clear();
     }
-    if (this.#link.store.done && !this.#isOver) {
+    if (this.#connection.store.done && !this.#isOver) {
       this.#isOver = true;
-      this.#tree.board.refit();
+      this.#tree.viewport.refit();
     }
     this.#count();
     this.#showDetails();
@@ -203,39 +205,41 @@ export class View {
   }
 
   #here() {
-    if (this.element.isConnected && !this.#link.store.done) {
-      this.#link.send({ type: "here", view: this.id });
+    if (this.element.isConnected && !this.#connection.store.done) {
+      this.#connection.send({ type: "here", view: this.id });
     }
   }
 
   #tick() {
-    if (document.hidden || this.#link.store.done || this.#scene.isReplay) return;
+    if (document.hidden || this.#connection.store.done || this.#viewModel.isReplay) return;
     this.#tree.tick();
     this.#showDetails();
   }
 
   #count() {
-    const statuses = this.#scene.rows().map((row) => row.status);
+    const statuses = this.#viewModel.rows().map((row) => row.status);
     this.#toolbar.show(statuses, this.#tree.counts);
   }
 
   #showDetails() {
     const { selected } = this.#tree;
-    const row = this.#scene.row(selected);
+    const row = this.#viewModel.row(selected);
     if (!row) return;
     if (this.#shown !== selected) {
       this.#shown = selected;
       this.#details.begin(row);
     }
     const canCancel =
-      Boolean(this.#model.get("controls")) && !this.#scene.isReplay && !this.#link.isClosed;
-    const exists = this.#scene.exists(selected);
-    this.#details.show(row, this.#scene.time(), { canCancel, exists });
+      Boolean(this.#model.get("controls")) &&
+      !this.#viewModel.isReplay &&
+      !this.#connection.isClosed;
+    const exists = this.#viewModel.exists(selected);
+    this.#details.show(row, this.#viewModel.time(), { canCancel, exists });
   }
 
   #offerReplay() {
-    const { store } = this.#link;
-    if (!store.done || this.#at !== null || this.#link.isClosed) return;
+    const { store } = this.#connection;
+    if (!store.done || this.#at !== null || this.#connection.isClosed) return;
     const changes = [...store.rows.values()].flatMap(({ begun, ended }) => [begun, ended]);
     this.#scrubber.offer(store.time(0), changes.filter(Number.isFinite));
   }
@@ -248,7 +252,7 @@ export class View {
   }
 
   #ask() {
-    this.#asking.want({ agent: this.#tree.selected, call: this.#call, at: this.#at });
+    this.#request.want({ agent: this.#tree.selected, call: this.#call, at: this.#at });
   }
 
   #goTo(at) {
@@ -261,7 +265,7 @@ export class View {
   // What only adds to a look is of use when all before it came, for what is looked at now.
   #takeLook(look) {
     if (look.reset) {
-      this.#asking.answered();
+      this.#request.answered();
       this.#heard = { agent: look.agent, at: look.at ?? null, n: look.n };
     } else if (look.n === this.#heard?.n + 1) {
       this.#heard.n = look.n;
@@ -280,11 +284,11 @@ export class View {
   }
 
   #showReplay(replay) {
-    this.#scene.replay(replay);
+    this.#viewModel.replay(replay);
     this.#tree.arrange();
     this.#count();
     this.#showDetails();
-    this.element.dataset.replay = String(this.#scene.isReplay);
+    this.element.dataset.replay = String(this.#viewModel.isReplay);
   }
 
   // What a person is told beside the tree. A panel shows it above; alone, the tree does so itself.
@@ -292,7 +296,7 @@ export class View {
     if (!Array.isArray(lines)) return;
     this.#details.orderFailed();
     if (!this.element.closest(".agentnb-panel")) this.#say(lines.join(" "));
-    else if (this.#link.isFirst(this)) this.#announcer.tellLines(lines.map(String));
+    else if (this.#connection.isFirst(this)) this.#announcer.tellLines(lines.map(String));
   }
 
   // The kernel is gone: nothing here may look as if it could still be steered.

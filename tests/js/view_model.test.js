@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Scene } from "../../agentnb/views/static/scene.js";
 import { Store } from "../../agentnb/views/static/store.js";
+import { ViewModel } from "../../agentnb/views/static/view_model.js";
 
 function ended() {
   const agents = [
@@ -10,30 +10,30 @@ function ended() {
   ];
   const store = new Store();
   store.take({ seq: 1, base: null, at: 9, done: true, status: "completed", agents }, 0);
-  return { store, scene: new Scene(store, () => 0) };
+  return { store, viewModel: new ViewModel(store, () => 0) };
 }
 
 test("a replay shows who was there, as they were then", () => {
-  const { scene } = ended();
+  const { viewModel } = ended();
 
-  scene.replay({ at: 1, agents: [{ path: "root", status: "running", ended: null }] });
+  viewModel.replay({ at: 1, agents: [{ path: "root", status: "running", ended: null }] });
 
-  assert.equal(scene.time(), 1);
+  assert.equal(viewModel.time(), 1);
   assert.deepEqual(
-    scene.rows().map(({ path, status }) => [path, status]),
+    viewModel.rows().map(({ path, status }) => [path, status]),
     [["root", "running"]],
   );
-  assert.equal(scene.exists("1"), false);
+  assert.equal(viewModel.exists("1"), false);
 });
 
 test("a replay leaves the store as it is, and ends with what is now", () => {
-  const { store, scene } = ended();
+  const { store, viewModel } = ended();
 
-  scene.replay({ at: 3, agents: [{ path: "1", status: "running", error: null }] });
-  assert.equal(scene.row("1").error, null);
+  viewModel.replay({ at: 3, agents: [{ path: "1", status: "running", error: null }] });
+  assert.equal(viewModel.row("1").error, null);
   assert.equal(store.rows.get("1").status, "failed");
 
-  scene.replay(null);
-  assert.equal(scene.row("1").error, "It broke.");
-  assert.equal(scene.time(), 9);
+  viewModel.replay(null);
+  assert.equal(viewModel.row("1").error, "It broke.");
+  assert.equal(viewModel.time(), 9);
 });

@@ -5,7 +5,7 @@
 const FIRST_PATIENCE_MS = 2_000;
 const LONGEST_PATIENCE_MS = 30_000;
 
-export class Asking {
+export class DetailsRequest {
   #send;
   #timers;
   #open = null;

@@ -16,7 +16,7 @@ import {
 const DRAG_SLACK = 3;
 const SCROLLBAR = 16;
 
-export class Board {
+export class Viewport {
   zoom = 1;
   sizes = sizesAt(1);
   extent = { columns: 0, rows: 0 };
@@ -36,7 +36,7 @@ export class Board {
   #scroll = { left: 0, top: 0 };
 
   /**
-   * `tree` is the element that holds the cards, `pane` what the board stands in; `onZoom()` is called
+   * `tree` is the element that holds the cards, `pane` what the viewport stands in; `onZoom()` is called
    * when sizes have changed.
    */
   constructor(tree, pane, onZoom, signal) {

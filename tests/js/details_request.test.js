@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Asking } from "../../agentnb/views/static/asking.js";
+import { DetailsRequest } from "../../agentnb/views/static/details_request.js";
 import { HandClock } from "./clock.js";
 
-function asking() {
+function requesting() {
   const sent = [];
   const clock = new HandClock();
-  return { sent, clock, asking: new Asking((wish) => sent.push(wish), clock) };
+  return { sent, clock, request: new DetailsRequest((wish) => sent.push(wish), clock) };
 }
 
 test("while an answer is awaited only the latest wish is kept, and asked for then", () => {
-  const { sent, asking: one } = asking();
+  const { sent, request: one } = requesting();
 
   for (const wish of ["a", "b", "c"]) one.want(wish);
   assert.deepEqual(sent, ["a"]);
@@ -21,7 +21,7 @@ test("while an answer is awaited only the latest wish is kept, and asked for the
 });
 
 test("an answer that does not come is asked for again, less and less often", () => {
-  const { sent, clock, asking: one } = asking();
+  const { sent, clock, request: one } = requesting();
   one.want("a");
 
   clock.pass(2_000);
@@ -35,7 +35,7 @@ test("an answer that does not come is asked for again, less and less often", () 
 });
 
 test("what is asked again is the latest wish", () => {
-  const { sent, clock, asking: one } = asking();
+  const { sent, clock, request: one } = requesting();
   one.want("a");
   one.want("b");
 
@@ -45,7 +45,7 @@ test("what is asked again is the latest wish", () => {
 });
 
 test("one that was stopped asks no more", () => {
-  const { sent, clock, asking: one } = asking();
+  const { sent, clock, request: one } = requesting();
   one.want("a");
   one.want("b");
 

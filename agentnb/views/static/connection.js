@@ -4,7 +4,7 @@
 const RESEND_MS = 2_000;
 const SYNC_MS = 5_000;
 
-export class Link {
+export class Connection {
   #model;
   #store;
   #clock;

@@ -1,7 +1,7 @@
 // Who is in the tree at the time that a view shows: the store's agents as they are now or, in a
 // replay, as they were. A replay lies over the store and leaves it as it is.
 
-export class Scene {
+export class ViewModel {
   #store;
   #now;
   #overlay = null;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Link } from "../../agentnb/views/static/link.js";
+import { Connection } from "../../agentnb/views/static/connection.js";
 import { Store } from "../../agentnb/views/static/store.js";
 import { HandClock } from "./clock.js";
 import { fakeModel } from "./page/fake_model.js";
@@ -8,8 +8,8 @@ import { fakeModel } from "./page/fake_model.js";
 function linked({ snapshot = frame(1, null) } = {}) {
   const model = fakeModel({ snapshot });
   const clock = new HandClock();
-  const link = new Link(model.proxy(), new Store(), clock);
-  return { model, clock, link };
+  const connection = new Connection(model.proxy(), new Store(), clock);
+  return { model, clock, connection };
 }
 
 function frame(seq, base = seq - 1, fields = {}) {
@@ -39,18 +39,18 @@ function view(id = "v") {
 const types = (model) => model.sent.map(({ type }) => type);
 
 test("what came before a view was made is there when it is", () => {
-  const { model, link } = linked();
+  const { model, connection } = linked();
   model.tell(frame(2));
 
-  assert.equal(link.store.rows.get("root").tokens, 2);
+  assert.equal(connection.store.rows.get("root").tokens, 2);
 });
 
 test("a view says hello and good-bye by its name", () => {
-  const { model, link } = linked();
+  const { model, connection } = linked();
   const one = view("one");
 
-  link.join(one);
-  link.leave(one);
+  connection.join(one);
+  connection.leave(one);
 
   assert.deepEqual(model.sent, [
     { type: "hello", view: "one" },
@@ -59,8 +59,8 @@ test("a view says hello and good-bye by its name", () => {
 });
 
 test("a gap is mended by asking for all, again every two seconds while it lasts", () => {
-  const { model, clock, link } = linked();
-  link.join(view());
+  const { model, clock, connection } = linked();
+  connection.join(view());
 
   model.tell(frame(3));
   model.tell(frame(4));
@@ -71,12 +71,12 @@ test("a gap is mended by asking for all, again every two seconds while it lasts"
   model.tell(frame(5, null));
   clock.pass(4_000);
   assert.deepEqual(types(model), ["hello", "resend", "resend"]);
-  assert.equal(link.store.seq, 5);
+  assert.equal(connection.store.seq, 5);
 });
 
 test("a silence is checked every five seconds until the run is done", () => {
-  const { model, clock, link } = linked();
-  link.join(view());
+  const { model, clock, connection } = linked();
+  connection.join(view());
 
   clock.pass(10_000);
   assert.deepEqual(model.sent.slice(1), [
@@ -90,10 +90,10 @@ test("a silence is checked every five seconds until the run is done", () => {
 });
 
 test("without a view nobody asks", () => {
-  const { model, clock, link } = linked();
+  const { model, clock, connection } = linked();
   const one = view();
-  link.join(one);
-  link.leave(one);
+  connection.join(one);
+  connection.leave(one);
 
   clock.pass(60_000);
 
@@ -102,10 +102,10 @@ test("without a view nobody asks", () => {
 });
 
 test("a message for one view is heard by no other", () => {
-  const { model, link } = linked();
+  const { model, connection } = linked();
   const [one, other] = [view("one"), view("other")];
-  link.join(one);
-  link.join(other);
+  connection.join(one);
+  connection.join(other);
 
   model.tell({ type: "look", view: "one" });
   model.tell({ type: "notice", text: "for all" });
@@ -114,36 +114,36 @@ test("a message for one view is heard by no other", () => {
 });
 
 test("the snapshot is a frame, when it is newer than what is known", () => {
-  const { model, link } = linked();
+  const { model, connection } = linked();
   model.update({ snapshot: frame(9, null) });
   model.update({ snapshot: frame(4, null) });
 
-  assert.equal(link.store.seq, 9);
+  assert.equal(connection.store.seq, 9);
 });
 
 test("a kernel that is gone is told once, and asked no more", () => {
-  const { model, clock, link } = linked();
+  const { model, clock, connection } = linked();
   const one = view();
-  link.join(one);
+  connection.join(one);
 
   model.close();
   model.close();
-  link.send({ type: "cancel", agent: "1" });
+  connection.send({ type: "cancel", agent: "1" });
   clock.pass(60_000);
 
   assert.deepEqual(one.heard, [{ wasDone: false }]);
   assert.deepEqual(types(model), ["hello"]);
-  assert.equal(link.store.time(1e9), link.store.time(2e9));
+  assert.equal(connection.store.time(1e9), connection.store.time(2e9));
 });
 
 test("a message that cannot be sent is no error", () => {
-  const { model, link } = linked();
+  const { model, connection } = linked();
   const one = view();
   model.answer = () => {
     throw new Error("the comm is closed");
   };
 
-  link.join(one);
+  connection.join(one);
 
   assert.deepEqual(one.heard, [{ wasDone: false }]);
 });
