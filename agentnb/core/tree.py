@@ -36,6 +36,7 @@ from agentnb.core.events import (
     ToolCallStarted,
     root_id_in,
 )
+from agentnb.core.shown import counted
 from agentnb.core.text import one_line
 from agentnb.core.types import (
     AgentNode,
@@ -58,13 +59,9 @@ class ToolCount(NamedTuple):
 
     def __str__(self) -> str:
         """`3 tool calls, 1 error`."""
-        return _counted(self.calls, "tool call") + (
-            f", {_counted(self.errors, 'error')}" if self.errors else ""
+        return counted(self.calls, "tool call") + (
+            f", {counted(self.errors, 'error')}" if self.errors else ""
         )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,23 +12,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import anywidget
 from ipywidgets import HTML, Button, IntSlider, Layout, Text, VBox
-from traitlets import Bool, Int
+from traitlets import Bool, Int, Unicode
 
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.commands import PendingValue
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import (
+    UnclearNumber,
     allowed_total,
     ceiling,
     highest_total,
     slider_end,
     slider_step,
+    tokens_of,
 )
 from agentnb.views.panel.messages import TOTAL, TYPED, Guarded
-from agentnb.views.panel.slider_namer import SliderNamer
-from agentnb.views.panel.typed import UnclearNumber, tokens_of
-from agentnb.views.panel.widgets import HtmlPart, RunWidget, text
+from agentnb.views.panel.module import STATIC, joined_module
+from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, RunWidget, text
 from agentnb.views.panel.wire import Frame, Summary
 
 _thread = threading.local()
@@ -124,6 +126,22 @@ def _below_used(used: int, total: int) -> str:
         f"The budget stays at {total:,} tokens: {used:,} are used already, and a total below that "
         "would end the run. To end the run, cancel it."
     )
+
+
+class SliderNamer(ClosableWidget, anywidget.AnyWidget):
+    """Names the handles of sliders that stand in a page without a tree, while it is open.
+
+    ipywidgets gives a handle no name: to a screen reader it would be "slider, 50000", of what
+    nobody knows, and its look is lost in forced colours. Nothing in Python can reach it, so a
+    widget that is never shown brings the few lines of JavaScript that do.
+    """
+
+    _esm = Unicode().tag(sync=True)
+    _css = Unicode().tag(sync=True)
+
+    def __init__(self) -> None:
+        css = (STATIC / "controls.css").read_text("utf-8")
+        super().__init__(_esm=joined_module("slider_namer.js"), _css=css)
 
 
 class BudgetSlider(_BudgetControl, IntSlider):

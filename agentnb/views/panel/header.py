@@ -1,4 +1,4 @@
-"""The line above the tree: how the run stands.
+"""What stands above the tree: how the run stands, and the notices of a run.
 
 The status has a place of its own that changes with the status alone, so that a screen reader
 tells it, and nothing else, as it changes. Time is told in whole seconds: where nothing but time
@@ -7,17 +7,21 @@ goes on, nothing is sent more than once a second.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ipywidgets import Box, Layout
 from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.core.types import AgentStatus
+from agentnb.views.figures.words import counted
 from agentnb.views.outline import GLYPHS
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, text
-from agentnb.views.panel.wire import Summary
-from agentnb.views.panel.words import clock, counted
+from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, clock, text
+from agentnb.views.panel.wire import Frame, Summary
+
+SHOWN_NOTICES = 6
+"""The newest lines. Each is bounded, too, so that the tree below stays where it can be seen."""
 
 
 class Header(ClosableWidget, Box):
@@ -93,3 +97,34 @@ def _agents(summary: Summary) -> str:
     listed = ", ".join(f"{count:,} {status}" for status, count in counts if count)
     agents = counted(summary.agents, "agent")
     return f"{agents}: {listed}" if listed else agents
+
+
+class Notices(HtmlPart):
+    """The newest notices of a run; takes no room while there is none.
+
+    Args:
+        publisher: The run's frames.
+    """
+
+    def show(self, frame: Frame) -> None:
+        """Show the newest notices."""
+        self.layout.display = "" if frame.summary.notices else "none"
+        self.value = self.markup(frame.summary)
+
+    def markup(self, summary: Summary) -> str:
+        """A line for each, oldest first."""
+        return notices_markup(summary.notices)
+
+
+def notices_markup(notices: Sequence[str]) -> str:
+    """The newest of some lines, oldest first, and how many there were before."""
+    left_out = len(notices) - SHOWN_NOTICES
+    lines = [f"{left_out:,} earlier, left out here"] if left_out > 0 else []
+    lines += notices[-SHOWN_NOTICES:]
+    return (
+        # A screen reader hears new lines from the tree view: of markup made anew it hears all.
+        '<div class="agentnb-notices" style="line-height:1.4;padding:2px 0 2px 10px;'
+        'border-left:3px solid var(--jp-border-color0,#757575);overflow-wrap:anywhere">'
+        + "".join(f"<div>{text(line)}</div>" for line in lines)
+        + "</div>"
+    )

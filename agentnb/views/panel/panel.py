@@ -14,9 +14,8 @@ from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.header import Header
+from agentnb.views.panel.header import Header, Notices
 from agentnb.views.panel.limits import ceiling
-from agentnb.views.panel.notices import Notices
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
 from agentnb.views.panel.widgets import ClosableWidget, RunWidget

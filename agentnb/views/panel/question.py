@@ -13,9 +13,8 @@ from ipywidgets import HTML, Box, Button, Layout
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.messages import Guarded
-from agentnb.views.panel.widgets import RunWidget, text
+from agentnb.views.panel.widgets import RunWidget, clock, text
 from agentnb.views.panel.wire import Frame, Question
-from agentnb.views.panel.words import clock
 
 _LINE = 80
 """Per cent of the budget at which a run asks."""

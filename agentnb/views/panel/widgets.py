@@ -110,3 +110,10 @@ class HtmlPart(RunWidget, HTML):
 def text(words: str) -> str:
     """Words of anybody, as one line of markup that shows them."""
     return escape(visible(words, _LINE_LENGTH))
+
+
+def clock(seconds: float) -> str:
+    """A time of a run as `0:07`, `12:30` or `1:02:03`."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -15,8 +15,8 @@ from agentnb.views.panel import messages, tree_view
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.header import Notices
 from agentnb.views.panel.messages import MOST_AT_ONCE, MOST_PER_S, Intake, MessageRefused
-from agentnb.views.panel.notices import Notices
 from tests.views.panel.stage import FrontEnd, Stage
 from tests.views.panel.test_tree_view import Clicks, Wire, _at_once
 from tests.views.panel.told import ToldRun

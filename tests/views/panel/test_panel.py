@@ -9,8 +9,7 @@ from ipywidgets import Box, Label, Widget
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
-from agentnb.views.panel.header import Header
-from agentnb.views.panel.notices import Notices
+from agentnb.views.panel.header import Header, Notices
 from agentnb.views.panel.panel import RunPanel
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView

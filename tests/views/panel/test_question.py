@@ -11,7 +11,7 @@ import pytest
 from ipywidgets import Widget
 
 from agentnb.core.errors import NoOpenQuestion
-from agentnb.views.panel.notices import SHOWN, Notices, notices_markup
+from agentnb.views.panel.header import SHOWN_NOTICES, Notices, notices_markup
 from agentnb.views.panel.question import BudgetQuestion, question_words
 from agentnb.views.panel.wire import Question
 from tests.views.panel.stage import FrontEnd, Stage
@@ -194,8 +194,8 @@ def test_line_that_an_order_told_is_shown_as_well() -> None:
 def test_of_many_notices_the_newest_are_shown_and_the_others_counted() -> None:
     markup = notices_markup([f"line {n}" for n in range(1_000)])
 
-    assert len(lines(markup)) == SHOWN + 1
-    assert lines(markup)[0] == f"{1_000 - SHOWN} earlier, left out here"
+    assert len(lines(markup)) == SHOWN_NOTICES + 1
+    assert lines(markup)[0] == f"{1_000 - SHOWN_NOTICES} earlier, left out here"
     assert lines(markup)[-1] == "line 999"
 
 

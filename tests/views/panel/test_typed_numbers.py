@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentnb.views.panel.limits import LARGEST
-from agentnb.views.panel.typed import UnclearNumber, tokens_of
+from agentnb.views.panel.limits import LARGEST, UnclearNumber, tokens_of
 
 
 @pytest.mark.parametrize(
