@@ -112,10 +112,10 @@ def looks(run: Run) -> Iterator[tuple[str, str]]:
     sent: list[Any] = []
     view.send = lambda content, buffers=None: sent.append(content)
     try:
-        view._heard(view, {"type": "hello", "view": "v"}, None)
+        view._handle_custom_msg({"type": "hello", "view": "v"}, None)
         for agent in run.agents:
             message = {"type": "look", "view": "v", "agent": agent.path, "call": None, "at": None}
-            view._heard(view, message, None)
+            view._handle_custom_msg(message, None)
         assert len(sent) >= 2
         yield "panel", f"{sent} {view._full_frame()}"
     finally:

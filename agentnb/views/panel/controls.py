@@ -28,10 +28,9 @@ from agentnb.views.panel.limits import (
     slider_step,
     tokens_of,
 )
-from agentnb.views.panel.messages import TOTAL, TYPED, Guarded
 from agentnb.views.panel.module import STATIC, joined_module
-from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, RunWidget, text
-from agentnb.views.panel.wire import Frame, Summary
+from agentnb.views.panel.widgets import ClosableWidget, GuardedPart, HtmlPart, RunWidget, text
+from agentnb.views.panel.wire import FieldState, Frame, SliderState, Summary, rules_of
 
 _thread = threading.local()
 
@@ -92,7 +91,7 @@ class _BudgetControl(RunWidget):
             with self.publisher.lock:
                 self._order(self.publisher, change["new"])
         except Exception as error:
-            self._tell(error)
+            self.fail(error)
 
     def _order(self, publisher: FramePublisher, wanted: int) -> None:
         """Have the run take a total, or the nearest one that it may have."""
@@ -115,7 +114,7 @@ class _BudgetControl(RunWidget):
         elif total < wanted:
             self._say(f"The budget is set to {total:,} tokens: it may not be larger.")
 
-    def _tell(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """A widget's callback has nobody to raise to: its traceback would land in some cell."""
         if self.publisher is not None and self.publisher.commands is not None:
             self.publisher.commands.tell_error(error)
@@ -154,7 +153,7 @@ class BudgetSlider(_BudgetControl, IntSlider):
     """
 
     _may_stop = True
-    from_page = TOTAL
+    from_page = rules_of(SliderState)
 
     def __init__(self, publisher: FramePublisher, *, is_alone: bool = True, **traits: Any) -> None:
         # The readout is read as it is shown: with commas in it, 50,000 would be taken for 50.
@@ -174,16 +173,6 @@ class BudgetSlider(_BudgetControl, IntSlider):
         if (namer := getattr(self, "_namer", None)) is not None:
             namer.close()
         super().close()
-
-    def set_state(self, sync_data: Mapping[str, Any]) -> None:
-        """Take what a front end says; what makes no sense is told, and put right there."""
-        assert self.publisher is not None
-        with self.publisher.lock:
-            try:
-                super().set_state(sync_data)
-            except Exception as error:
-                self._tell(error)
-                self.send_state()
 
     def _put(self, total: int) -> None:
         with _no_order(), self.hold_sync():
@@ -283,26 +272,10 @@ class BudgetNumber(_BudgetControl, VBox):
         self.field.disabled = is_disabled
 
 
-class _Field(Guarded, Text):
-    """Where a total is typed. No frame may come in the middle of what a front end says."""
+class _Field(GuardedPart, Text):
+    """Where a total is typed."""
 
-    from_page = TYPED
-
-    def __init__(self, number: BudgetNumber, **traits: Any) -> None:
-        self._number = number
-        super().__init__(**traits)
-
-    def refuse(self, reason: str) -> None:
-        self._number.refuse(reason)
-
-    def set_state(self, sync_data: Mapping[str, Any]) -> None:
-        assert self._number.publisher is not None
-        with self._number.publisher.lock:
-            try:
-                super().set_state(sync_data)
-            except Exception as error:
-                self._number._tell(error)
-                self.send_state()
+    from_page = rules_of(FieldState)
 
 
 class CancelButton(RunWidget, Button):

@@ -15,6 +15,13 @@ from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import CallHistory, CallRecord, call_line, prompt_of, tool_line
+from agentnb.views.panel.wire import (
+    AgentDetails,
+    CallLine,
+    DetailsMessage,
+    ToolLine,
+    changed_fields,
+)
 
 _MOST_NOTES = 100
 """Notes of an agent that are shown: one whose tasks were skipped has one for each of them."""
@@ -46,12 +53,18 @@ class Details:
         self._end = ""
         """Of what is shown, as it came."""
         self._made: dict[str, tuple[Any, Any]] = {}
-        self._facts_sent: dict[str, Any] = {}
+        self._facts_sent: AgentDetails = {}
 
-    def whole(self, fold: PanelFold, cost_of: CostOf) -> dict[str, Any]:
+    def whole(self, fold: PanelFold, cost_of: CostOf) -> DetailsMessage:
         """Everything there is to see; of the past, when `fold` is of that time."""
         self._n = 0
-        head = {"type": "look", "n": 0, "reset": True, "agent": self.path, "at": self.at_s}
+        head: DetailsMessage = {
+            "type": "look",
+            "n": 0,
+            "reset": True,
+            "agent": self.path,
+            "at": self.at_s,
+        }
         agent = _agent_at(fold.tree, self.path)
         if agent is None:
             return head
@@ -70,7 +83,7 @@ class Details:
             "text": visible_text(text),
         }
 
-    def more(self, fold: PanelFold, cost_of: CostOf) -> dict[str, Any] | None:
+    def more(self, fold: PanelFold, cost_of: CostOf) -> DetailsMessage | None:
         """What changed since the last time; `None` when nothing did, or the past is looked at."""
         agent = _agent_at(fold.tree, self.path) if self.at_s is None else None
         if agent is None:
@@ -81,15 +94,17 @@ class Details:
         if self._chosen(self._history) is not self._shown or self._ends_in_a_secret():
             return self.whole(fold, cost_of)
         facts = self._facts(agent, self._history, cost_of)
-        changed = {name: value for name, value in facts.items() if self._facts_sent[name] != value}
+        changed = changed_fields(facts, self._facts_sent)
         self._facts_sent = facts
-        changed |= self._fresh_text()
+        if fresh := self._fresh_text():
+            changed["add"] = fresh
         if tools := _lines_of(self._history):
             changed["tools"] = tools
         if not changed:
             return None
         self._n += 1
-        return {"type": "look", "n": self._n, "reset": False, **changed}
+        head: DetailsMessage = {"type": "look", "n": self._n, "reset": False}
+        return {**head, **changed}
 
     def is_live(self, fold: PanelFold) -> bool:
         """Whether its text may grow at any time: now is looked at, and the agent is asked."""
@@ -117,14 +132,14 @@ class Details:
         fresh, mask = self._fresh, secrets_as_known().mask
         return mask(self._end + fresh) != self._end + mask(fresh)
 
-    def _fresh_text(self) -> dict[str, str]:
+    def _fresh_text(self) -> str:
         call, fresh = self._shown, self._fresh
         if call is None or (fresh == self._held and call.finished is None):
-            return {}
+            return ""
         self._pieces = len(call.pieces)
         fresh, self._held = _without_half(fresh, call, after=self._end)
         self._end = (self._end + fresh)[-SHORTEST:]
-        return {"add": visible_text(fresh)} if fresh else {}
+        return visible_text(fresh)
 
     def _once(self, name: str, raw: Any, made: Callable[[Any], Any]) -> Any:
         """What is made of a value, made anew only when it is another: it may be a megabyte."""
@@ -133,7 +148,7 @@ class Details:
             known = self._made[name] = (raw, made(raw))
         return known[1]
 
-    def _facts(self, agent: AgentState, history: CallHistory, cost_of: CostOf) -> dict[str, Any]:
+    def _facts(self, agent: AgentState, history: CallHistory, cost_of: CostOf) -> AgentDetails:
         usage, shown = history.usage, self._chosen(history)
         return {
             "task": self._once("task", agent.task, visible_text),
@@ -171,11 +186,11 @@ def _agent_at(tree: TreeFold, path: str) -> AgentState | None:
     return next((agent for agent in tree.agents.values() if agent.path == path), None)
 
 
-def _line_of(number: int, call: CallRecord, _: object) -> dict[str, Any]:
+def _line_of(number: int, call: CallRecord, _: object) -> CallLine:
     return call_line(number, call)
 
 
-def _lines_of(history: CallHistory, *, whole: bool = False) -> list[dict[str, Any]]:
+def _lines_of(history: CallHistory, *, whole: bool = False) -> list[ToolLine]:
     """The agent's tool calls: all of them, or those that changed since the last time."""
     changed = history.tools.take_changed()
     return [tool_line(call) for call in (history.tools.calls if whole else changed)]

@@ -8,7 +8,6 @@ while somebody watches: what an agent waits for, how far its reply is, and that 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from agentnb.core.budget import BYTES_PER_TOKEN
 from agentnb.core.events import (
@@ -35,7 +34,7 @@ from agentnb.core.tree import AgentState, TreeFold
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.doing import LINE_LENGTH, STALLED_AFTER_S, Doing, OpenTool, in_words
 from agentnb.views.panel.history import RunNotices
-from agentnb.views.panel.wire import Question, Summary
+from agentnb.views.panel.wire import AgentRow, Question, Summary, ToolMark
 
 TIME_DIGITS = 2
 """Decimals of the seconds that a row tells."""
@@ -207,7 +206,7 @@ class PanelFold:
         said = doing.said if doing is not None else 0
         return self.tree.agents[agent_id].tokens_used + said // BYTES_PER_TOKEN
 
-    def row(self, agent_id: str) -> dict[str, Any]:
+    def row(self, agent_id: str) -> AgentRow:
         """What the tree shows of an agent: plain values, texts visible and on one line."""
         agent, doing = self.tree.agents[agent_id], self._doing.get(agent_id) or Doing()
         return {
@@ -219,13 +218,13 @@ class PanelFold:
             **self._changing(agent, doing),
         }
 
-    def changing_row(self, agent_id: str) -> dict[str, Any]:
+    def changing_row(self, agent_id: str) -> AgentRow:
         """The part of a row that changes while an agent lives, with its path."""
         agent = self.tree.agents[agent_id]
         doing = self._doing.get(agent_id) or Doing()
         return {"path": agent.path, **self._changing(agent, doing)}
 
-    def _changing(self, agent: AgentState, doing: Doing) -> dict[str, Any]:
+    def _changing(self, agent: AgentState, doing: Doing) -> AgentRow:
         status = self._status_of(agent, doing)
         has_ended = status.is_terminal
         ended_s = agent.spawned_at_s + agent.duration_ms / 1000
@@ -307,7 +306,7 @@ class PanelFold:
         return in_words(root, doing, self._status_of(root, doing), with_reports=True)
 
 
-def _open_tool(doing: Doing) -> dict[str, Any] | None:
+def _open_tool(doing: Doing) -> ToolMark | None:
     """The mark of an open tool call: its name, what it said last, when it began."""
     tool = doing.newest_tool
     if tool is None:

@@ -23,7 +23,7 @@ from agentnb.core.text import visible
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.viewers import Viewers
-from agentnb.views.panel.wire import Frame, Summary
+from agentnb.views.panel.wire import AgentRow, Frame, Summary, changed_fields
 
 FRAME_S = 0.15
 """Between two frames at least: a person sees no difference to more of them, a run does."""
@@ -102,7 +102,7 @@ class FramePublisher:
         self._position = 0
         self._changes_known = 0
         self._seq = 0
-        self._sent: dict[str, dict[str, Any]] = {}
+        self._sent: dict[str, AgentRow] = {}
         self._views: list[View] = []
         self._said: list[str] = []
         self._said_shown = self._said
@@ -226,7 +226,7 @@ class FramePublisher:
         elif rows:
             self._tell_views(lambda view: view.read_on())
 
-    def _show(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    def _show(self, changes: Mapping[str, AgentRow]) -> None:
         self._seq += 1
         self._said_shown = self._said
         frame = Frame(self._seq, changes, self._summary())
@@ -245,24 +245,22 @@ class FramePublisher:
                     f"A view ({type(view).__name__}) failed and stands still.",
                 ]
 
-    def _changes(self, *, with_growth: bool) -> dict[str, dict[str, Any]]:
+    def _changes(self, *, with_growth: bool) -> dict[str, AgentRow]:
         changes = self._tokens_that_grew() if with_growth else {}
         for agent_id in self.fold.take_touched():
             known = self._sent.get(path := self.fold.tree.agents[agent_id].path)
             if known is None:
                 changes[path] = self.fold.row(agent_id)
-                self._sent[path] = dict(changes[path])
+                self._sent[path] = changes[path].copy()
                 continue
-            row = self.fold.changing_row(agent_id)
-            changed = {name: value for name, value in row.items() if known[name] != value}
-            if changed:
+            if changed := changed_fields(self.fold.changing_row(agent_id), known):
                 known.update(changed)
                 changes[path] = changed
         return changes
 
-    def _tokens_that_grew(self) -> dict[str, dict[str, Any]]:
+    def _tokens_that_grew(self) -> dict[str, AgentRow]:
         """What more text changes, which is most of all changes: a number, and nothing else."""
-        fold, changes = self.fold, dict[str, dict[str, Any]]()
+        fold, changes = self.fold, dict[str, AgentRow]()
         for agent_id in fold.said_more - fold.touched:
             known = self._sent.get(fold.tree.agents[agent_id].path)
             if known is None or not known["estimated"] or known["stalled"]:

@@ -41,6 +41,7 @@ from agentnb.core.types import (
     Usage,
     path_key,
 )
+from agentnb.views.panel.wire import CallLine, Prompt, ToolLine
 
 _NAME_LENGTH = 200
 _ONE_LINE = 100
@@ -118,11 +119,8 @@ class ToolCallHistory:
         return changed
 
 
-def tool_line(call: ToolCallRecord) -> dict[str, Any]:
-    """What the list of tool calls shows of one: plain values, texts with what acts made visible.
-
-    `input_cut` and `result_cut`: characters of the whole, where the event has the beginning.
-    """
+def tool_line(call: ToolCallRecord) -> ToolLine:
+    """What the list of tool calls shows of one."""
     started, finished = call.started, call.finished
     result = ""
     if finished is not None and not finished.was_cancelled:
@@ -207,8 +205,8 @@ class CallHistory:
         return sum(ended, Usage())
 
 
-def call_line(number: int, call: CallRecord) -> dict[str, Any]:
-    """What the list of calls shows of one: plain values, `n` from 1."""
+def call_line(number: int, call: CallRecord) -> CallLine:
+    """What the list of calls shows of one; `number` counts from 1."""
     finished = call.finished
     error = finished.error if finished is not None else None
     return {
@@ -237,7 +235,7 @@ def _state_of(finished: ModelCallFinished | None) -> str:
     return "error" if finished.error else "stopped"
 
 
-def prompt_of(request: CompletionRequest) -> dict[str, Any]:
+def prompt_of(request: CompletionRequest) -> Prompt:
     """A request as it was sent: all of it, with what would act made visible."""
     return {
         "system": visible_text(request.system),

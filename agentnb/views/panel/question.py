@@ -12,8 +12,7 @@ from ipywidgets import HTML, Box, Button, Layout
 
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.messages import Guarded
-from agentnb.views.panel.widgets import RunWidget, clock, text
+from agentnb.views.panel.widgets import GuardedPart, RunWidget, clock, text
 from agentnb.views.panel.wire import Frame, Question
 
 _LINE = 80
@@ -85,15 +84,8 @@ class BudgetQuestion(RunWidget, Box):
             button.disabled = not is_open
 
 
-class _AnswerButton(Guarded, Button):
+class _AnswerButton(GuardedPart, Button):
     """A button of a question."""
-
-    def __init__(self, question: BudgetQuestion, **traits: Any) -> None:
-        self._question = question
-        super().__init__(**traits)
-
-    def refuse(self, reason: str) -> None:
-        self._question.refuse(reason)
 
 
 def question_markup(question: Question) -> str:

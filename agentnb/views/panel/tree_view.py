@@ -20,11 +20,20 @@ from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
-from agentnb.views.panel.messages import Guarded, MessageRefused, checked_message
+from agentnb.views.panel.messages import Guarded
 from agentnb.views.panel.module import joined_module, style
 from agentnb.views.panel.show import Live
 from agentnb.views.panel.viewers import GONE_AFTER_S
-from agentnb.views.panel.wire import Frame
+from agentnb.views.panel.wire import (
+    AgentRow,
+    Command,
+    DetailsCommand,
+    Frame,
+    FrameMessage,
+    MessageRefused,
+    PageMessage,
+    checked_command,
+)
 
 MOST_VIEWS = 64
 """Of one tree view, on all screens."""
@@ -68,7 +77,6 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
                 height=height,
             )
         hear(self)
-        self.on_msg(self._heard)
 
     def __repr__(self) -> str:
         return "TreeView()"
@@ -89,7 +97,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         if base is None or frame.rows or status is not self._status:
             self._seq, self._status = frame.seq, status
             if base is not None:  # else everything so far is in the snapshot
-                self.send(self._frame(frame, base=base))
+                self._say(self._frame(frame, base=base))
         if frame.summary.notices is not self._notices:
             self._tell(frame.summary.notices, is_first=base is None)
         self.read_on()
@@ -106,24 +114,27 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         for view, look in self._details.items():
             message = look.more(publisher.fold, publisher.cost_of)
             if message is not None:
-                self.send({**message, "view": view})
+                self._say({**message, "view": view})
 
     def _tell(self, notices: Sequence[str], *, is_first: bool) -> None:
         """Send the lines that are new, for those who hear the page."""
         known, self._notices = frozenset(self._notices), notices
         lines = [line for line in notices if line not in known]
         if lines and not is_first:
-            self.send({"type": "told", "lines": lines})
+            self._say({"type": "told", "lines": lines})
 
-    def _full_frame(self) -> dict[str, Any]:
+    def _say(self, message: PageMessage) -> None:
+        self.send(message)
+
+    def _full_frame(self) -> FrameMessage:
         with self._publisher.lock:
             frame = self._frame(self._publisher.whole(), base=None)
             # Its own number: frames of the publisher without a row are not sent.
             return frame if self._seq is None else {**frame, "seq": self._seq}
 
-    def _frame(self, frame: Frame, *, base: int | None) -> dict[str, Any]:
+    def _frame(self, frame: Frame, *, base: int | None) -> FrameMessage:
         # A row that is only changed does not hold its path, which is how the front end knows it.
-        rows = [{"path": path, **row} for path, row in frame.rows.items()]
+        rows: list[AgentRow] = [{**row, "path": path} for path, row in frame.rows.items()]
         return {
             "type": "frame",
             "seq": frame.seq,
@@ -140,42 +151,41 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         """Count a message of a page that made no sense, and tell of the first."""
         self._publisher.refuse(reason)
 
-    def _heard(self, _: object, content: object, buffers: object) -> None:
-        """A front end speaks: on any thread."""
-        try:
-            message = checked_message(content)
-            with self._publisher.lock:
-                self._take(message)
-        except MessageRefused as refused:
-            self.refuse(str(refused))
-        except Exception as error:  # what is raised to ipywidgets is printed into some cell
-            self._publisher.tell(str(error) or type(error).__name__)
+    def fail(self, error: Exception) -> None:
+        """Tell a person what went wrong with a message of a page."""
+        self._publisher.tell(str(error) or type(error).__name__)
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def take(self, content: Mapping[str, Any]) -> None:
+        """A front end speaks: on any thread."""
+        command = checked_command(content)
+        with self._publisher.lock:
+            self._act_on(command)
+
+    def _act_on(self, command: Command) -> None:
         """Do what a page asks for, as far as it fits this run."""
-        match message["type"]:
+        match command["type"]:
             case "hello":
-                self._is_here(message["view"])
-                self.send(self._full_frame())
+                self._is_here(command["view"])
+                self._say(self._full_frame())
             case "here":
-                self._is_here(message["view"])
+                self._is_here(command["view"])
             case "bye":
-                self._is_gone(message["view"])
+                self._is_gone(command["view"])
             case "resend":
-                self.send(self._full_frame())
-            case "sync" if message["seq"] != self._seq:
-                self.send(self._full_frame())
+                self._say(self._full_frame())
+            case "sync" if command["seq"] != self._seq:
+                self._say(self._full_frame())
             case "look":
-                if message["view"] not in self._here_at_s:
+                if command["view"] not in self._here_at_s:
                     raise MessageRefused("a view that never said it is there asked for details")
-                self._look(message["view"], message)
+                self._look(command)
             case "budget" if self._publisher.commands is not None:
-                self._publisher.commands.set_budget(self._allowed(message["total"]))
+                self._publisher.commands.set_budget(self._allowed(command["total"]))
             case "cancel" if self._publisher.commands is not None:
                 agents = self._publisher.fold.tree.agents.values()
-                if not any(agent.path == message["agent"] for agent in agents):
+                if not any(agent.path == command["agent"] for agent in agents):
                     raise MessageRefused("`agent` must be one of this run")
-                self._publisher.commands.cancel(message["agent"])
+                self._publisher.commands.cancel(command["agent"])
 
     def _allowed(self, total: int) -> int:
         """The total for the slider's end, which a page asks for."""
@@ -204,21 +214,21 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         self._here_at_s.pop(view, None)
         self._details.pop(view, None)
 
-    def _look(self, view: str, content: Mapping[str, Any]) -> None:
-        call, at = content["call"], content["at"]
+    def _look(self, command: DetailsCommand) -> None:
+        view, call, at = command["view"], command["call"], command["at"]
         # A replay goes to the times that rows tell, which are rounded: with what they tell of.
         at_s = None if at is None else float(at) + HALF_A_STEP_S
-        look = Details(content["agent"], call=call, at_s=at_s)
+        look = Details(command["agent"], call=call, at_s=at_s)
         fold, cost_of = self._publisher.fold, self._publisher.cost_of
         if at_s is not None:
             if fold.root is not None:
                 at_s = look.at_s = max(at_s, fold.root.spawned_at_s)  # no time is without it
             fold, cost_of = self._publisher.at(at_s), _no_cost
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
-            self.send({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
+            self._say({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
         self._details[view] = look
         self._publisher.bus.stir()  # the next words of whoever is looked at are to come at once
-        self.send({**look.whole(fold, cost_of), "view": view})
+        self._say({**look.whole(fold, cost_of), "view": view})
 
 
 def _no_cost(path: str) -> str:

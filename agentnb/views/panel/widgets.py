@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from html import escape
 from typing import Any
 
@@ -52,6 +53,16 @@ class RunWidget(ClosableWidget):
         if self.publisher is not None:
             self.publisher.refuse(reason)
 
+    def fail(self, error: Exception) -> None:
+        """Tell a person what went wrong with a message of a page."""
+        if self.publisher is not None:
+            self.publisher.tell(str(error) or type(error).__name__)
+
+    @property
+    def page_lock(self) -> AbstractContextManager[object]:
+        """No frame may come in the middle of what a page changes."""
+        return nullcontext() if self.publisher is None else self.publisher.lock
+
     def show(self, frame: Frame) -> None:
         """Show what is new. Called by one thread at a time."""
         raise NotImplementedError
@@ -70,6 +81,27 @@ class RunWidget(ClosableWidget):
         if self.publisher is not None and self.comm is not None:
             self.publisher.detach(self)
         super().close()
+
+
+class GuardedPart(Guarded):
+    """For a widget within a run's widget, which answers for it. To stand before its base class."""
+
+    def __init__(self, whole: RunWidget, **traits: Any) -> None:
+        self._whole = whole
+        super().__init__(**traits)
+
+    def refuse(self, reason: str) -> None:
+        """Count a message of a page that made no sense, and tell of the first."""
+        self._whole.refuse(reason)
+
+    def fail(self, error: Exception) -> None:
+        """Tell a person what went wrong with a message of a page."""
+        self._whole.fail(error)
+
+    @property
+    def page_lock(self) -> AbstractContextManager[object]:
+        """No frame may come in the middle of what a page changes."""
+        return self._whole.page_lock
 
 
 class HtmlPart(RunWidget, HTML):

@@ -1,16 +1,35 @@
-"""What a view is told: values that were computed once and are shown by every view of a run.
+"""What goes between the kernel and the pages that show a run: every value, in both directions.
 
-A view needs nothing but the newest `Frame` to show the run as a whole: its summary is always
-complete, and its rows are what changed since the one before, or everything for a view that is new.
+Out go frames, details and notices; in come commands. Widgets in Python (header, budget, question)
+are shown a `Frame`, and the tree view sends it on as a `FrameMessage`. The JavaScript uses the same
+names: `tests/views/panel/test_wire.py` compares.
+
+Whoever shares a page or a kernel can send anything. So each field of a command says what it must
+be, and what does not fit is refused. All texts that go out are visible texts; `n` counts from 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Required,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from agentnb.core.types import AgentStatus
+from agentnb.views.panel.limits import LARGEST
+
+# -- a frame, as widgets in Python are shown it ---------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +77,406 @@ class Frame:
 
     seq: int
     """The number of the frame, dense from 1."""
-    rows: Mapping[str, Mapping[str, Any]]
+    rows: Mapping[str, AgentRow]
     """By path, the fields that changed; all fields of an agent that is new."""
     summary: Summary
     """Always whole."""
+
+
+# -- to a page ------------------------------------------------------------------------------------
+
+
+class ToolMark(TypedDict):
+    """The open tool call that a card names."""
+
+    name: str
+    """`look_up`, or `look_up and 2 more`."""
+    said: str
+    """What it reported last; empty for nothing."""
+    since: float
+    """When it began, in seconds since the run did."""
+
+
+class AgentRow(TypedDict, total=False):
+    """What the tree shows of an agent.
+
+    A row has all fields when its agent is new, and later its path and what changed.
+    """
+
+    path: str
+    """`root`, `1`, `1.2`."""
+    parent: str | None
+    """The parent's path; `None` for the root."""
+    depth: int
+    task: str
+    """Its beginning, on one line."""
+    model: str
+    status: str
+    tokens: int
+    """So far; with the open reply, as far as it can be estimated."""
+    estimated: bool
+    begun: float | None
+    """In seconds since the run began; so is `ended`."""
+    ended: float | None
+    """`None` until it has ended."""
+    doing: str
+    """What it does or waits for; empty when its text says it."""
+    tool: ToolMark | None
+    """`None` while no tool call is open."""
+    tool_calls: int
+    tool_errors: int
+    until: float | None
+    """When its wait ends, in seconds since the run began; `None` where that is unknown."""
+    stalled: bool
+    """Its open call has brought nothing for long."""
+    attempt: int
+    """From 1."""
+    error: str | None
+    notes: int
+    """How many notes the details have."""
+
+
+class FrameMessage(TypedDict):
+    """The tree, or what changed in it since the frame before."""
+
+    type: Literal["frame"]
+    seq: int
+    base: int | None
+    """The frame that this one is built on; `None` when it is whole."""
+    at: float
+    """Seconds since the run began; its duration when it is done."""
+    done: bool
+    status: str
+    agents: list[AgentRow]
+
+
+class ReplayMessage(TypedDict):
+    """The tree as it was: the agents that were there, each with what changes while it lives."""
+
+    type: Literal["replay"]
+    view: str
+    n: int
+    at: float | None
+    """The time that was asked for."""
+    agents: list[AgentRow]
+
+
+class NoticesMessage(TypedDict):
+    """Notices that are new, for those who hear the page."""
+
+    type: Literal["told"]
+    lines: list[str]
+
+
+class TokenCounts(TypedDict):
+    """The provider's numbers of an agent's calls that have ended."""
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+
+
+class CallLine(TypedDict):
+    """One model call in the list of an agent's calls."""
+
+    n: int
+    model: str
+    attempt: int
+    is_synthesis: bool
+    status: str
+    """`open`, `done`, `error`, `cancelled` or `stopped`."""
+    tokens: int
+    duration_ms: int | None
+    """`None` while it is open; so are the next two."""
+    stop_reason: str | None
+    error: str | None
+
+
+class ToolLine(TypedDict):
+    """One call in the list of an agent's tool calls."""
+
+    n: int
+    name: str
+    status: str
+    """`open`, `done`, `error`, `cancelled` or `interrupted`."""
+    begun: float
+    """Seconds since the run began."""
+    duration_ms: int | None
+    said: str
+    """What it reported last, while it is open."""
+    input: str
+    input_cut: int | None
+    """How long the whole is, where the event has only its beginning; so is `result_cut`."""
+    result: str
+    result_cut: int | None
+
+
+class PromptMessage(TypedDict):
+    """One message of a prompt, tool calls and results included."""
+
+    role: str
+    text: str
+
+
+class Prompt(TypedDict):
+    """A request as it was sent."""
+
+    system: str
+    messages: list[PromptMessage]
+
+
+class AgentDetails(TypedDict, total=False):
+    """What is known of one agent."""
+
+    task: str
+    model: str
+    job: str
+    """The id of the job that it is; empty for none."""
+    profile: str
+    status: str
+    tokens: TokenCounts
+    cost: str
+    """In words; empty while it is unknown."""
+    error: str | None
+    notes: list[str]
+    calls: list[CallLine]
+    call: int | None
+    """The call that is shown, by its number; `None` while there is none."""
+    following: bool
+    """Whether the newest call is shown, whichever that is."""
+    tools: list[ToolLine]
+    """All of them with `reset`; else those that are new or changed."""
+    prompt: Prompt | None
+    text: str
+    """The reply so far, with `reset` only."""
+    add: str
+    """What the reply goes on with."""
+
+
+class DetailsMessage(AgentDetails, total=False):
+    """The details of one agent, and later what changed in them.
+
+    Of an agent that is not there (yet) come `agent` and `at` alone.
+    """
+
+    type: Required[Literal["look"]]
+    view: str
+    n: Required[int]
+    """From 0; one that does not follow the one before is of no use."""
+    reset: Required[bool]
+    """Whether this is everything."""
+    agent: str
+    at: float | None
+    """The time that is looked at; `None` is now."""
+
+
+PageMessage = FrameMessage | ReplayMessage | NoticesMessage | DetailsMessage
+
+Fields = TypeVar("Fields", bound=Mapping[str, object])
+
+
+def changed_fields(now: Fields, before: Mapping[str, object]) -> Fields:
+    """The fields of a row, or of details, that differ from what was sent before."""
+    return cast(Fields, {name: value for name, value in now.items() if before[name] != value})
+
+
+# -- from a page ----------------------------------------------------------------------------------
+
+
+class MessageRefused(ValueError):
+    """Raised when a message makes no sense; its words hold nothing of the message itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one field of a command must be."""
+
+    is_valid: Callable[[object], bool]
+    words: str
+
+
+def _whole(least: int, most: int = LARGEST) -> Rule:
+    """A whole number; `True` is none."""
+    return Rule(
+        lambda value: type(value) is int and least <= value <= most,
+        f"a whole number from {least:,} to {most:,}",
+    )
+
+
+def _text(longest: int, *, shortest: int = 1) -> Rule:
+    return Rule(
+        lambda value: isinstance(value, str) and shortest <= len(value) <= longest,
+        f"a text of {shortest:,} to {longest:,} characters",
+    )
+
+
+_SECONDS = Rule(
+    lambda value: (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value <= LARGEST  # `nan` is not
+    ),
+    "a number of seconds from 0",
+)
+_MOST_IN_TEXT = 1_000
+
+ViewId = Annotated[str, _text(100)]
+"""The name that a view on a screen gave itself."""
+AgentPath = Annotated[str, _text(_MOST_IN_TEXT)]
+
+
+class HelloCommand(TypedDict):
+    """A view is there, and wants everything."""
+
+    type: Literal["hello"]
+    view: ViewId
+
+
+class HereCommand(TypedDict):
+    """A view is still there."""
+
+    type: Literal["here"]
+    view: ViewId
+
+
+class ByeCommand(TypedDict):
+    """A view was taken away."""
+
+    type: Literal["bye"]
+    view: ViewId
+
+
+class ResendCommand(TypedDict):
+    """A frame was missed: everything, please."""
+
+    type: Literal["resend"]
+
+
+class SyncCommand(TypedDict):
+    """Is this the newest frame?"""
+
+    type: Literal["sync"]
+    seq: Annotated[int, _whole(-1)]
+    """-1 for a page that has no frame yet."""
+
+
+class DetailsCommand(TypedDict):
+    """A view looks at an agent."""
+
+    type: Literal["look"]
+    view: ViewId
+    agent: AgentPath
+    call: Annotated[int, _whole(1)] | None
+    """`None` follows the newest."""
+    at: Annotated[float, _SECONDS] | None
+    """A time of the run; `None` is now."""
+
+
+class BudgetCommand(TypedDict):
+    """Set the total."""
+
+    type: Literal["budget"]
+    total: Annotated[int, _whole(1)]
+
+
+class CancelCommand(TypedDict):
+    """Stop an agent and all below it."""
+
+    type: Literal["cancel"]
+    agent: AgentPath
+
+
+Command = (
+    HelloCommand
+    | HereCommand
+    | ByeCommand
+    | ResendCommand
+    | SyncCommand
+    | DetailsCommand
+    | BudgetCommand
+    | CancelCommand
+)
+
+
+class SliderState(TypedDict, total=False):
+    """What a page may change of the slider."""
+
+    value: Annotated[int, _whole(0)]
+
+
+class FieldState(TypedDict, total=False):
+    """What a page may change of the number's text field."""
+
+    value: Annotated[str, _text(_MOST_IN_TEXT, shortest=0)]
+
+
+Rules = Mapping[str, Rule]
+
+
+def rules_of(shape: type) -> Rules:
+    """The rule of each field of a command or a state, but for its `type`."""
+    hints = get_type_hints(shape, include_extras=True)
+    return {name: _rule_of(hint) for name, hint in hints.items() if name != "type"}
+
+
+def _rule_of(hint: Any) -> Rule:
+    if isinstance(hint, UnionType) or get_origin(hint) is not Annotated:
+        (inner,) = (part for part in get_args(hint) if part is not NoneType)
+        rule = _rule_of(inner)
+        return Rule(lambda value: value is None or rule.is_valid(value), f"{rule.words}, or null")
+    (rule,) = hint.__metadata__
+    return cast(Rule, rule)
+
+
+def kind_of(shape: type) -> str:
+    """The `type` of a message or command."""
+    hint = get_type_hints(shape)["type"]  # without `Required`
+    return cast(str, get_args(hint)[0])
+
+
+COMMANDS: Mapping[str, Rules] = {kind_of(shape): rules_of(shape) for shape in get_args(Command)}
+"""What a page says to the tree view, by `type`."""
+
+
+def checked_command(content: object) -> Command:
+    """A message to the tree view, with the fields of its kind and no others.
+
+    Raises:
+        MessageRefused: It is no object, is of no known kind, or a value is not what it must be.
+    """
+    message = as_object(content)
+    kind = message.get("type")
+    if not isinstance(kind, str) or kind not in COMMANDS:
+        raise MessageRefused("there is no such kind of message")
+    rules = COMMANDS[kind]
+    values = _checked({name: message.get(name) for name in rules}, rules)
+    return cast(Command, {"type": kind, **values})
+
+
+def checked_state(state: object, rules: Rules) -> dict[str, Any]:
+    """The values that a page may change; others are passed over.
+
+    Raises:
+        MessageRefused: It is no object, or a value is not what it must be.
+    """
+    given = as_object(state)
+    return _checked({name: given[name] for name in rules if name in given}, rules)
+
+
+def as_object(content: object) -> Mapping[str, Any]:
+    """A message as the object that it must be.
+
+    Raises:
+        MessageRefused: It is none.
+    """
+    if not isinstance(content, Mapping):
+        raise MessageRefused("a message must be an object")
+    return content
+
+
+def _checked(values: dict[str, Any], rules: Rules) -> dict[str, Any]:
+    for name, value in values.items():
+        if not rules[name].is_valid(value):
+            raise MessageRefused(f"`{name}` must be {rules[name].words}")
+    return values

@@ -26,11 +26,12 @@ def cost_of(path: str) -> str:
 
 
 def whole(look: Details, run: ToldRun) -> dict[str, Any]:
-    return look.whole(folded(run, look.at_s), cost_of)
+    return dict(look.whole(folded(run, look.at_s), cost_of))
 
 
 def more(look: Details, run: ToldRun) -> dict[str, Any] | None:
-    return look.more(folded(run, look.at_s), cost_of)
+    changed = look.more(folded(run, look.at_s), cost_of)
+    return None if changed is None else dict(changed)
 
 
 def folded(run: ToldRun, at_s: float | None) -> PanelFold:

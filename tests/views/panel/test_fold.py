@@ -33,7 +33,7 @@ def folded(run: ToldRun) -> PanelFold:
 
 
 def row(run: ToldRun, path: str = "root") -> dict[str, Any]:
-    return folded(run).row(id_of(path))
+    return dict(folded(run).row(id_of(path)))
 
 
 def summary(run: ToldRun) -> Summary:

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from agentnb.views.panel import messages, tree_view
+from agentnb.views.panel import messages, tree_view, wire
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.header import Notices
-from agentnb.views.panel.messages import MOST_AT_ONCE, MOST_PER_S, Intake, MessageRefused
+from agentnb.views.panel.messages import MOST_AT_ONCE, MOST_PER_S, Intake
+from agentnb.views.panel.wire import MessageRefused
 from tests.views.panel.stage import FrontEnd, Stage
 from tests.views.panel.test_tree_view import Clicks, Wire, _at_once
 from tests.views.panel.told import ToldRun
@@ -215,6 +216,42 @@ def test_views_that_are_remembered_have_a_greatest_number(
     assert len(attacked.publisher.viewers._heard_at_s) == 3
 
 
+@pytest.mark.parametrize("content", [{"type": "resend"}, {"type": "hello", "view": "v"}], ids=repr)
+def test_command_whose_handling_fails_is_told_and_escapes_nowhere(
+    attacked: Attacked,
+    content: object,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("It broke.")
+
+    monkeypatch.setattr(attacked.wire, "_full_frame", fail)
+
+    assert attacked.hears(content) == []
+
+    assert (attacked.publisher.refused, attacked.notices) == (0, ("It broke.",))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_change_of_a_control_whose_handling_fails_is_told_and_put_right(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    slider = BudgetSlider(stage)
+    page = FrontEnd(slider)
+
+    def fail(name: str, value: object) -> None:
+        raise RuntimeError("It broke.")
+
+    monkeypatch.setattr(slider, "set_trait", fail)
+    page.moves(value=80_000)
+
+    assert (stage.given, stage.refused, page.state["value"]) == ([], 0, 50_000)
+    assert stage.whole().summary.notices == ("It broke.",)
+    assert capsys.readouterr() == ("", "")
+
+
 VALUES: list[Any] = [
     *(None, True, False, -5, 0, 1, 2**53, 10**400, 0.5, math.nan, math.inf, -math.inf),
     *("", "v", "root", "1", "1.7", "w" * 3_000, "\ud800", [], ["v"], {}, {"type": "look"}),
@@ -227,9 +264,9 @@ def test_any_messages_leave_the_run_as_it_was_and_raise_nothing(
     monkeypatch.setattr(messages, "MOST_PER_S", 10**9)
     random_ = random.Random(13)
     before, events = json.dumps(attacked.publisher.whole().rows), len(attacked.run.bus)
-    names = sorted({name for fields in messages.KINDS.values() for name in fields})
+    names = sorted({name for fields in wire.COMMANDS.values() for name in fields})
     for _ in range(int(os.environ.get("PROPERTY_EXAMPLES", "300"))):
-        kind = random_.choice([*messages.KINDS, "x", *VALUES])
+        kind = random_.choice([*wire.COMMANDS, "x", *VALUES])
         content = {"type": kind, **{name: random_.choice(VALUES) for name in names}}
         attacked.hears(random_.choice([content] * 9 + VALUES))
 
