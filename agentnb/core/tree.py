@@ -32,12 +32,14 @@ from agentnb.core.events import (
     ProviderFailover,
     Row,
     SpawnIgnored,
+    SynthesisStarted,
     ToolCallFinished,
+    ToolCallReported,
     ToolCallStarted,
     root_id_in,
 )
 from agentnb.core.shown import counted
-from agentnb.core.text import one_line
+from agentnb.core.text import one_line, visible
 from agentnb.core.types import (
     AgentNode,
     AgentStatus,
@@ -48,6 +50,12 @@ from agentnb.core.types import (
     path_key,
     path_of,
 )
+
+STALLED_AFTER_S = 30.0
+"""An agent whose open call has brought nothing for so long is stalled."""
+LINE_LENGTH = 200
+"""Of what an agent is doing, and of what a tool reports."""
+_TOOL_LENGTH = 60
 
 
 class ToolCount(NamedTuple):
@@ -72,6 +80,81 @@ class SkippedTask:
     reason: str
     number: int | None
     """Its place among all tasks that its agent asked for; `None` in older records."""
+
+
+@dataclass(slots=True)
+class OpenTool:
+    """A tool call that has not ended."""
+
+    name: str
+    since_s: float
+    """When it began, seconds since the run did."""
+    said: str = ""
+    """What it reported last."""
+
+
+@dataclass(slots=True)
+class Activity:
+    """What an agent is doing, beyond its status, folded from its own events."""
+
+    is_calling: bool = False
+    heard_at_s: float = 0.0
+    """When its open call began, or last brought text."""
+    said: int = 0
+    """Characters of the reply that streams."""
+    synthesising: int = 0
+    """How many results it brings together."""
+    attempt: int = 1
+    wait_until_s: float | None = None
+    tools: dict[str, OpenTool] = field(default_factory=dict)
+    """The open calls by id, in the order in which they began."""
+
+    def learn(self, at_s: float, event: Event) -> None:
+        match event:
+            case ModelCallStarted():
+                self.is_calling, self.heard_at_s, self.said = True, at_s, 0
+                self.wait_until_s = None
+            case ModelCallFinished():
+                self.is_calling, self.said = False, 0
+            case AgentTextDelta():
+                self.heard_at_s = at_s
+                self.said += len(event.text)
+            case AgentWaiting():
+                self.wait_until_s = None if event.wait_s is None else at_s + event.wait_s
+            case AgentFailed(will_retry=True):
+                self.attempt = event.attempt + 1
+            case SynthesisStarted():
+                self.synthesising = event.total
+            case ToolCallStarted():
+                self.tools[event.tool_use_id] = OpenTool(event.name, at_s)
+            case ToolCallReported():
+                if (tool := self.tools.get(event.tool_use_id)) is not None:
+                    tool.said = event.text
+            case ToolCallFinished():
+                self.tools.pop(event.tool_use_id, None)
+            case (
+                AgentCompleted()
+                | AgentFailed()
+                | AgentCancelled()
+                | AgentExhausted()
+                | AgentInterrupted()
+            ):
+                self.is_calling, self.said = False, 0
+                self.tools.clear()  # where the process died they never end
+
+    @property
+    def newest_tool(self) -> OpenTool | None:
+        """Of the open tool calls the one that is named."""
+        return next(reversed(self.tools.values()), None)
+
+    @property
+    def tool_words(self) -> str:
+        """`look_up and 2 more`; empty where no tool call is open."""
+        newest, others = self.newest_tool, len(self.tools) - 1
+        if newest is None:
+            return ""
+        more = f" and {others:,} more" if others else ""
+        return f"{visible(newest.name, _TOOL_LENGTH)}{more}"
 
 
 @dataclass(slots=True)
@@ -113,6 +196,7 @@ class AgentState:
     """Whether its answer ended at a limit."""
     skipped: list[SkippedTask] = field(default_factory=list)
     """Tasks that it asked for and that were not started, in the order in which that was told."""
+    activity: Activity = field(default_factory=Activity)
 
     @property
     def duration_ms(self) -> int:
@@ -140,6 +224,46 @@ class AgentState:
         self.status, self.waiting_for, self.ended_ms = AgentStatus.RUNNING, None, None
 
 
+def describe(
+    agent: AgentState,
+    status: AgentStatus,
+    *,
+    below: int = 0,
+    is_stalled: bool = False,
+    with_reports: bool = False,
+) -> str:
+    """What an agent does or waits for, on one visible line; empty when its text says it.
+
+    Args:
+        agent: As its events have it.
+        status: As it is shown: see `TreeFold.status_of`.
+        below: How many of its own sub-agents are at work.
+        is_stalled: Whether its open call has been silent for `STALLED_AFTER_S`.
+        with_reports: Tell what a tool reports, which changes many times a second.
+    """
+    activity = agent.activity
+    if status is AgentStatus.PENDING:
+        return f"getting ready to ask {visible(agent.model, 60)}" if agent.model else "starting"
+    if status is AgentStatus.WAITING:
+        reason = str(agent.waiting_for)
+        # A reason is something to get, or something to do: "to try again".
+        return visible(f"waiting {'' if reason.startswith('to ') else 'for '}{reason}", LINE_LENGTH)
+    if is_stalled:
+        return f"no text for {STALLED_AFTER_S:.0f} s"
+    if activity.is_calling and not activity.said:
+        return "waiting for the first token"
+    at_work = f"{below} at work below" if below else ""
+    if activity.newest_tool is not None:
+        said = visible(activity.newest_tool.said, LINE_LENGTH) if with_reports else ""
+        tool = f"tool {activity.tool_words}" + (f": {said}" if said else "")
+        return ", ".join(filter(None, (tool, at_work)))
+    if at_work:
+        return at_work
+    if activity.synthesising and activity.is_calling:
+        return f"bringing {activity.synthesising} results together"
+    return ""
+
+
 class TreeFold:
     """Entries in, tree out. Feed it each entry once; ask as often as you like."""
 
@@ -148,23 +272,33 @@ class TreeFold:
         self.root_id = ""
         """The id of the run's root; empty before it is known."""
         self._usage: dict[str, Usage] = {}
+        # By the parent's id, which may be heard of after its sub-agents.
+        self._children: Counter[str] = Counter()
+        self._children_open: Counter[str] = Counter()
         for entry in entries:
             self.apply(entry)
 
     def apply(self, entry: Entry) -> None:
-        self._learn(entry.at_s, entry.event)
+        self.learn(entry.at_s, entry.event)
 
     def feed(self, rows: Iterable[Row]) -> None:
         """Apply what the record keeps: text costs next to nothing here."""
         for row in rows:
             if len(row) == 3:
-                at_s, agent_id, _ = row
-                agent = self.agents.get(agent_id) or self._new_agent(agent_id)
-                agent.seen_at_s = at_s
-                if agent.status is not AgentStatus.RUNNING:
-                    agent.goes_on()
+                at_s, agent_id, text = row
+                self.hear(at_s, agent_id, text)
             else:
-                self._learn(*row)
+                self.learn(*row)
+
+    def hear(self, at_s: float, agent_id: str, text: str) -> Activity:
+        """Apply a piece of an agent's text; what the agent is doing."""
+        agent = self.agents.get(agent_id) or self._new_agent(agent_id)
+        activity = agent.activity
+        agent.seen_at_s = activity.heard_at_s = at_s
+        activity.said += len(text)
+        if agent.status is not AgentStatus.RUNNING:
+            agent.goes_on()
+        return activity
 
     def path_of(self, agent_id: str) -> str:
         """The path of an agent of this run."""
@@ -185,7 +319,8 @@ class TreeFold:
             agent.path = self.path_of(agent.agent_id)
             agent.key = path_key(agent.path)
 
-    def _learn(self, at_s: float, event: Event) -> None:
+    def learn(self, at_s: float, event: Event) -> None:
+        """Apply an event."""
         if not self.root_id and (root_id := root_id_in(event)):
             self._set_root(root_id)
         agent_id = getattr(event, "agent_id", None)
@@ -193,8 +328,12 @@ class TreeFold:
             return
         agent = self.agents.get(agent_id) or self._new_agent(agent_id)
         agent.seen_at_s = at_s
+        agent.activity.learn(at_s, event)
         match event:
             case AgentSpawned():
+                if event.parent_id is not None:
+                    self._children[event.parent_id] += 1
+                    self._children_open[event.parent_id] += 1
                 agent.parent_id, agent.depth = event.parent_id, event.depth
                 agent.task, agent.model = event.task_description, event.model
                 agent.job_id, agent.profile = event.job_id, event.profile
@@ -256,9 +395,29 @@ class TreeFold:
                 agent.status, agent.error = AgentStatus.INTERRUPTED, event.reason or None
             case _:
                 return
+        if agent.parent_id is not None:
+            self._children_open[agent.parent_id] -= 1
         agent.waiting_for = None
         agent.answer, agent.cut = getattr(event, "text", None), getattr(event, "cut", False)
         agent.ended_ms = getattr(event, "duration_ms", agent.duration_ms)
+
+    def status_of(self, agent: AgentState) -> AgentStatus:
+        """An agent's status as it is shown."""
+        # The root of a person's own fan-out makes no call before its sub-agents.
+        is_at_work = agent.status is AgentStatus.PENDING and self._children[agent.agent_id]
+        return AgentStatus.RUNNING if is_at_work else agent.status
+
+    def describe(
+        self, agent: AgentState, *, is_stalled: bool = False, with_reports: bool = False
+    ) -> str:
+        """What an agent of this run does or waits for, as `describe` says it."""
+        return describe(
+            agent,
+            self.status_of(agent),
+            below=self._children_open[agent.agent_id],
+            is_stalled=is_stalled,
+            with_reports=with_reports,
+        )
 
     @property
     def usage(self) -> RunUsage:
@@ -283,15 +442,13 @@ class TreeFold:
         # From the end: every agent finds its children made, the last one first.
         for agent in reversed(self.in_path_order()):
             below = tuple(reversed(children.get(agent.agent_id, ())))
-            # The root of a person's own fan-out makes no call before its sub-agents.
-            is_waiting_for_them = bool(below) and agent.status is AgentStatus.PENDING
             node = AgentNode(
                 agent_id=agent.agent_id,
                 parent_id=agent.parent_id,
                 path=agent.path,
                 task=agent.task,
                 depth=agent.depth,
-                status=AgentStatus.RUNNING if is_waiting_for_them else agent.status,
+                status=self.status_of(agent),
                 model=agent.model,
                 tokens_used=agent.tokens_used,
                 duration_ms=agent.duration_ms,

@@ -183,6 +183,40 @@ def test_agent_that_waits_says_for_what() -> None:
     assert (agent.status, agent.waiting_for) == (AgentStatus.WAITING, "a slot")
 
 
+@pytest.mark.parametrize(
+    ("news", "words"),
+    [
+        ([], "getting ready to ask p/m"),
+        ([called("root")], "waiting for the first token"),
+        ([called("root"), delta("root")], ""),
+        ([called("root"), call_ended("root", 1), tool_began("root", "t")], "tool find"),
+        ([called("root"), tool_began("root", "t"), completed("root")], ""),
+        ([WAITS], "waiting for a slot"),
+        ([AgentWaiting(agent_id=ROOT, reason="to try again")], "waiting to try again"),
+        (
+            [AgentWaiting(agent_id=ROOT, reason="to try again"), called("root"), RETRY],
+            "waiting for a second attempt",
+        ),
+        ([called("root"), call_ended("root", 1), spawned("1")], "1 at work below"),
+        ([called("root"), call_ended("root", 1), spawned("1"), completed("1")], ""),
+        ([spawned("1")], "1 at work below"),
+    ],
+)
+def test_what_an_agent_does_is_folded_from_events(news: list[Event], words: str) -> None:
+    tree = fold(spawned("root"), *news)
+
+    assert tree.describe(tree.agents[ROOT]) == words
+
+
+def test_text_says_the_same_of_an_agent_as_an_event_and_as_a_row() -> None:
+    by_entry, by_row = fold(spawned("root"), called("root")), fold(spawned("root"), called("root"))
+
+    by_entry.learn(5.0, delta("root"))
+    by_row.feed([(5.0, ROOT, "x")])
+
+    assert by_row.agents == by_entry.agents
+
+
 def test_failed_attempt_that_is_tried_again_is_a_wait_and_no_end() -> None:
     agent = fold(spawned("root"), called("root"), RETRY).agents[ROOT]
 
@@ -387,6 +421,9 @@ def test_events_fold_to_the_same_tree_however_the_agents_are_interleaved(
     assert other.usage == one.usage
     assert other.notes() == one.notes()
     assert other.tool_counts == one.tool_counts
+    assert list(map(other.describe, other.in_path_order())) == list(
+        map(one.describe, one.in_path_order())
+    )
     tree = one.root()
     assert tree is not None
     assert [node.path for node in tree.walk()] == ["root", "1", "1.1", "1.2", "2", "2.1", "10"]

@@ -12,9 +12,7 @@ from collections import Counter
 from agentnb.core.budget import BYTES_PER_TOKEN
 from agentnb.core.events import (
     AgentCompleted,
-    AgentFailed,
     AgentSpawned,
-    AgentWaiting,
     BudgetPaused,
     BudgetResumed,
     BudgetUpdate,
@@ -23,16 +21,12 @@ from agentnb.core.events import (
     ModelCallStarted,
     Row,
     RunFinished,
-    SynthesisStarted,
-    ToolCallFinished,
     ToolCallReported,
-    ToolCallStarted,
     is_terminal,
 )
 from agentnb.core.text import visible
-from agentnb.core.tree import AgentState, TreeFold
+from agentnb.core.tree import LINE_LENGTH, STALLED_AFTER_S, Activity, AgentState, TreeFold
 from agentnb.core.types import AgentStatus
-from agentnb.views.panel.doing import LINE_LENGTH, STALLED_AFTER_S, Doing, OpenTool, in_words
 from agentnb.views.panel.history import RunNotices
 from agentnb.views.panel.wire import AgentRow, Question, Summary, ToolMark
 
@@ -60,8 +54,9 @@ class PanelFold:
         self.calls_ended = 0
         self.newest_s = 0.0
         """When the newest row came, seconds since the run began."""
-        self._doing: dict[str, Doing] = {}
-        self._calling: dict[str, Doing] = {}
+        self._calling: dict[str, Activity] = {}
+        """Of the agents with an open call."""
+        self._stalled: set[str] = set()
         self._question: Question | None = None
         self._end: RunFinished | None = None
         self._notices = RunNotices()
@@ -74,85 +69,62 @@ class PanelFold:
         """Learn what happened; each row once, in its order."""
         if not rows:
             return
-        self.tree.feed(rows)
-        doings, said_more, own = self._doing, self.said_more, self.own
+        hear, said_more, own = self.tree.hear, self.said_more, self.own
         for row in rows:
             if len(row) == 3:
                 at_s, agent_id, text = row
-                doing = doings.get(agent_id) or self._new(agent_id)
-                doing.heard_at_s = at_s
-                if not doing.said:
+                if hear(at_s, agent_id, text).said == len(text):
                     self.touched.add(agent_id)  # it begins to speak
-                doing.said += len(text)
                 said_more.add(agent_id)
                 own.setdefault(agent_id, []).append(row)
             else:
                 self._learn(*row)
         self.newest_s = rows[-1][0]
 
-    def _new(self, agent_id: str) -> Doing:
-        doing = self._doing[agent_id] = Doing()
-        return doing
-
     def _learn(self, at_s: float, event: Event) -> None:
+        if isinstance(event, ToolCallReported):
+            self._reported(event)  # while the tree knows what was reported before
+        self.tree.learn(at_s, event)
         agent_id = getattr(event, "agent_id", None)
         if agent_id is None:
             self._learn_of_run(at_s, event)
             return
         self.own.setdefault(agent_id, []).append((at_s, event))
-        doing = self._doing.get(agent_id) or self._new(agent_id)
-        if isinstance(event, ToolCallReported):
-            self._reported(doing, event)
-            return
-        self.touched.add(agent_id)
         match event:
+            case ToolCallReported():
+                return
             case AgentSpawned(parent_id=str(parent_id)):
-                parent = self._doing.get(parent_id) or self._new(parent_id)
-                parent.children += 1
-                parent.children_open += 1
-                self.touched.add(parent_id)
+                self._touch(parent_id)
             case ModelCallStarted():
-                doing.is_calling, doing.heard_at_s, doing.said = True, at_s, 0
-                doing.is_stalled, doing.wait_until_s = False, None
-                self._calling[agent_id] = doing
+                self._calling[agent_id] = self.tree.agents[agent_id].activity
+                self._stalled.discard(agent_id)
             case ModelCallFinished():
-                self._no_call(agent_id, doing)
+                self._no_call(agent_id)
                 self.calls_ended += 1
-            case AgentWaiting():
-                doing.wait_until_s = None if event.wait_s is None else at_s + event.wait_s
-                doing.waits_to = event.reason.startswith("to ")
-            case AgentFailed(will_retry=True):
-                doing.attempt = event.attempt + 1
-            case SynthesisStarted():
-                doing.synthesising = event.total
-            case ToolCallStarted():
-                doing.tools[event.tool_use_id] = OpenTool(event.name, at_s)
-            case ToolCallFinished():
-                doing.tools.pop(event.tool_use_id, None)
+        self.touched.add(agent_id)
         if is_terminal(event):
-            self._ended(agent_id, doing, event)
+            self._ended(agent_id, event)
 
-    def _reported(self, doing: Doing, event: ToolCallReported) -> None:
-        tool = doing.tools.get(event.tool_use_id)
-        if tool is None:
-            return
-        # The first report is news; those that follow may come ten times a second.
-        (self.said_more if tool.said else self.touched).add(event.agent_id)
-        tool.said = event.text
+    def _touch(self, agent_id: str | None) -> None:
+        if agent_id in self.tree.agents:
+            self.touched.add(agent_id)
 
-    def _no_call(self, agent_id: str, doing: Doing) -> None:
-        doing.is_calling, doing.is_stalled, doing.said = False, False, 0
+    def _reported(self, event: ToolCallReported) -> None:
+        agent = self.tree.agents.get(event.agent_id)
+        tool = agent.activity.tools.get(event.tool_use_id) if agent is not None else None
+        if tool is not None:
+            # The first report is news; those that follow may come ten times a second.
+            (self.said_more if tool.said else self.touched).add(event.agent_id)
+
+    def _no_call(self, agent_id: str) -> None:
         self._calling.pop(agent_id, None)
+        self._stalled.discard(agent_id)
 
-    def _ended(self, agent_id: str, doing: Doing, event: Event) -> None:
-        self._no_call(agent_id, doing)
-        doing.tools.clear()  # of a process that died they never end
+    def _ended(self, agent_id: str, event: Event) -> None:
+        self._no_call(agent_id)
         if not isinstance(event, AgentCompleted):
             self._notices.is_stale = True
-        parent_id = self.tree.agents[agent_id].parent_id
-        if parent_id is not None and (parent := self._doing.get(parent_id)) is not None:
-            parent.children_open -= 1
-            self.touched.add(parent_id)
+        self._touch(self.tree.agents[agent_id].parent_id)
 
     def _learn_of_run(self, at_s: float, event: Event) -> None:
         self._has_news |= not isinstance(event, BudgetUpdate)
@@ -174,10 +146,10 @@ class PanelFold:
 
     def notice_silence(self, now_s: float) -> None:
         """See who has been silent for too long. Costs a look at each open call."""
-        for agent_id, doing in self._calling.items():
-            is_stalled = now_s - doing.heard_at_s >= STALLED_AFTER_S
-            if is_stalled is not doing.is_stalled:
-                doing.is_stalled = is_stalled
+        for agent_id, activity in self._calling.items():
+            is_stalled = now_s - activity.heard_at_s >= STALLED_AFTER_S
+            if is_stalled is not (agent_id in self._stalled):
+                (self._stalled.add if is_stalled else self._stalled.discard)(agent_id)
                 self.touched.add(agent_id)
 
     # -- out --------------------------------------------------------------------------------------
@@ -202,54 +174,47 @@ class PanelFold:
 
     def tokens_of(self, agent_id: str) -> int:
         """Its tokens so far: counted for the calls that have ended, estimated for an open one."""
-        doing = self._doing.get(agent_id)
-        said = doing.said if doing is not None else 0
-        return self.tree.agents[agent_id].tokens_used + said // BYTES_PER_TOKEN
+        agent = self.tree.agents[agent_id]
+        return agent.tokens_used + agent.activity.said // BYTES_PER_TOKEN
 
     def row(self, agent_id: str) -> AgentRow:
         """What the tree shows of an agent: plain values, texts visible and on one line."""
-        agent, doing = self.tree.agents[agent_id], self._doing.get(agent_id) or Doing()
+        agent = self.tree.agents[agent_id]
         return {
             "path": agent.path,
             "parent": self.tree.path_of(agent.parent_id) if agent.parent_id else None,
             "depth": agent.depth,
             "task": visible(agent.task, _TASK_LENGTH),
             "model": visible(agent.model, LINE_LENGTH),
-            **self._changing(agent, doing),
+            **self._changing(agent),
         }
 
     def changing_row(self, agent_id: str) -> AgentRow:
         """The part of a row that changes while an agent lives, with its path."""
         agent = self.tree.agents[agent_id]
-        doing = self._doing.get(agent_id) or Doing()
-        return {"path": agent.path, **self._changing(agent, doing)}
+        return {"path": agent.path, **self._changing(agent)}
 
-    def _changing(self, agent: AgentState, doing: Doing) -> AgentRow:
-        status = self._status_of(agent, doing)
+    def _changing(self, agent: AgentState) -> AgentRow:
+        activity, status = agent.activity, self.tree.status_of(agent)
+        is_stalled = agent.agent_id in self._stalled
         has_ended = status.is_terminal
         ended_s = agent.spawned_at_s + agent.duration_ms / 1000
         return {
             "status": str(status),
             "tokens": self.tokens_of(agent.agent_id),
-            "estimated": bool(doing.said),
+            "estimated": bool(activity.said),
             "begun": round(agent.spawned_at_s, TIME_DIGITS),
             "ended": round(ended_s, TIME_DIGITS) if has_ended else None,
-            "doing": "" if has_ended else in_words(agent, doing, status),
-            "tool": None if has_ended else _open_tool(doing),
+            "doing": "" if has_ended else self.tree.describe(agent, is_stalled=is_stalled),
+            "tool": None if has_ended else _open_tool(activity),
             "tool_calls": agent.tool_calls,
             "tool_errors": agent.tool_errors,
-            "until": doing.wait_until_s if status is AgentStatus.WAITING else None,
-            "stalled": doing.is_stalled,
-            "attempt": doing.attempt,
+            "until": activity.wait_until_s if status is AgentStatus.WAITING else None,
+            "stalled": is_stalled,
+            "attempt": activity.attempt,
             "error": visible(agent.error, LINE_LENGTH) if agent.error else None,
             "notes": len(agent.notes),
         }
-
-    @staticmethod
-    def _status_of(agent: AgentState, doing: Doing) -> AgentStatus:
-        """An agent's status; a root that plans nothing makes no call before its sub-agents."""
-        is_at_work = agent.status is AgentStatus.PENDING and doing.children
-        return AgentStatus.RUNNING if is_at_work else agent.status
 
     def summary(self, now_s: float, *, cost: str, pot: tuple[int, int] | None) -> Summary:
         """How the run stands.
@@ -260,9 +225,7 @@ class PanelFold:
             pot: Tokens used and the total, where the pot itself can be asked; else the events'.
         """
         agents = self.tree.agents.values()
-        counts = Counter(
-            self._status_of(agent, self._doing.get(agent.agent_id) or Doing()) for agent in agents
-        )
+        counts = Counter(map(self.tree.status_of, agents))
         used, total = self._pot if pot is None else pot
         return Summary(
             status=self.status,
@@ -291,7 +254,7 @@ class PanelFold:
         root = self.root
         if root is None:
             return AgentStatus.PENDING
-        status = self._status_of(root, self._doing.get(root.agent_id) or Doing())
+        status = self.tree.status_of(root)
         return AgentStatus.RUNNING if status.is_terminal else status
 
     def _run_doing(self) -> str:
@@ -302,14 +265,14 @@ class PanelFold:
         root = self.root
         if root is None:
             return "starting"
-        doing = self._doing.get(root.agent_id) or Doing()
-        return in_words(root, doing, self._status_of(root, doing), with_reports=True)
+        is_stalled = root.agent_id in self._stalled
+        return self.tree.describe(root, is_stalled=is_stalled, with_reports=True)
 
 
-def _open_tool(doing: Doing) -> ToolMark | None:
+def _open_tool(activity: Activity) -> ToolMark | None:
     """The mark of an open tool call: its name, what it said last, when it began."""
-    tool = doing.newest_tool
+    tool = activity.newest_tool
     if tool is None:
         return None
     said = visible(tool.said, LINE_LENGTH)
-    return {"name": doing.tool_words, "said": said, "since": round(tool.since_s, TIME_DIGITS)}
+    return {"name": activity.tool_words, "said": said, "since": round(tool.since_s, TIME_DIGITS)}

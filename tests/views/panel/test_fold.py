@@ -18,8 +18,8 @@ from agentnb.core.events import (
     BudgetUpdate,
     SynthesisStarted,
 )
+from agentnb.core.tree import STALLED_AFTER_S
 from agentnb.core.types import AgentStatus
-from agentnb.views.panel.doing import STALLED_AFTER_S
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.wire import Summary
 from tests.views.panel.told import ToldRun, id_of
