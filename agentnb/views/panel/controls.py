@@ -32,13 +32,19 @@ from agentnb.views.panel.module import STATIC, joined_module
 from agentnb.views.panel.widgets import ClosableWidget, GuardedPart, HtmlPart, RunWidget, text
 from agentnb.views.panel.wire import FieldState, Frame, SliderState, Summary, rules_of
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    is_ours = False
+    """Whether what is changed on this thread is no person's doing."""
+
+
+_thread = _Thread()
 
 
 @contextmanager
 def _no_order() -> Iterator[None]:
     """What is changed here is no person's doing, nor what changes with it in linked controls."""
-    before = getattr(_thread, "is_ours", False)
+    before = _thread.is_ours
     _thread.is_ours = True
     try:
         yield
@@ -85,7 +91,7 @@ class _BudgetControl(RunWidget):
             self.publisher.commands.tell(line)
 
     def _changed(self, change: Mapping[str, Any]) -> None:
-        if getattr(_thread, "is_ours", False) or self.publisher is None:
+        if _thread.is_ours or self.publisher is None:
             return
         try:
             with self.publisher.lock:
@@ -154,6 +160,7 @@ class BudgetSlider(_BudgetControl, IntSlider):
 
     _may_stop = True
     from_page = rules_of(SliderState)
+    _namer: SliderNamer | None = None
 
     def __init__(self, publisher: FramePublisher, *, is_alone: bool = True, **traits: Any) -> None:
         # The readout is read as it is shown: with commas in it, 50,000 would be taken for 50.
@@ -166,12 +173,13 @@ class BudgetSlider(_BudgetControl, IntSlider):
         hear(self)
         self.observe(self._changed, "value")
         self.add_class("agentnb-budget-slider")
-        self._namer = SliderNamer() if is_alone else None
+        if is_alone:
+            self._namer = SliderNamer()
 
     def close(self) -> None:
         """Take it from all screens; it costs nothing from then on."""
-        if (namer := getattr(self, "_namer", None)) is not None:
-            namer.close()
+        if self._namer is not None:
+            self._namer.close()
         super().close()
 
     def _put(self, total: int) -> None:
@@ -234,7 +242,7 @@ class BudgetNumber(_BudgetControl, VBox):
 
     def _typed(self, change: Mapping[str, Any]) -> None:
         """A person has finished a text: an order, if it is clear."""
-        if getattr(_thread, "is_ours", False) or self.publisher is None:
+        if _thread.is_ours or self.publisher is None:
             return
         typed = change["new"]
         with self.publisher.lock:
