@@ -114,7 +114,13 @@ def looks(run: Run) -> Iterator[tuple[str, str]]:
     try:
         view._handle_custom_msg({"type": "hello", "view": "v"}, None)
         for agent in run.agents:
-            message = {"type": "look", "view": "v", "agent": agent.path, "call": None, "at": None}
+            message = {
+                "type": "details",
+                "view": "v",
+                "agent": agent.path,
+                "call": None,
+                "at": None,
+            }
             view._handle_custom_msg(message, None)
         assert len(sent) >= 2
         yield "panel", f"{sent} {view._full_frame()}"

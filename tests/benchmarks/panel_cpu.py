@@ -68,7 +68,7 @@ def spent(with_panel):
         for view in panel.children:
             if hasattr(view, "_details"):  # as a front end that shows it would
                 view._handle_custom_msg({"type": "hello", "view": "v"}, None)
-                look = {"type": "look", "view": "v", "agent": "root", "call": None, "at": None}
+                look = {"type": "details", "view": "v", "agent": "root", "call": None, "at": None}
                 view._handle_custom_msg(look, None)
     run.result()
     took = time.process_time() - begun

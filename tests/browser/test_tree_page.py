@@ -381,7 +381,7 @@ def test_cancel_button_is_there_while_the_agent_can_be_cancelled(open_tree: Open
     cancel.click()
     assert tree.sent("cancel") == [{"type": "cancel", "agent": "1"}]
     expect(cancel).to_be_disabled()
-    tree.tell({"type": "told", "lines": ["There is no agent '1' to cancel."]})
+    tree.tell({"type": "notices", "lines": ["There is no agent '1' to cancel."]})
     expect(cancel).to_be_enabled()
     expect(tree.page.get_by_text("There is no agent '1' to cancel.")).to_be_visible()
     tree.frame({"path": "1", "status": "cancelled", "ended": 61.0}, seq=3)
@@ -400,7 +400,7 @@ def test_text_goes_on_below_the_reader_who_scrolled_up_and_follows_the_one_at_th
     tree = open_tree("agents=3")
     box = tree.page.get_by_role("group", name="Text of call 2 of agent root")
     expect(box).to_contain_text("Line 12 of root")
-    look = {"type": "look", "view": tree.sent("hello")[0]["view"], "reset": False}
+    look = {"type": "details", "view": tree.sent("hello")[0]["view"], "reset": False}
     first = tree.page.evaluate("page.looks()") + 1
 
     tree.tell({**look, "n": first, "add": "\nmore" * 50})
@@ -418,13 +418,15 @@ def test_missed_part_of_a_text_is_asked_for(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     box = tree.page.get_by_role("group", name="Text of call 2 of agent root")
     expect(box).to_contain_text("Line 12 of root")
-    asked = len(tree.sent("look"))
+    asked = len(tree.sent("details"))
     view = tree.sent("hello")[0]["view"]
 
-    torn = [{"type": "look", "view": view, "n": n, "reset": False, "add": "torn"} for n in (90, 91)]
+    torn = [
+        {"type": "details", "view": view, "n": n, "reset": False, "add": "torn"} for n in (90, 91)
+    ]
     tree.page.evaluate("torn => torn.forEach(page.model.tell)", torn)
 
-    assert len(tree.sent("look")) == asked + 1
+    assert len(tree.sent("details")) == asked + 1
     tree.painted()
     expect(box).not_to_contain_text("torn")
 
@@ -432,7 +434,7 @@ def test_missed_part_of_a_text_is_asked_for(open_tree: Open) -> None:
 def test_megabyte_of_text_is_shown_from_its_end_and_whole_when_asked_for(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     view = tree.sent("hello")[0]["view"]
-    whole = {"type": "look", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
+    whole = {"type": "details", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
     text = "the beginning\n" + "x" * 500_000 + "\n" + "words and words\n" * 40_000 + "the end"
 
     tree.tell({**whole, "task": "T", "calls": [], "call": None, "text": text})
@@ -461,7 +463,7 @@ def test_news_of_the_agent_before_do_not_show_at_the_next_one(open_tree: Open) -
     tree = open_tree("agents=3")
     expect(tree.details).to_contain_text("Line 12 of root")
     view, n = tree.sent("hello")[0]["view"], tree.page.evaluate("page.looks()")
-    late = {"type": "look", "view": view, "n": n + 1, "reset": False, "cost": "of another"}
+    late = {"type": "details", "view": view, "n": n + 1, "reset": False, "cost": "of another"}
     whole = {**late, "n": 0, "reset": True, "agent": "root", "at": None}
 
     tree.page.evaluate(
@@ -504,10 +506,10 @@ def test_one_call_of_several_can_be_chosen_and_the_newest_followed_again(open_tr
 
     choice.select_option(label="Call 1 · done")
     expect(tree.page.get_by_text("Text of call 1")).to_be_visible()
-    assert tree.sent("look")[-1]["call"] == 1
+    assert tree.sent("details")[-1]["call"] == 1
     choice.select_option(index=0)
     expect(tree.page.get_by_text("Text of call 2")).to_be_visible()
-    assert tree.sent("look")[-1]["call"] is None
+    assert tree.sent("details")[-1]["call"] is None
 
 
 def test_replay_shows_the_tree_as_it_was_and_the_end_leaves_it(open_tree: Open) -> None:
@@ -542,7 +544,7 @@ def test_replay_plays_by_itself_and_steps_from_change_to_change(open_tree: Open)
     page.get_by_role("button", name="Next change").click()
 
     expect(page.get_by_text("2 s of 1 min")).to_be_visible()
-    assert tree.sent("look")[-1]["at"] == 2
+    assert tree.sent("details")[-1]["at"] == 2
 
 
 HOSTILE = (
@@ -570,14 +572,14 @@ def test_text_of_a_model_is_text_everywhere(open_tree: Open) -> None:
     )
     call = {"n": 1, "status": HOSTILE, "error": HOSTILE, "model": HOSTILE, "stop_reason": HOSTILE}
     prompt = {"system": HOSTILE, "messages": [{"role": HOSTILE, "text": HOSTILE}]}
-    look = {"type": "look", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
+    look = {"type": "details", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
     look |= {**fields, "text": HOSTILE, "result": HOSTILE, "notes": [HOSTILE], "cost": HOSTILE}
     look |= {"job": HOSTILE, "profile": HOSTILE, "tools": [hostile_call(1, HOSTILE)]}
     look["tools"].append(hostile_call(2, "open"))
     open_tool = {"name": HOSTILE, "said": HOSTILE, "since": 3}
     tree.frame({"path": "1", "tool": open_tool, "tool_calls": 1, "doing": HOSTILE}, seq=3)
     tree.tell({**look, "calls": [call], "call": 1, "prompt": prompt})
-    tree.tell({"type": "told", "lines": [HOSTILE]})
+    tree.tell({"type": "notices", "lines": [HOSTILE]})
     tree.page.get_by_text("Prompt as sent").click()
     expect(tree.item("1").locator(".agentnb-node-tool")).to_contain_text("<img src=x onerror")
     tree.page.get_by_role("searchbox").fill(HOSTILE[:60])
@@ -602,7 +604,7 @@ def test_odd_messages_change_nothing_and_raise_nothing(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     text = tree.item("root").text_content()
     odd: list[Any] = [None, 4, "frame", {}, {"type": "frame"}, {"type": "unheard-of"}]
-    odd += [{"type": "look", "view": "another", "n": 1, "reset": True, "agent": "root"}]
+    odd += [{"type": "details", "view": "another", "n": 1, "reset": True, "agent": "root"}]
     odd += [{"type": "replay", "view": tree.sent("hello")[0]["view"], "at": 3}]
 
     for message in odd:

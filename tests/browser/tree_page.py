@@ -96,7 +96,7 @@ class TreePage:
     def looked_at(self, agent: str = "root", **fields: Any) -> None:
         """Tell all that there is of an agent, as the answer to the newest wish to see it."""
         self.page.evaluate("page.model.answer = () => {}")
-        self._look = {"type": "look", "view": self.sent("hello")[0]["view"], "at": None}
+        self._look = {"type": "details", "view": self.sent("hello")[0]["view"], "at": None}
         known: dict[str, Any] = {"task": "T", "calls": [], "call": None, "text": ""}
         self._n = 0
         self.tell({**self._look, "agent": agent, "reset": True, "n": 0, **known, **fields})

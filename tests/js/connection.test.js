@@ -107,10 +107,10 @@ test("a message for one view is heard by no other", () => {
   connection.join(one);
   connection.join(other);
 
-  model.tell({ type: "look", view: "one" });
+  model.tell({ type: "details", view: "one" });
   model.tell({ type: "notice", text: "for all" });
 
-  assert.deepEqual([one.heard, other.heard], [["look", "notice"], ["notice"]]);
+  assert.deepEqual([one.heard, other.heard], [["details", "notice"], ["notice"]]);
 });
 
 test("the snapshot is a frame, when it is newer than what is known", () => {

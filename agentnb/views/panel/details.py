@@ -59,7 +59,7 @@ class Details:
         """Everything there is to see; of the past, when `fold` is of that time."""
         self._n = 0
         head: DetailsMessage = {
-            "type": "look",
+            "type": "details",
             "n": 0,
             "reset": True,
             "agent": self.path,
@@ -103,7 +103,7 @@ class Details:
         if not changed:
             return None
         self._n += 1
-        head: DetailsMessage = {"type": "look", "n": self._n, "reset": False}
+        head: DetailsMessage = {"type": "details", "n": self._n, "reset": False}
         return {**head, **changed}
 
     def is_live(self, fold: PanelFold) -> bool:

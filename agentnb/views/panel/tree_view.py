@@ -121,7 +121,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         known, self._notices = frozenset(self._notices), notices
         lines = [line for line in notices if line not in known]
         if lines and not is_first:
-            self._say({"type": "told", "lines": lines})
+            self._say({"type": "notices", "lines": lines})
 
     def _say(self, message: PageMessage) -> None:
         self.send(message)
@@ -175,7 +175,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
                 self._say(self._full_frame())
             case "sync" if command["seq"] != self._seq:
                 self._say(self._full_frame())
-            case "look":
+            case "details":
                 if command["view"] not in self._here_at_s:
                     raise MessageRefused("a view that never said it is there asked for details")
                 self._look(command)

@@ -164,7 +164,7 @@ class ReplayMessage(TypedDict):
 class NoticesMessage(TypedDict):
     """Notices that are new, for those who hear the page."""
 
-    type: Literal["told"]
+    type: Literal["notices"]
     lines: list[str]
 
 
@@ -260,7 +260,7 @@ class DetailsMessage(AgentDetails, total=False):
     Of an agent that is not there (yet) come `agent` and `at` alone.
     """
 
-    type: Required[Literal["look"]]
+    type: Required[Literal["details"]]
     view: str
     n: Required[int]
     """From 0; one that does not follow the one before is of no use."""
@@ -364,7 +364,7 @@ class SyncCommand(TypedDict):
 class DetailsCommand(TypedDict):
     """A view looks at an agent."""
 
-    type: Literal["look"]
+    type: Literal["details"]
     view: ViewId
     agent: AgentPath
     call: Annotated[int, _whole(1)] | None

@@ -28,7 +28,7 @@ export class Calls {
     this.#select.addEventListener("change", changed, { signal });
   }
 
-  /** Shows the calls of a `look`. */
+  /** Shows the calls of a `details` message. */
   show({ calls = [], call = null, following = true }) {
     const known = new Set([FOLLOW]);
     setText(this.#option(FOLLOW).text, `Newest of ${counted(calls.length, "call")}`);

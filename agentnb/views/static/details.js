@@ -57,7 +57,7 @@ export class Details {
     this.element.scrollTop = 0;
   }
 
-  /** Applies a `look` message for the agent that was chosen. */
+  /** Applies a `details` message for the agent that was chosen. */
   take({ add, tools, ...fields }) {
     if (fields.reset) this.#look = { agent: fields.agent, text: "" };
     Object.assign(this.#look, fields);

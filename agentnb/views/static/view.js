@@ -48,8 +48,8 @@ export class View {
     this.#connection = connection;
     this.#model = model;
     this.#viewModel = new ViewModel(connection.store, () => performance.now());
-    this.#request = new DetailsRequest((wish) =>
-      connection.send({ type: "look", view: this.id, ...wish }),
+    this.#request = new DetailsRequest((wanted) =>
+      connection.send({ type: "details", view: this.id, ...wanted }),
     );
     this.#build();
     this.#listen();
@@ -70,9 +70,9 @@ export class View {
   }
 
   message(message) {
-    if (message.type === "look") this.#takeLook(message);
+    if (message.type === "details") this.#takeLook(message);
     else if (message.type === "replay") this.#takeReplay(message);
-    else if (message.type === "told") this.#hearLines(message.lines);
+    else if (message.type === "notices") this.#hearLines(message.lines);
   }
 
   closed(wasDone) {

@@ -124,7 +124,7 @@ export function madeUpLook({ view, agent, call, at }, frame, n) {
     ...{ tokens: 1200 * number, duration_ms: 3400, stop_reason: "end_turn", error: null },
   }));
   return {
-    ...{ type: "look", view, n, reset: true, agent, at, task: `${one.task}. All of it.` },
+    ...{ type: "details", view, n, reset: true, agent, at, task: `${one.task}. All of it.` },
     ...{ model: one.model, status: one.status, attempt: one.attempt, doing: one.doing },
     tokens: { input: 1234, output: 567, cache_read: 0, cache_write: 0 },
     ...{ cost: "about $0.0123 (estimate)", begun: one.begun, ended: one.ended, error: one.error },

@@ -16,7 +16,7 @@ const { initialize, render } = widget();
 document.body.dataset.jpThemeLight = String(!asked.has("dark"));
 
 model.answer = (message) => {
-  if (message.type !== "look" || !rows.some(({ path }) => path === message.agent)) return;
+  if (message.type !== "details" || !rows.some(({ path }) => path === message.agent)) return;
   looks += 1;
   const look = madeUpLook(message, { agents: rows }, looks);
   setTimeout(() => {

@@ -54,7 +54,7 @@ def test_look_has_the_prompt_as_sent_and_the_text_so_far() -> None:
         "Sum\nup",
         "the price of root",
     )
-    assert (shown["type"], shown["n"], shown["reset"]) == ("look", 0, True)
+    assert (shown["type"], shown["n"], shown["reset"]) == ("details", 0, True)
 
 
 def test_text_that_streams_is_added_and_never_sent_again() -> None:
@@ -64,10 +64,10 @@ def test_text_that_streams_is_added_and_never_sent_again() -> None:
 
     first = more(look, run.said("root", "two ").said("root", "three"))
 
-    assert first == {"type": "look", "n": 1, "reset": False, "add": "two three"}
+    assert first == {"type": "details", "n": 1, "reset": False, "add": "two three"}
     assert more(look, run) is None
     assert more(look, run.said("root", "!")) == {
-        "type": "look",
+        "type": "details",
         "n": 2,
         "reset": False,
         "add": "!",

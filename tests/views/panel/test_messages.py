@@ -40,7 +40,7 @@ class Attacked:
         """What is answered to a message, but for the notice that one was refused."""
         before = len(self.wire.sent)
         self.wire._handle_msg({"content": {"data": {"method": "custom", "content": content}}})
-        return [m for m in self.wire.sent[before:] if m["type"] not in ("told", "frame")]
+        return [m for m in self.wire.sent[before:] if m["type"] not in ("notices", "frame")]
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def attacked() -> Iterator[Attacked]:
 
 
 def look(**forged: Any) -> dict[str, Any]:
-    return {"type": "look", "view": "v", "agent": "root", "call": None, "at": None, **forged}
+    return {"type": "details", "view": "v", "agent": "root", "call": None, "at": None, **forged}
 
 
 FORGED: dict[str, object] = {
@@ -65,7 +65,7 @@ FORGED: dict[str, object] = {
     "a number": 5,
     "no kind": {},
     "unknown kind": {"type": "no such thing"},
-    "kind that is a list": {"type": ["look"]},
+    "kind that is a list": {"type": ["details"]},
     "kind that is an object": {"type": {}},
     "greeting without a view": {"type": "hello"},
     "view that is a number": {"type": "hello", "view": 7},
@@ -254,7 +254,7 @@ def test_change_of_a_control_whose_handling_fails_is_told_and_put_right(
 
 VALUES: list[Any] = [
     *(None, True, False, -5, 0, 1, 2**53, 10**400, 0.5, math.nan, math.inf, -math.inf),
-    *("", "v", "root", "1", "1.7", "w" * 3_000, "\ud800", [], ["v"], {}, {"type": "look"}),
+    *("", "v", "root", "1", "1.7", "w" * 3_000, "\ud800", [], ["v"], {}, {"type": "details"}),
 ]
 
 

@@ -107,11 +107,11 @@ def test_each_frame_is_built_on_the_one_before(run: ToldRun, wire: Wire) -> None
 
 def test_new_notices_are_told_once_for_those_who_hear_the_page(run: ToldRun, wire: Wire) -> None:
     run.tell(AgentCancelled(agent_id=id_of("1"), reason="by hand")).spawned("2")
-    wire.wait_until(lambda sent: any(message["type"] == "told" for message in sent))
+    wire.wait_until(lambda sent: any(message["type"] == "notices" for message in sent))
     run.spawned("3")
     wire.wait_until(lambda sent: any("3" == r["path"] for m in sent for r in m.get("agents", ())))
 
-    assert [told["lines"] for told in wire.of("told")] == [["Cancelled: 1 (by hand)."]]
+    assert [told["lines"] for told in wire.of("notices")] == [["Cancelled: 1 (by hand)."]]
 
 
 def test_greeting_is_answered_with_everything(wire: Wire) -> None:
@@ -123,7 +123,7 @@ def test_greeting_is_answered_with_everything(wire: Wire) -> None:
 def test_look_is_answered_with_the_details(wire: Wire) -> None:
     wire.greeted("v1")
 
-    (look,) = wire.heard(type="look", view="v1", agent="root", call=None, at=None)
+    (look,) = wire.heard(type="details", view="v1", agent="root", call=None, at=None)
 
     assert (look["view"], look["agent"], look["text"]) == ("v1", "root", "Hm")
 
@@ -197,8 +197,8 @@ def test_view_that_looks_at_an_agent_gets_its_text_and_no_other_view_does(
     run: ToldRun, wire: Wire
 ) -> None:
     wire.greeted("v1", "v2")
-    wire.heard(type="look", view="v1", agent="root", call=None, at=None)
-    wire.heard(type="look", view="v2", agent="1", call=None, at=None)
+    wire.heard(type="details", view="v1", agent="root", call=None, at=None)
+    wire.heard(type="details", view="v2", agent="1", call=None, at=None)
     run.called("1").said("1", "mine")
 
     wire.wait_until(lambda sent: any("mine" in str(m.get("text", m.get("add"))) for m in sent))
@@ -214,7 +214,7 @@ def test_words_of_an_agent_come_at_once_when_it_is_looked_at_while_it_speaks(
     # What only grows would wait for ever: the text has to come by itself.
     monkeypatch.setattr("agentnb.views.panel.frames.TICK_S", 10 * DEADLINE_S)
     view = Wire(FramePublisher(run.bus)).greeted("v1")
-    view.heard(type="look", view="v1", agent="root", call=None, at=None)
+    view.heard(type="details", view="v1", agent="root", call=None, at=None)
 
     run.said("root", " and more")
 
@@ -224,21 +224,21 @@ def test_words_of_an_agent_come_at_once_when_it_is_looked_at_while_it_speaks(
 
 
 def test_view_that_said_farewell_is_sent_no_details(run: ToldRun, wire: Wire) -> None:
-    wire.greeted("v1").heard(type="look", view="v1", agent="root", call=None, at=None)
+    wire.greeted("v1").heard(type="details", view="v1", agent="root", call=None, at=None)
     wire.heard(type="bye", view="v1")
-    before = len(wire.of("look"))
+    before = len(wire.of("details"))
 
     run.said("root", "more").spawned("9")
     wire.wait_until(lambda sent: any("9" == r["path"] for m in sent for r in m.get("agents", ())))
 
-    assert len(wire.of("look")) == before
+    assert len(wire.of("details")) == before
 
 
 def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ToldRun) -> None:
     run.after(10).completed("1").replied("root").completed("root").ended()
     wire = Wire(FramePublisher(run.bus)).greeted("v1")
 
-    replay, look = wire.heard(type="look", view="v1", agent="1", call=None, at=5)
+    replay, look = wire.heard(type="details", view="v1", agent="1", call=None, at=5)
 
     assert (replay["type"], replay["view"], replay["at"]) == ("replay", "v1", 5)
     assert {row["path"]: row["status"] for row in replay["agents"]} == {
@@ -255,7 +255,7 @@ def test_replay_goes_to_the_time_that_a_row_tells_with_what_it_tells() -> None:
     (row,) = wire.get_state("snapshot")["snapshot"]["agents"]
     assert row["begun"] == 0.0  # rounded down
 
-    replay, look = wire.heard(type="look", view="v1", agent="root", call=None, at=row["begun"])
+    replay, look = wire.heard(type="details", view="v1", agent="root", call=None, at=row["begun"])
 
     assert [one["path"] for one in replay["agents"]] == ["root"]
     assert look["task"] == "the task"

@@ -68,7 +68,7 @@ def test_whole_details_have_all_fields_but_what_is_added_later() -> None:
 def test_messages_have_the_fields_of_their_kind() -> None:
     run = ToldRun().began().called("root").completed("root").ended()
     page = Wire(FramePublisher(run.bus)).greeted("v")
-    page.heard(type="look", view="v", agent="root", call=None, at=0.5)
+    page.heard(type="details", view="v", agent="root", call=None, at=0.5)
     page._publisher.tell("a line")
     page.close()
 
@@ -95,7 +95,7 @@ def test_page_sends_a_command_with_its_fields(kind: str) -> None:
     assert sent is not None
     fields = set()
     for part in filter(None, sent[1].split(", ")):
-        if part == "...wish":  # what is looked at: one object, made in one place
+        if part == "...wanted":  # what is looked at: one object, made in one place
             wanted = re.search(r"#request\.want\(\{ (.*?) \}\)", SCRIPT)
             assert wanted is not None
             fields |= {each.partition(":")[0] for each in wanted[1].split(", ")}
