@@ -308,6 +308,12 @@ class TreeFold:
         """The id that the agent of this run with that path has."""
         return id_at(path, self.root_id)
 
+    def agent_at(self, path: str) -> AgentState | None:
+        """The agent of this run with that path; `None` while there is none."""
+        # One that does not stand below the root has its id as its path.
+        agent = self.agents.get(self.id_at(path)) or self.agents.get(path)
+        return agent if agent is not None and agent.path == path else None
+
     def _new_agent(self, agent_id: str) -> AgentState:
         path = self.path_of(agent_id)
         agent = self.agents[agent_id] = AgentState(agent_id, path, path_key(path))

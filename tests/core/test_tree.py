@@ -217,6 +217,14 @@ def test_text_says_the_same_of_an_agent_as_an_event_and_as_a_row() -> None:
     assert by_row.agents == by_entry.agents
 
 
+def test_agent_is_found_by_its_path_and_by_nothing_else() -> None:
+    tree = fold(spawned("root"), spawned("1"), AgentInterrupted(agent_id="elsewhere"))
+
+    found = [tree.agent_at(path) for path in ("root", "1", "elsewhere")]
+    assert [agent.path for agent in found if agent is not None] == ["root", "1", "elsewhere"]
+    assert [tree.agent_at(path) for path in ("2", "", ROOT, NAMES["1"])] == [None] * 4
+
+
 def test_failed_attempt_that_is_tried_again_is_a_wait_and_no_end() -> None:
     agent = fold(spawned("root"), called("root"), RETRY).agents[ROOT]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentnb.core.secrets import SHORTEST, secrets_as_known
 from agentnb.core.text import visible, visible_text
-from agentnb.core.tree import AgentState, TreeFold
+from agentnb.core.tree import AgentState
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import CallHistory, CallRecord, call_line, prompt_of, tool_line
 from agentnb.views.panel.wire import (
@@ -65,7 +65,7 @@ class Details:
             "agent": self.path,
             "at": self.at_s,
         }
-        agent = _agent_at(fold.tree, self.path)
+        agent = fold.tree.agent_at(self.path)
         if agent is None:
             return head
         history = self._history = self._history or CallHistory(agent.agent_id)
@@ -85,7 +85,7 @@ class Details:
 
     def more(self, fold: PanelFold, cost_of: CostOf) -> DetailsMessage | None:
         """What changed since the last time; `None` when nothing did, or the past is looked at."""
-        agent = _agent_at(fold.tree, self.path) if self.at_s is None else None
+        agent = fold.tree.agent_at(self.path) if self.at_s is None else None
         if agent is None:
             return None
         if self._history is None:
@@ -108,7 +108,7 @@ class Details:
 
     def is_live(self, fold: PanelFold) -> bool:
         """Whether its text may grow at any time: now is looked at, and the agent is asked."""
-        agent = _agent_at(fold.tree, self.path) if self.at_s is None else None
+        agent = fold.tree.agent_at(self.path) if self.at_s is None else None
         return agent is not None and fold.is_calling(agent.agent_id)
 
     def _catch_up(self, fold: PanelFold, history: CallHistory) -> None:
@@ -180,10 +180,6 @@ class Details:
         ]
         more = len(notes) - len(shown)
         return [*shown, f"… and {more:,} more"] if more else shown
-
-
-def _agent_at(tree: TreeFold, path: str) -> AgentState | None:
-    return next((agent for agent in tree.agents.values() if agent.path == path), None)
 
 
 def _line_of(number: int, call: CallRecord, _: object) -> CallLine:

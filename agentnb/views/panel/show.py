@@ -13,9 +13,7 @@ from typing import Any
 
 from ipywidgets import DOMWidget
 
-VIEW_TYPE = "application/vnd.jupyter.widget-view+json"
-MARK = {"agentnb": {"view": "live"}}
-"""Metadata of the output: by it `python -m agentnb freeze` knows what to take out of a file."""
+from agentnb.views.freeze import LIVE_VIEW, WIDGET_VIEW
 
 _shown: dict[str, None] = {}
 """Display ids of this process's live views, in their order."""
@@ -26,11 +24,11 @@ def show_live(widget: DOMWidget) -> None:
     """Display a widget in the cell that runs. Where nothing displays, nothing happens."""
     from IPython.display import display
 
-    data = {VIEW_TYPE: {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}}
+    data = {WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}}
     display_id = f"agentnb-live-{next(_numbers)}"
     _shown[display_id] = None
     show: Any = display
-    show(data, raw=True, metadata=MARK, display_id=display_id)
+    show(data, raw=True, metadata=LIVE_VIEW, display_id=display_id)
 
 
 def take_back() -> int:

@@ -182,8 +182,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
             case "budget" if self._publisher.commands is not None:
                 self._publisher.commands.set_budget(self._allowed(command["total"]))
             case "cancel" if self._publisher.commands is not None:
-                agents = self._publisher.fold.tree.agents.values()
-                if not any(agent.path == command["agent"] for agent in agents):
+                if self._publisher.fold.tree.agent_at(command["agent"]) is None:
                     raise MessageRefused("`agent` must be one of this run")
                 self._publisher.commands.cancel(command["agent"])
 
