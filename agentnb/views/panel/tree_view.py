@@ -20,10 +20,9 @@ from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
-from agentnb.views.panel.messages import Guarded
 from agentnb.views.panel.module import joined_module, style
-from agentnb.views.panel.show import Live
 from agentnb.views.panel.viewers import GONE_AFTER_S
+from agentnb.views.panel.widgets import RunWidget
 from agentnb.views.panel.wire import (
     AgentRow,
     Command,
@@ -39,7 +38,7 @@ MOST_VIEWS = 64
 """Of one tree view, on all screens."""
 
 
-class TreeView(Live, Guarded, anywidget.AnyWidget):
+class TreeView(RunWidget, anywidget.AnyWidget):
     """A live picture of a run: its tree, one agent's details, and a scrubber when it is done.
 
     Args:
@@ -48,6 +47,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         can_answer: Whether a person who sees it can answer the budget's question beside it.
     """
 
+    publisher: FramePublisher
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
     snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view._full_frame())
@@ -60,7 +60,6 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
     def __init__(
         self, publisher: FramePublisher, *, height: int = 0, can_answer: bool = False
     ) -> None:
-        self._publisher = publisher
         self._can_answer = can_answer
         self._seq: int | None = None
         self._status: AgentStatus | None = None
@@ -69,7 +68,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         self._here_at_s: dict[str, float] = {}
         """Views that said that they are there, and when; who said it last comes last."""
         with publisher.lock:  # no frame may come between the state that goes out and the next one
-            publisher.attach(self)
+            self.attach(publisher)
             super().__init__(
                 _esm=joined_module(),
                 _css=style(),
@@ -78,15 +77,10 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
             )
         hear(self)
 
-    def __repr__(self) -> str:
-        return "TreeView()"
-
     def close(self) -> None:
         """Take it from all screens; it costs nothing from then on."""
-        # A widget closes again when it is collected, on any thread: that one must not wait here.
         if self.comm is not None:
-            self._publisher.detach(self)
-            self._publisher.viewers.gone(self.model_id)
+            self.publisher.viewers.gone(self.model_id)
         super().close()
 
     # -- out --------------------------------------------------------------------------------------
@@ -105,12 +99,12 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
     @property
     def is_read(self) -> bool:
         """Whether somebody looks at an agent that is just speaking."""
-        fold = self._publisher.fold
+        fold = self.publisher.fold
         return any(look.is_live(fold) for look in self._details.values())
 
     def read_on(self) -> None:
         """Send what is new to those who look at an agent."""
-        publisher = self._publisher
+        publisher = self.publisher
         for view, look in self._details.items():
             message = look.more(publisher.fold, publisher.cost_of)
             if message is not None:
@@ -127,8 +121,8 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         self.send(message)
 
     def _full_frame(self) -> FrameMessage:
-        with self._publisher.lock:
-            frame = self._frame(self._publisher.whole(), base=None)
+        with self.publisher.lock:
+            frame = self._frame(self.publisher.whole(), base=None)
             # Its own number: frames of the publisher without a row are not sent.
             return frame if self._seq is None else {**frame, "seq": self._seq}
 
@@ -147,18 +141,10 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
 
     # -- in ---------------------------------------------------------------------------------------
 
-    def refuse(self, reason: str) -> None:
-        """Count a message of a page that made no sense, and tell of the first."""
-        self._publisher.refuse(reason)
-
-    def fail(self, error: Exception) -> None:
-        """Tell a person what went wrong with a message of a page."""
-        self._publisher.tell(str(error) or type(error).__name__)
-
     def take(self, content: Mapping[str, Any]) -> None:
         """A front end speaks: on any thread."""
         command = checked_command(content)
-        with self._publisher.lock:
+        with self.publisher.lock:
             self._act_on(command)
 
     def _act_on(self, command: Command) -> None:
@@ -179,16 +165,16 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
                 if command["view"] not in self._here_at_s:
                     raise MessageRefused("a view that never said it is there asked for details")
                 self._look(command)
-            case "budget" if self._publisher.commands is not None:
-                self._publisher.commands.set_budget(self._allowed(command["total"]))
-            case "cancel" if self._publisher.commands is not None:
-                if self._publisher.fold.tree.agent_at(command["agent"]) is None:
+            case "budget" if self.publisher.commands is not None:
+                self.publisher.commands.set_budget(self._allowed(command["total"]))
+            case "cancel" if self.publisher.commands is not None:
+                if self.publisher.fold.tree.agent_at(command["agent"]) is None:
                     raise MessageRefused("`agent` must be one of this run")
-                self._publisher.commands.cancel(command["agent"])
+                self.publisher.commands.cancel(command["agent"])
 
     def _allowed(self, total: int) -> int:
         """The total for the slider's end, which a page asks for."""
-        summary = self._publisher.whole().summary
+        summary = self.publisher.whole().summary
         if total < summary.tokens_used:  # it would end the run, which no page asks for in this way
             raise MessageRefused("`total` must be at least what is used")
         highest = highest_total(summary.budget_total, ceiling())
@@ -196,7 +182,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
 
     def _is_here(self, view: str) -> None:
         if self._can_answer:
-            self._publisher.viewers.seen(self.model_id, view)
+            self.publisher.viewers.seen(self.model_id, view)
         now_s = time.monotonic()
         self._here_at_s.pop(view, None)
         self._here_at_s[view] = now_s
@@ -209,7 +195,7 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
             self._is_gone(next(iter(self._here_at_s)))
 
     def _is_gone(self, view: str) -> None:
-        self._publisher.viewers.gone(self.model_id, view)
+        self.publisher.viewers.gone(self.model_id, view)
         self._here_at_s.pop(view, None)
         self._details.pop(view, None)
 
@@ -218,15 +204,15 @@ class TreeView(Live, Guarded, anywidget.AnyWidget):
         # A replay goes to the times that rows tell, which are rounded: with what they tell of.
         at_s = None if at is None else float(at) + HALF_A_STEP_S
         look = Details(command["agent"], call=call, at_s=at_s)
-        fold, cost_of = self._publisher.fold, self._publisher.cost_of
+        fold, cost_of = self.publisher.fold, self.publisher.cost_of
         if at_s is not None:
             if fold.root is not None:
                 at_s = look.at_s = max(at_s, fold.root.spawned_at_s)  # no time is without it
-            fold, cost_of = self._publisher.at(at_s), _no_cost
+            fold, cost_of = self.publisher.at(at_s), _no_cost
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self._say({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
         self._details[view] = look
-        self._publisher.bus.stir()  # the next words of whoever is looked at are to come at once
+        self.publisher.bus.stir()  # the next words of whoever is looked at are to come at once
         self._say({**look.whole(fold, cost_of), "view": view})
 
 

@@ -5,14 +5,14 @@ are shown a `Frame`, and the tree view sends it on as a `FrameMessage`. The Java
 names: `tests/views/panel/test_wire.py` compares.
 
 Whoever shares a page or a kernel can send anything. So each field of a command says what it must
-be, and what does not fit is refused. All texts that go out are visible texts; `n` counts from 1.
+be, and what does not fit is refused. All texts that go out are visible texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import NoneType, UnionType
+from types import NoneType
 from typing import (
     Annotated,
     Any,
@@ -421,7 +421,7 @@ def rules_of(shape: type) -> Rules:
 
 
 def _rule_of(hint: Any) -> Rule:
-    if isinstance(hint, UnionType) or get_origin(hint) is not Annotated:
+    if get_origin(hint) is not Annotated:  # it may be `None`, too
         (inner,) = (part for part in get_args(hint) if part is not NoneType)
         rule = _rule_of(inner)
         return Rule(lambda value: value is None or rule.is_valid(value), f"{rule.words}, or null")

@@ -133,7 +133,7 @@ def test_full_frame_in_a_silent_run_has_the_number_that_the_next_one_builds_on(
 ) -> None:
     for _ in range(3):  # time alone goes on, and no row changes
         run.after(2)
-        wire._publisher._tick()
+        wire.publisher._tick()
     (full,) = wire.heard(type="resend")
     assert wire.heard(type="sync", seq=full["seq"]) == []
 
@@ -166,7 +166,7 @@ def test_closed_view_that_is_collected_takes_no_lock(run: ToldRun) -> None:
 
 
 def test_somebody_is_there_from_the_greeting_to_the_farewell(wire: Wire) -> None:
-    viewers = wire._publisher.viewers
+    viewers = wire.publisher.viewers
     assert not viewers.any()
 
     wire.heard(type="hello", view="v1")
@@ -309,7 +309,7 @@ def test_closed_view_is_sent_nothing_and_nobody_is_there(run: ToldRun) -> None:
 
 
 def test_two_displays_of_a_view_are_told_apart_and_its_text_is_constant(wire: Wire) -> None:
-    other = Wire(wire._publisher)
+    other = Wire(wire.publisher)
 
     assert repr(wire) == repr(other)
     assert "0x" not in repr(wire)

@@ -69,7 +69,7 @@ def test_messages_have_the_fields_of_their_kind() -> None:
     run = ToldRun().began().called("root").completed("root").ended()
     page = Wire(FramePublisher(run.bus)).greeted("v")
     page.heard(type="details", view="v", agent="root", call=None, at=0.5)
-    page._publisher.tell("a line")
+    page.publisher.tell("a line")
     page.close()
 
     assert {message["type"] for message in page.sent} == MESSAGES.keys()
