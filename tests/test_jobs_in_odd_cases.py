@@ -250,7 +250,7 @@ def test_status_tells_what_a_job_is_at() -> None:
 
     (status,) = [text for name, text, _ in told(run) if name == "spawn_status"]
     assert "RUNNING]" in status
-    assert "Now: in count_rows (row 5 of 9)" in status
+    assert "Now: tool count_rows: row 5 of 9" in status
 
 
 def test_same_task_with_other_material_is_no_cycle_and_with_the_same_it_is() -> None:

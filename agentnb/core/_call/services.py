@@ -24,8 +24,6 @@ from agentnb.core.events import (
     ModelCallFinished,
     ModelCallStarted,
     SpawnIgnored,
-    ToolCallFinished,
-    ToolCallReported,
     ToolCallStarted,
 )
 from agentnb.core.protocols import (
@@ -90,13 +88,8 @@ class AgentServices:
         self.conversation_tokens = 0
         """Of its newest call that was counted: what it was sent and what it said."""
         self._announced: Event | None = None
-        self.waits_for = ""
-        """What it waits for before it can go on, in words; empty when it does not."""
-        self._is_asking = False
         self._asked_input = 0
         """The size of its newest call's input, as it was reserved."""
-        self._tools: dict[str, str] = {}
-        """Open tool calls, each with what it said of itself last."""
         self._heard: list[str] = []
         self._numbers_given = 0
         self._heard_orders: list[ToolUse] = []
@@ -134,52 +127,29 @@ class AgentServices:
         """The agent's own rules deal with the tasks of a block in the newest reply."""
         self._block_is_settled = True
 
-    @property
-    def doing(self) -> str:
-        """What its agent waits for or is at, in words; empty when its text says it."""
-        if self.waits_for:
-            return f"waiting for: {self.waits_for}"
-        if self._tools:
-            return f"in {', '.join(self._tools.values())}"
-        return "asking its model" if self._is_asking and not self.text else ""
-
     def take_numbers(self, count: int) -> tuple[int, ...]:
         first = self._numbers_given + 1
         self._numbers_given += count
         return tuple(range(first, first + count))
 
     def publish(self, event: Event) -> None:
-        self._note(event)
-        if isinstance(event, ModelCallStarted):
-            # A call that goes on with a paused reply has its beginning in the conversation.
-            self._heard = [text_so_far(event.request.messages)]
-            self._heard_orders, self._block_is_settled = [], False
-        elif isinstance(event, ModelCallFinished):
-            self.usage += event.usage
-            if (counted := event.usage.total_tokens) > 0:
-                # No less than what a call with as much input would have to hold.
-                asked = self._asked_input + event.usage.output_tokens
-                self.conversation_tokens = max(counted, asked)
-            self._heard = [self.text]
-        self._bus.publish(event)
-
-    def _note(self, event: Event) -> None:
         match event:
             case ModelCallStarted():
-                self.waits_for, self._is_asking = "", True
+                # A call that goes on with a paused reply has its beginning in the conversation.
+                self._heard = [text_so_far(event.request.messages)]
+                self._heard_orders, self._block_is_settled = [], False
             case ModelCallFinished():
-                self._is_asking = False
-            case AgentWaiting():
-                self.waits_for = event.reason
+                self.usage += event.usage
+                if (counted := event.usage.total_tokens) > 0:
+                    # No less than what a call with as much input would have to hold.
+                    asked = self._asked_input + event.usage.output_tokens
+                    self.conversation_tokens = max(counted, asked)
+                self._heard = [self.text]
             case ToolCallStarted():
-                self._tools[event.tool_use_id] = event.name
                 self._begin(event.tool_use_id)
             case SpawnIgnored():
                 self._block_is_settled = True
-            case ToolCallReported():
-                self._tools[event.tool_use_id] = f"{event.name} ({event.text})"
-            case ToolCallFinished():
-                self._tools.pop(event.tool_use_id, None)
+        self._bus.publish(event)
 
     def _begin(self, tool_use_id: str) -> None:
         for at, order in enumerate(self._heard_orders):

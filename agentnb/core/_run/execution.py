@@ -34,6 +34,7 @@ from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted
 from agentnb.core.request import RunState
 from agentnb.core.spawn import SpawnProblem, SpawnReading, task_of, without_block
 from agentnb.core.synthesis import results_as_text, synthesis_need
+from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentStatus,
     OrchestratorResult,
@@ -64,6 +65,9 @@ class Execution:
         self._agents: dict[str, Agent] = {}
         self._ends: dict[str, SubAgentResult] = {}
         self._job_ids: set[str] = set()
+        self._fold = TreeFold()
+        """The record as far as `activity_of` has read it."""
+        self._folded = 0
 
     # -- the run ------------------------------------------------------------------------------
 
@@ -449,6 +453,13 @@ class Execution:
             why = _PLANS_NOTHING if agent.is_root else _NOT_NESTED
             agent.ignore(why, tasks)
         return f"{NotStarted(why).for_model} Do the task yourself."
+
+    def activity_of(self, agent: Agent) -> tuple[AgentStatus, str]:
+        rows = self._bus.rows_since(self._folded)
+        self._folded += len(rows)
+        self._fold.feed(rows)
+        state = self._fold.agents[agent.agent_id]
+        return self._fold.status_of(state), self._fold.describe(state, with_reports=True)
 
     def stop(self, agent: Agent, reason: str) -> None:
         """Order an agent, and all below it, to stop."""

@@ -63,6 +63,10 @@ class Crew(Protocol):
         """Say to an agent without the tool `spawn` why it has none, and have it recorded."""
         ...
 
+    def activity_of(self, agent: Agent) -> tuple[AgentStatus, str]:
+        """How an agent at work stands, and what it is doing, in words."""
+        ...
+
     def stop(self, agent: Agent, reason: str) -> None:
         """Order an agent, and all below it, to stop."""
         ...
@@ -96,13 +100,13 @@ class AgentJobs:
         if job is None:
             return None
         agent, has_ended = job.agent, job.task.done()
-        status = AgentStatus.WAITING if agent.services.waits_for else AgentStatus.RUNNING
+        status, doing = (job.result.status, "") if has_ended else self._crew.activity_of(agent)
         return JobState(
             job_id=job_id,
             path=agent.path,
             task=agent.task,
-            status=job.result.status if has_ended else status,
-            doing="" if has_ended else agent.services.doing,
+            status=status,
+            doing=doing,
             said=agent.reached,
             result=job.result if has_ended else None,
         )
