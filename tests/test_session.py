@@ -11,10 +11,11 @@ import pytest
 
 import agentnb.session
 from agentnb.config import load_config
-from agentnb.core.errors import RunCancelled, UnknownModel
+from agentnb.core.errors import InvalidRequest, RunCancelled, UnknownModel
 from agentnb.core.events import (
     AgentWaiting,
     BudgetWarning,
+    LimitReached,
     ModelCallStarted,
     RunStarted,
     SpawnIgnored,
@@ -509,3 +510,32 @@ def test_owner_learns_of_the_runs_of_its_own_thread_only() -> None:
     assert owned == [mine]
     for run in (mine, later):
         run.result(DEADLINE_S)
+
+
+# -- what else may end a run ----------------------------------------------------------------------
+
+
+def test_run_that_takes_too_long_ends_with_what_it_has() -> None:
+    hold = Hold()
+    provider = by_agent({"root": "what there is", "A": Reply("half of A", pause=hold)})
+    session = Session(provider=provider, max_time_s=0.05)
+
+    result = session.spawn_all(["A"]).result(DEADLINE_S)  # though nobody lets `A` go on
+
+    assert result.status is AgentStatus.EXHAUSTED
+    assert result.sub_agent_results[0].response == "half of A"
+    assert result.output == "what there is"
+    assert session.newest_run is not None
+    [reached] = events_of(session.newest_run.events, LimitReached)
+    assert (reached.limit, reached.value) == ("max_time_s", 0.05)
+
+
+def test_so_many_failures_end_a_list_of_tasks() -> None:
+    provider = by_agent({"A": InvalidRequest("no"), "root": "what there is"})
+    session = Session(provider=provider, stop_after_failures=1)
+
+    result = session.spawn_all(["A", "B"], "sequential").result(DEADLINE_S)
+
+    assert [str(each.status) for each in result.sub_agent_results] == ["failed", "skipped"]
+    assert result.status is AgentStatus.EXHAUSTED
+    assert result.output == "what there is"

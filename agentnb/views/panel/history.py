@@ -16,6 +16,7 @@ from agentnb.core.events import (
     BudgetExhausted,
     BudgetResumed,
     Event,
+    LimitReached,
     ModelCallFinished,
     ModelCallStarted,
     Row,
@@ -272,7 +273,7 @@ class RunNotices:
         self.is_stale = False
         """Whether an agent ended in a way that may be worth a line."""
         self._answers: list[str] = []
-        self._exhausted: BudgetExhausted | None = None
+        self._exhausted: BudgetExhausted | LimitReached | None = None
         self._end: RunFinished | None = None
         self._lines: tuple[str, ...] = ()
 
@@ -283,7 +284,7 @@ class RunNotices:
                 self._answers.append(visible(f"Stopped: {reason.removeprefix('stop: ')}", 200))
             case BudgetResumed(reason=reason) if reason in _WHY_RESUMED:
                 self._answers.append(_WHY_RESUMED[reason])
-            case BudgetExhausted():
+            case BudgetExhausted() | LimitReached():
                 self._exhausted = event
             case RunFinished():
                 self._end = event
@@ -337,11 +338,15 @@ def _is_reported(agent: AgentState) -> bool:
     return agent.parent_id is None or agent.status is AgentStatus.CANCELLED
 
 
-def _of_exhausted(event: BudgetExhausted, tree: TreeFold) -> str:
+def _of_exhausted(event: BudgetExhausted | LimitReached, tree: TreeFold) -> str:
     done = _listed([tree.path_of(agent_id) for agent_id in event.completed_agents])
     undone = [tree.path_of(agent_id) for agent_id in event.incomplete_agents]
     left = _listed([path for path in undone if path != ROOT_PATH])
     what_was_done = f"Done by then: {done or 'nothing'}."
+    if isinstance(event, LimitReached):
+        limit = f"{visible(event.limit, 60)}={event.value:g}"
+        head = f"Stopped by {limit}. {what_was_done}"
+        return f"{head} Not done: {left or 'the answer itself'}."
     if event.tokens_used >= event.budget_total:
         head = f"The budget is used up at {event.tokens_used:,} of {event.budget_total:,} tokens."
         return f"{head} {what_was_done} Not done: {left or 'the answer itself'}."

@@ -16,6 +16,7 @@ from agentnb.core.events import (
     BudgetPaused,
     BudgetResumed,
     BudgetUpdate,
+    LimitReached,
     SynthesisStarted,
 )
 from agentnb.core.tree import STALLED_AFTER_S
@@ -268,6 +269,26 @@ def test_notice_of_an_empty_pot_says_what_was_done_and_what_was_not() -> None:
     assert notice == (
         "The budget is used up at 1,000 of 1,000 tokens. Done by then: 2. Not done: 1, 10."
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "said"),
+    [("max_time_s", 0.5, "max_time_s=0.5"), ("stop_after_failures", 3, "stop_after_failures=3")],
+)
+def test_notice_of_a_limit_names_the_setting_and_what_was_done(
+    limit: str, value: float, said: str
+) -> None:
+    reached = LimitReached(
+        limit=limit,
+        value=value,
+        completed_agents=(id_of("2"),),
+        incomplete_agents=(id_of("root"), id_of("1")),
+    )
+    run = ToldRun().began().tell(reached).ended(AgentStatus.EXHAUSTED)
+
+    (notice,) = summary(run).notices
+
+    assert notice == f"Stopped by {said}. Done by then: 2. Not done: 1."
 
 
 def test_notice_of_a_pot_with_room_again_does_not_say_that_the_run_was_stopped() -> None:
