@@ -53,6 +53,18 @@ def test_import_that_goes_up_or_out_is_refused_inside_a_function_too(
     assert f"{importer} -> " in result.stdout
 
 
+def test_circle_among_the_providers_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "agentnb", tmp_path / "agentnb")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "agentnb/providers/body.py").open("a", encoding="utf-8") as file:
+        file.write("\n\ndef _wrong() -> None:\n    from agentnb.providers import aio_transport\n")
+
+    result = lint_imports(tmp_path)
+
+    assert result.returncode == 1
+    assert "No cycles are allowed in agentnb.providers" in result.stdout
+
+
 def test_module_without_a_floor_is_refused(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "agentnb", tmp_path / "agentnb")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

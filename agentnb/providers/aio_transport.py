@@ -25,7 +25,7 @@ import httpx2
 from yarl import URL
 
 from agentnb.core.secrets import without_user
-from agentnb.providers.http_client import BODY
+from agentnb.providers.body import BODY
 
 _LARGE_BYTES = 2**20
 """aiohttp writes a body that is longer piece by piece, if it is given as a file."""

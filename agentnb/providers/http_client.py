@@ -1,14 +1,13 @@
-"""The client that the SDK is given, and the bytes of a reply, whatever is below.
+"""The client that the SDK is given.
 
 aiohttp is faster, and nothing but faster: where it cannot be imported, calls go on without it.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from http.cookiejar import CookieJar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 
@@ -16,12 +15,7 @@ from agentnb.core.secrets import note_headers
 from agentnb.providers.limits import CUT, MOST_IN_ERROR, BadReply, TooLarge
 from agentnb.providers.unpacking import Unpacking
 
-if TYPE_CHECKING:
-    from agentnb.providers.aio_transport import Body
-
 _THIS_MACHINE = ("all://localhost", "all://127.0.0.1", "all://127.0.0.0/8", "all://[::1]")
-BODY = "agentnb.body"
-"""The name among a response's extensions of its body, if it is read where its bytes arrive."""
 
 
 class ApiClient(httpx2.AsyncClient):
@@ -122,33 +116,3 @@ async def _note_secrets(request: httpx2.Request) -> None:
     note_headers(request.headers)
     if request.url.userinfo:
         request.url = request.url.copy_with(userinfo=b"")  # or a log would show it
-
-
-class LayeredBody:
-    """A reply's bytes, up through the layers of the client: where aiohttp is not below it."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        self.has_ended = False
-        self._response = response
-        self._chunks = response.aiter_raw()
-
-    async def read(self) -> bytes:
-        """What came next; nothing at the end."""
-        chunk = await anext(self._chunks, b"")
-        self.has_ended = not chunk
-        return chunk
-
-    async def aclose(self) -> None:
-        """Hang up, unless the whole reply has come."""
-        # Generators of the transport that are left in the middle would be closed by tasks of the
-        # loop's own, after this call. A closed response lets them come to their end.
-        with contextlib.suppress(Exception):
-            await self._response.aclose()
-            async for _ in self._chunks:
-                pass
-
-
-def bytes_of(response: httpx2.Response) -> Body | LayeredBody:
-    """The bytes of a reply that began."""
-    body: Body | None = response.extensions.get(BODY)
-    return body or LayeredBody(response)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agentnb.core.errors import LlmError
 from agentnb.core.types import Stopped, StreamEvent
+from agentnb.providers.body import bytes_of
 from agentnb.providers.sse import EventLines
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ class Reply:
         event_in: Callable[[str], Mapping[str, Any]],
         teller: ErrorTeller,
     ) -> None:
-        from agentnb.providers.http_client import bytes_of
-
         self._body = bytes_of(response)
         self._response, self._teller = response, teller
         self._lines = EventLines(response.headers.get("content-encoding", ""))

@@ -16,7 +16,8 @@ from agentnb.core.errors import ConnectionFailed, LlmError
 from agentnb.core.types import CompletionRequest, Stopped, TextDelta, user_message
 from agentnb.providers.aio_transport import Body
 from agentnb.providers.anthropic import AnthropicProvider
-from agentnb.providers.http_client import ApiClient, LayeredBody, bytes_of
+from agentnb.providers.body import LayeredBody, bytes_of
+from agentnb.providers.http_client import ApiClient
 from tests.faults.wire import CLOSE, OPEN, START, delta, ending
 from tests.loopback import Act, LoopbackServer, Reply
 from tests.loopback.said import encoded
@@ -47,7 +48,7 @@ async def test_reply_is_read_where_its_bytes_arrive() -> None:
     with LoopbackServer({"": "Hello."}) as server:
         async with asking(server.url) as response:
             body = bytes_of(response)
-            read = b"".join([chunk async for chunk in body])  # type: ignore[union-attr]
+            read = b"".join([chunk async for chunk in body])  # type: ignore[attr-defined]
 
     assert isinstance(body, Body), "the client above has the transport that it was given"
     assert read.endswith(encoded(("message_stop", {"type": "message_stop"})))

@@ -38,9 +38,9 @@ from agentnb.core.types import (
 )
 from agentnb.providers.anthropic import ADVICE
 from agentnb.providers.anthropic_wire import ReplyReader, event_in
+from agentnb.providers.body import BODY
 from agentnb.providers.call_arguments import METERED_AT_ONCE, CallArguments
 from agentnb.providers.error_teller import ErrorTeller
-from agentnb.providers.http_client import BODY
 from agentnb.providers.limits import MOST_IN_EVENT, BadReply, TooLarge
 from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import Reply as reply_to
