@@ -64,6 +64,7 @@ _JOB = re.compile(r"^\[[0-9a-f]{6}: ([A-Z ]+)\]$", re.MULTILINE)
 _JOB_STATUS = {"OK": "completed"}
 
 _RESULT = re.compile(r'<result task="([^"]*)" status="([a-z]+)"')
+_PREVIOUS_RESULT = re.compile(r"<previous_result(?: [^>]*)?>.*?</previous_result>", re.DOTALL)
 _WORD_GROUP = re.compile(r"\s*\S+(?:\s+\S{1,3}(?!\S))?\s*")
 # A backslash before a quote would be read as a part of it.
 _IN_ATTRIBUTE = {'"': "&quot;", "\\": "&#92;"}
@@ -141,7 +142,7 @@ class _Talk:
             and not all(isinstance(block, ToolResultBlock) for block in message.content)
         ] or [(0, "")]
         if "<task>" in request.system:
-            said = [(at, _behind_previous_result(text)) for at, text in said]
+            said = [(at, _after_previous_result(text)) for at, text in said]
         return cls(
             task=said[-1][1],
             is_first=said[-1][0] == 0,
@@ -225,9 +226,9 @@ def _reply(system: str, task: str, *, is_first: bool, told: str) -> str:
     return _answer(task, told)
 
 
-def _behind_previous_result(message: str) -> str:
-    is_handed_one = message.startswith("<previous_result>")
-    return message.partition("</previous_result>")[2].strip() if is_handed_one else message
+def _after_previous_result(message: str) -> str:
+    handed = _PREVIOUS_RESULT.match(message)
+    return message[handed.end() :].strip() if handed else message
 
 
 # -- what it says ----------------------------------------------------------------------------

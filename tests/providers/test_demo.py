@@ -139,6 +139,22 @@ def test_grandchildren_answer_their_own_task_and_not_the_result_they_were_handed
     assert "cheap" not in said.text
 
 
+@pytest.mark.parametrize(
+    ("status", "cut"),
+    [(AgentStatus.FAILED, False), (AgentStatus.COMPLETED, True), (AgentStatus.CANCELLED, True)],
+)
+def test_result_that_was_handed_on_with_its_status_is_no_task(
+    status: AgentStatus, cut: bool
+) -> None:
+    handed = prompt.child_message("Work out: x", "It is cheap", status=status, cut=cut)
+    assert handed.startswith("<previous_result status=")
+
+    said = say(child_system("Work out: x", depth=2), user_message(handed))
+
+    assert said.text.startswith("(demo) Here a model would answer: Work out: x\n")
+    assert "cheap" not in said.text
+
+
 def test_agent_that_may_not_delegate_answers_directly() -> None:
     for said in (
         say(DIRECT_ROOT, user_message("Heat an old house")),
