@@ -6,7 +6,7 @@ import asyncio
 
 from agentnb.core.cancel import is_own_cancellation, wait_shielded
 from agentnb.core.errors import InternalError
-from agentnb.core.protocols import Journal, ToolCallRecord
+from agentnb.core.protocols import Journal, ToolCallRecord, supports_tool_calls
 
 
 class ShieldedJournal:
@@ -23,11 +23,10 @@ class ShieldedJournal:
 
     def keep_tool_call(self, record: ToolCallRecord) -> None:
         """Hand a whole tool call on, where the journal takes such."""
-        keep = getattr(self._journal, "keep_tool_call", None)
-        if keep is None:
+        if not supports_tool_calls(self._journal):
             return
         try:
-            keep(record)
+            self._journal.keep_tool_call(record)
         except BaseException as error:  # it is no coroutine: nothing here is a task's own end
             self._failed(error)
 

@@ -1,6 +1,9 @@
 """The seams: what the core asks of the parts that it does not know.
 
 Each is small, and says what types cannot: who may call it, from where, and what it may raise.
+What a part may leave out is a `Supports...` protocol of its own, with the function that asks for
+it: `isinstance` would take microseconds for each call, and miss what a wrapper hands on by
+`__getattr__`.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from agentnb.core.clock import Clock, TimeLimit
@@ -35,15 +38,54 @@ class Provider(Protocol):
 
     Implementations are safe to call from many tasks at once, raise only `LlmError` (never
     their SDK's own exceptions), let `asyncio.CancelledError` pass, and end every complete
-    turn with one `Stopped`. A stream that ends without it counts as cut. A provider that can
-    tell the size of a request beforehand has `count_tokens(request) -> int`; otherwise four
-    bytes are taken for a token. One that has something to load first does so in
-    `async ready() -> None`, which is awaited before the time of a turn begins to count.
+    turn with one `Stopped`. A stream that ends without it counts as cut. What it may have
+    besides: `SupportsReady`, `SupportsTokenCount`, `SupportsLinks`, `SupportsClose`.
     """
 
     name: str
 
     def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]: ...
+
+
+def is_provider(value: object) -> TypeGuard[Provider]:
+    has_name = isinstance(getattr(value, "name", None), str)
+    return has_name and callable(getattr(value, "stream", None))
+
+
+class SupportsReady(Provider, Protocol):
+    """A provider that loads something first."""
+
+    async def ready(self) -> None:
+        """Load it. Awaited before each call, and before the time of its turn begins to count."""
+        ...
+
+
+def supports_ready(provider: object) -> TypeGuard[SupportsReady]:
+    return getattr(provider, "ready", None) is not None
+
+
+class SupportsTokenCount(Provider, Protocol):
+    """A provider that knows the size of a request; for others four bytes count as a token."""
+
+    def count_tokens(self, request: CompletionRequest) -> int:
+        """Tokens of the whole input. Called before each call, on the run's loop: it is quick."""
+        ...
+
+
+def supports_token_count(provider: object) -> TypeGuard[SupportsTokenCount]:
+    return getattr(provider, "count_tokens", None) is not None
+
+
+class SupportsClose(Protocol):
+    """A stream that was left early, or a provider that holds connections."""
+
+    async def aclose(self) -> None:
+        """Hang up. A provider opens its connections anew when it is called again."""
+        ...
+
+
+def supports_close(value: object) -> TypeGuard[SupportsClose]:
+    return getattr(value, "aclose", None) is not None
 
 
 class closing:
@@ -56,9 +98,8 @@ class closing:
         return self._stream
 
     async def __aexit__(self, *_: object) -> None:
-        close: Callable[[], Awaitable[None]] | None = getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()
+        if supports_close(self._stream):
+            await self._stream.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +111,26 @@ class Link:
     """`provider/model`."""
 
 
-def is_chain(provider: Provider) -> bool:
-    """Whether it stands for several models."""
+class SupportsLinks(Provider, Protocol):
+    """A provider that stands for several models: a chain.
+
+    An engine that looks at `links` makes each call under its own model's gate and tells of every
+    move; to any other a chain is just a provider.
+    """
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """In the order in which they are asked."""
+        ...
+
+
+def is_chain(provider: object) -> TypeGuard[SupportsLinks]:
     return bool(getattr(provider, "links", None))
 
 
 def links_of(provider: Provider, model: str) -> Sequence[Link]:
-    """The models to ask, one after the other: those of a chain, else the one that is named.
-
-    A chain is a provider that has `links`. An engine that looks at them makes each call under
-    its own model's gate and tells of every move; to any other a chain is just a provider.
-    """
-    links: Sequence[Link] | None = getattr(provider, "links", None)
-    return links or (Link(provider, model),)
+    """The models to ask, one after the other: those of a chain, else the one that is named."""
+    return provider.links if is_chain(provider) else (Link(provider, model),)
 
 
 class ToolContext(Protocol):
@@ -146,13 +194,26 @@ class Tool(Protocol):
     """Something that a model can order to be run.
 
     `call` may raise anything: what it raises becomes an error result for the model, never a
-    failure of the agent. The text of a `ToolError` is told as it is. A tool that has
-    `timeout_s` is stopped after so many seconds, with an error result that says so.
+    failure of the agent. The text of a `ToolError` is told as it is. It may have a time limit:
+    `SupportsTimeout`.
     """
 
     spec: ToolSpec
 
     async def call(self, input: Mapping[str, Any], context: ToolContext) -> str: ...
+
+
+class SupportsTimeout(Tool, Protocol):
+    """A tool with a time limit."""
+
+    @property
+    def timeout_s(self) -> float:
+        """After so many seconds a call is stopped, with an error result that says so."""
+        ...
+
+
+def supports_timeout(tool: object) -> TypeGuard[SupportsTimeout]:
+    return getattr(tool, "timeout_s", None) is not None
 
 
 # -- sub-agents that are started by tools -----------------------------------------------------
@@ -293,12 +354,22 @@ class Journal(Protocol):
     """Keeps what happened. `commit` returns once everything published so far is kept.
 
     It is awaited before a finished or terminal event is published, so that what anyone is
-    told has been kept. A journal that has `keep_tool_call(record: ToolCallRecord) -> None` is
-    handed every tool call whole, before the commit that its `ToolCallFinished` waits for: the
-    events hold the beginning of what is long.
+    told has been kept. It may keep tool calls whole: `SupportsToolCalls`.
     """
 
     async def commit(self) -> None: ...
+
+
+class SupportsToolCalls(Journal, Protocol):
+    """A journal that keeps every tool call whole: events hold the beginning of what is long."""
+
+    def keep_tool_call(self, record: ToolCallRecord) -> None:
+        """Keep it. Called before the commit that its `ToolCallFinished` waits for."""
+        ...
+
+
+def supports_tool_calls(journal: object) -> TypeGuard[SupportsToolCalls]:
+    return getattr(journal, "keep_tool_call", None) is not None
 
 
 class Gate(Protocol):
@@ -306,8 +377,8 @@ class Gate(Protocol):
 
     `slot` is held while a call is open. `hold_back` keeps new calls waiting for `seconds`,
     after the provider asked one of them to slow down. `on_wait` is told, once per wait, why
-    a call cannot go yet and for how long where that is known. What `slot` returns may have
-    `enter_now() -> bool`: it enters without waiting, or says that it cannot.
+    a call cannot go yet and for how long where that is known. What `slot` returns may be
+    entered without waiting: `SupportsEnterNow`.
     """
 
     def slot(
@@ -315,6 +386,18 @@ class Gate(Protocol):
     ) -> AbstractAsyncContextManager[None]: ...
 
     def hold_back(self, model: str, seconds: float) -> None: ...
+
+
+class SupportsEnterNow(Protocol):
+    """What a gate's `slot` returns, where it can be entered without a task switch."""
+
+    def enter_now(self) -> bool:
+        """Enter if there is nothing to wait for; else return false, and have changed nothing."""
+        ...
+
+
+def supports_enter_now(slot: object) -> TypeGuard[SupportsEnterNow]:
+    return getattr(slot, "enter_now", None) is not None
 
 
 BudgetGate = Callable[["BudgetWarning"], str | Awaitable[str]]

@@ -15,7 +15,14 @@ from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.clock import TimeLimit
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken, in_words
 from agentnb.core.events import ModelCallFinished, ModelCallStarted
-from agentnb.core.protocols import AgentWork, CallLease, Provider, RunPort, closing
+from agentnb.core.protocols import (
+    AgentWork,
+    CallLease,
+    Provider,
+    RunPort,
+    closing,
+    supports_ready,
+)
 from agentnb.core.text import literal, one_line, short_reason
 from agentnb.core.types import (
     MOST,
@@ -130,8 +137,8 @@ async def _stream(
     try:
         with TimeLimit(port.clock) as limit:
             lease.when_halted(limit.expire)
-            if (ready := getattr(provider, "ready", None)) is not None:
-                await ready()
+            if supports_ready(provider):
+                await provider.ready()
             # What it had to load first was no part of the model's turn.
             limit.start(port.call_timeout_s)
             async with closing(provider.stream(lease.request)) as stream:

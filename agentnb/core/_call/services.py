@@ -34,6 +34,8 @@ from agentnb.core.protocols import (
     ToolCallRecord,
     is_chain,
     links_of,
+    supports_enter_now,
+    supports_token_count,
 )
 from agentnb.core.request import RunState
 from agentnb.core.spawn import read_reply, task_of
@@ -255,7 +257,7 @@ class _Leasing:
         port, work = self._port, self._work
         with foreign("the gate", passes=(BudgetExceeded,)):
             self._slot = port.gate.slot(work.model, on_wait=port._say_waiting)
-            if (enter_now := getattr(self._slot, "enter_now", None)) is not None and enter_now():
+            if supports_enter_now(self._slot) and self._slot.enter_now():
                 return
             async with port._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
                 await self._slot.__aenter__()
@@ -289,8 +291,9 @@ def input_tokens_of(
     estimate: Callable[[CompletionRequest], int] = estimate_input_tokens,
 ) -> int:
     """Tokens of a request's whole input: the provider's count, else by its size."""
-    count = getattr(provider, "count_tokens", None)
-    return int(count(request)) if count is not None else estimate(request)
+    if supports_token_count(provider):
+        return int(provider.count_tokens(request))
+    return estimate(request)
 
 
 def _may_hide_output(request: CompletionRequest) -> bool:

@@ -26,7 +26,14 @@ from agentnb.core.events import (
     ToolCallReported,
     ToolCallStarted,
 )
-from agentnb.core.protocols import MOST_FOR_MODEL, Jobs, RunPort, Tool, ToolCallRecord
+from agentnb.core.protocols import (
+    MOST_FOR_MODEL,
+    Jobs,
+    RunPort,
+    Tool,
+    ToolCallRecord,
+    supports_timeout,
+)
 from agentnb.core.shown import listed
 from agentnb.core.text import literal, one_line, sendable, visible
 from agentnb.core.threads import ThreadCall
@@ -83,7 +90,7 @@ async def _outcome(
     if tool is None:
         known = listed(map(repr, sorted(tools)))
         return f"There is no tool {order.name!r} (known: {known}).", True
-    timeout_s: float | None = getattr(tool, "timeout_s", None)
+    timeout_s = tool.timeout_s if supports_timeout(tool) else None
     try:
         if complaint := _complaint(order.input):
             return complaint, True
