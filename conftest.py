@@ -124,6 +124,16 @@ def _outside_world(request: pytest.FixtureRequest) -> Iterator[None]:
         isolation.begin()
 
 
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that a test registers is gone with it, and what was made before counts not."""
+    from agentnb import models
+    from agentnb.providers import registry
+
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(models, "registry", registry.Registry())
+
+
 def _connect_here(self: socket.socket, address: Any) -> None:
     _refuse_outside(self, address)
     _connect(self, address)

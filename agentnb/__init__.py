@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from agentnb.errors import ConfigError
     from agentnb.prices import Cost, Price, set_prices
     from agentnb.providers.demo import DemoProvider
+    from agentnb.providers.registry import register_provider
     from agentnb.providers.scripted import Reply, ScriptedProvider
     from agentnb.record import RunRecord, load_run
     from agentnb.run import Run
@@ -80,6 +81,7 @@ _HOMES = {
     "get_session": "session",
     "load_config": "config",
     "load_run": "record",
+    "register_provider": "providers.registry",
     "set_prices": "prices",
     "tool": "tools.function",
 }
@@ -118,6 +120,7 @@ __all__ = [
     "load_config",
     "load_ipython_extension",
     "load_run",
+    "register_provider",
     "set_prices",
     "tool",
 ]

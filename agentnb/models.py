@@ -26,6 +26,9 @@ from agentnb.trust import allowed_server
 registry = Registry()
 """For all sessions: their calls to one base URL with one key share one HTTP client."""
 
+_SAID_IN_FILE = {"openai": allowed_server}
+"""By provider, what the settings file says of it."""
+
 _gates: WeakKeyDictionary[Provider, dict[int, ConcurrencyGate]] = WeakKeyDictionary()
 
 
@@ -128,9 +131,8 @@ class Models:
         own = self._own(model)
         if own is not None:
             return own, model
-        is_openai = split_model(model)[0] == "openai"
-        settings = {"openai": allowed_server(self._config)} if is_openai else {}
-        return registry.resolve(model, settings)
+        said = _SAID_IN_FILE.get(split_model(model)[0])
+        return registry.resolve(model, said and said(self._config))
 
     def _own(self, model: str) -> Provider | None:
         """The session's own provider, or the link of its chain, that answers to a model."""

@@ -39,7 +39,14 @@ def test_architecture_page_shows_every_room_of_the_core() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "SECURITY.md", "docs/architecture.md", "docs/local-models.md"]
+    "document",
+    [
+        "README.md",
+        "SECURITY.md",
+        "docs/architecture.md",
+        "docs/local-models.md",
+        "docs/providers.md",
+    ],
 )
 def test_files_that_a_document_names_exist(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -109,6 +116,15 @@ def test_python_of_the_page_on_local_models_runs_on_a_server_of_ones_own(
     assert len(blocks) == 2
     assert said == "It depends.\n"
     assert [request.body["model"] for request in server.requests] == ["qwen3:8b"]
+
+
+def test_python_of_the_page_on_providers_runs_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    last = "print(agentnb.Session(model='lab/qwen3:8b').model)"
+
+    assert len(blocks) == 2
+    assert run_python("\n".join([*blocks, last])) == "Is anybody there?\nlab/qwen3:8b\n"
 
 
 def test_python_of_the_page_on_delegation_runs_from_top_to_bottom() -> None:

@@ -16,9 +16,8 @@ from agentnb.core.protocols import Link, Provider
 from agentnb.core.types import ToolUse
 from agentnb.errors import ConfigError, UnknownPool, UnknownProfile
 from agentnb.models import Origin
-from agentnb.providers.demo import DemoProvider
 from agentnb.providers.fallback import FallbackProvider
-from agentnb.providers.registry import Registry
+from agentnb.providers.registry import register_provider
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.session import Session, configure, get_session
 from agentnb.settings import DEFAULT_MODEL
@@ -225,7 +224,7 @@ def test_profile_that_is_no_name_is_refused_with_the_known_ones(profile: Any) ->
 
 
 @pytest.fixture
-def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_installed(own_registry: None) -> None:
     """No SDK can be loaded; the demo needs none."""
 
     def missing(name: str) -> Callable[..., Provider]:
@@ -234,9 +233,8 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return make
 
-    factories = {"anthropic": missing("anthropic"), "openai": missing("openai")}
-    monkeypatch.setattr(f"{Registry.__module__}._FACTORIES", {**factories, "demo": DemoProvider})
-    monkeypatch.setattr("agentnb.models.registry", Registry())
+    for name in ("anthropic", "openai"):
+        register_provider(name, missing(name), replace=True)
 
 
 @pytest.mark.usefixtures("nothing_installed")

@@ -48,8 +48,9 @@ class Provider(Protocol):
 
 
 def is_provider(value: object) -> TypeGuard[Provider]:
-    has_name = isinstance(getattr(value, "name", None), str)
-    return has_name and callable(getattr(value, "stream", None))
+    if isinstance(value, type) or not isinstance(getattr(value, "name", None), str):
+        return False
+    return callable(getattr(value, "stream", None))
 
 
 class SupportsReady(Provider, Protocol):

@@ -33,7 +33,7 @@ from agentnb.notebook.magics import (
     SPAWN_VERBS,
 )
 from agentnb.notebook.toolbox import names_of_tools
-from agentnb.providers.registry import KNOWN_PROVIDERS
+from agentnb.providers.registry import model_beginnings
 from agentnb.session import Session, session_at_hand, used_models
 from agentnb.settings import DEFAULT_MODEL
 
@@ -168,9 +168,9 @@ class _Known:
         config = self._config()  # first: it may change the session's model
         own = self._session.model if self._session else DEFAULT_MODEL
         pools = [f"pool:{name}" for name in (config.pools if config else ())]
-        named = [*([own] if isinstance(own, str) else own), "demo", *pools, *used_models()]
-        providers = [f"{name}/" for name in KNOWN_PROVIDERS if name != "demo"]
-        return [*named, *providers]
+        begun = model_beginnings()
+        whole = [each for each in begun if not each.endswith("/")]
+        return [*([own] if isinstance(own, str) else own), *whole, *pools, *used_models(), *begun]
 
     def _paths(self, run_id: str | None) -> list[str]:
         if self._session is None:

@@ -85,11 +85,15 @@ class DemoProvider:
     name = "demo"
 
     def __init__(self, pace_s: float = 0.02) -> None:
-        from_environment = os.environ.get(PACE_VARIABLE, "").strip()
-        if from_environment:
-            self.pace_s = _checked_pace(from_environment, source=PACE_VARIABLE)
-        else:
-            self.pace_s = _checked_pace(pace_s, source="pace_s")
+        self._pace_s = pace_s
+        _ = self.pace_s  # what is wrong with it is said now, not at the first call
+
+    @property
+    def pace_s(self) -> float:
+        """Seconds between two pieces, as of now: the environment may change."""
+        if from_environment := os.environ.get(PACE_VARIABLE, "").strip():
+            return _checked_pace(from_environment, source=PACE_VARIABLE)
+        return _checked_pace(self._pace_s, source="pace_s")
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """Say the reply piece by piece; its usage is estimated as the core does it."""
@@ -97,8 +101,9 @@ class DemoProvider:
         yield Usage(input_tokens=input_tokens)
         reply, orders = demo_turn(request)
         text = _first_bytes(reply, request.max_tokens * BYTES_PER_TOKEN)
+        pace_s = self.pace_s
         for group in _WORD_GROUP.findall(text):
-            await asyncio.sleep(self.pace_s)
+            await asyncio.sleep(pace_s)
             yield TextDelta(group)
         is_whole = text == reply
         said = text + "".join(str(order.input) for order in orders if is_whole)

@@ -1,45 +1,87 @@
-"""From a model's name to the provider that answers to it."""
+"""From a model's name to the provider that answers to it.
+
+Every provider is found by its registration: the built-in ones stand at the end of this module, a
+person's own come by `agentnb.register_provider`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import NamedTuple
 
 from agentnb.core.errors import UnknownModel
-from agentnb.core.protocols import Provider
+from agentnb.core.protocols import Provider, is_provider, supports_close
+from agentnb.core.text import literal
 
+Factory = Callable[..., Provider]
 Settings = Mapping[str, str]
-"""What a person says of a provider in the settings file: its arguments, by name."""
+"""What a person says of a provider in the settings file: its factory's arguments, by name."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_RESERVED = ("new", "pool")
+"""What a name of another kind begins with: `pool:NAME` is no model."""
 
 
-def _anthropic() -> Provider:
-    from agentnb.providers.anthropic import AnthropicProvider, warm_up
-
-    warm_up()
-    return AnthropicProvider()
+class _Registration(NamedTuple):
+    factory: Factory
+    needs_model: bool
 
 
-def _openai(*, base_url: str | None = None, api_key_env: str | None = None) -> Provider:
-    from agentnb.providers.openai import OpenAIProvider, warm_up
-
-    warm_up()
-    return OpenAIProvider(base_url=base_url, api_key_env=api_key_env)
+_registered: dict[str, _Registration] = {}
+"""By name, for the whole process."""
 
 
-def _demo() -> Provider:
-    from agentnb.providers.demo import DemoProvider
+def register_provider(
+    name: str, factory: Factory, *, needs_model: bool = True, replace: bool = False
+) -> None:
+    """Make `model="name/..."` work wherever a model is named, with a provider of your own.
 
-    return DemoProvider()
+    Example:
+        >>> agentnb.register_provider("lab", LabProvider)
+        >>> agentnb.Session(model="lab/model-x")
+
+    Args:
+        name: Letters, digits, `_` and `-`. Register before a session names a model of it.
+        factory: The provider's class, or a function that makes one. It is called without
+            arguments when a model is first named, and what it makes answers from then on, for all
+            sessions: address, key and limits are in your own code. A provider has a `name` and
+            `stream(request)`: see `agentnb.core.protocols.Provider`. For the name `openai` it is
+            called with `base_url` and `api_key_env`, where the settings file has them.
+        needs_model: `False` if the name alone is a model, like `demo`.
+        replace: Put it in the place of the provider that has this name already.
+
+    Raises:
+        ValueError: The name cannot be used or is taken, or `factory` cannot be called.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        raise ValueError(
+            f"A provider cannot be called {literal(name)}: take letters, digits, `_` and `-`, at "
+            "most 64, and neither `pool` nor `new`."
+        )
+    if not callable(factory):
+        raise ValueError(
+            f"`factory` must be the provider's class, or a function that makes one, not "
+            f"{literal(factory)}."
+        )
+    registration = _Registration(factory, needs_model)
+    if replace:
+        _registered[name] = registration
+    elif _registered.setdefault(name, registration) is not registration:
+        raise ValueError(
+            f"There is a provider {literal(name)} already. Take another name, or put yours in its "
+            "place by `replace=True`."
+        )
 
 
-_FACTORIES: Mapping[str, Callable[..., Provider]] = {
-    "anthropic": _anthropic,
-    "demo": _demo,
-    "openai": _openai,
-}
-_NEEDS_NO_MODEL = frozenset({"demo"})
+def known_providers() -> tuple[str, ...]:
+    """The names of all providers, sorted."""
+    return tuple(sorted(_registered))
 
-KNOWN_PROVIDERS = tuple(sorted(_FACTORIES))
+
+def model_beginnings() -> list[str]:
+    """How the models of all providers begin, sorted: `anthropic/`; or the whole name, as `demo`."""
+    return [f"{name}/" if _registered[name].needs_model else name for name in known_providers()]
 
 
 def split_model(model: str) -> tuple[str, str]:
@@ -50,50 +92,77 @@ def split_model(model: str) -> tuple[str, str]:
     Raises:
         UnknownModel: There is no such provider, or the model's own name is missing.
     """
-    text = model.strip()
-    cuts = [text.index(mark) for mark in "/:" if mark in text]
-    provider, name = (text[: min(cuts)], text[min(cuts) + 1 :]) if cuts else (text, "")
-    if provider not in _FACTORIES or not (name or provider in _NEEDS_NO_MODEL):
-        raise UnknownModel(model, known=KNOWN_PROVIDERS)
+    provider, name = (*re.split("[/:]", model.strip(), maxsplit=1), "")[:2]
+    registration = _registered.get(provider)
+    if registration is None or not (name or not registration.needs_model):
+        raise UnknownModel(model, known=known_providers())
     return provider, name
 
 
-class Closable(Protocol):
-    """A provider that holds connections."""
-
-    async def aclose(self) -> None:
-        """Close them; a later call opens them anew."""
-        ...
-
-
 class Registry:
-    """Makes providers when they are asked for; one that holds connections is made once."""
+    """Makes each provider once, when it is first asked for."""
 
     def __init__(self) -> None:
         self._made: dict[object, Provider] = {}
 
-    def resolve(
-        self, model: str, settings: Mapping[str, Settings] | None = None
-    ) -> tuple[Provider, str]:
+    def resolve(self, model: str, settings: Settings | None = None) -> tuple[Provider, str]:
         """The provider for a model, and the model's name in the form `provider/model`.
 
         Args:
             model: As a person writes it.
-            settings: By provider, what it is made with where anything is said.
+            settings: What the provider is made with.
 
         Raises:
             UnknownModel: See `split_model`.
+            ValueError: What the factory made is no provider.
         """
         provider, name = split_model(model)
-        own = (settings or {}).get(provider, {})
-        key = provider, *sorted(own.items())
-        made = self._made.get(key) or _FACTORIES[provider](**own)
-        if hasattr(made, "aclose"):
-            # The first one, should two threads have made one: nobody would close the other's.
-            made = self._made.setdefault(key, made)
+        factory, settings = _registered[provider].factory, settings or {}
+        key = provider, factory, *sorted(settings.items())
+        if (made := self._made.get(key)) is None:
+            # Should two threads make one, the first counts: nobody would close the other.
+            made = self._made.setdefault(key, _checked(factory(**settings), provider))
         return made, f"{provider}/{name}" if name else provider
 
     async def aclose(self) -> None:
         """Close what the providers hold open."""
         for provider in list(self._made.values()):
-            await cast("Closable", provider).aclose()
+            if supports_close(provider):
+                await provider.aclose()
+
+
+def _checked(made: object, name: str) -> Provider:
+    if not is_provider(made):
+        raise ValueError(
+            f"The factory of the provider {literal(name)} made {literal(made)}, which is no "
+            "provider: that has a `name` and `stream(request)`."
+        )
+    return made
+
+
+# -- the built-in ones ----------------------------------------------------------------------------
+
+
+def _anthropic() -> Provider:
+    from agentnb.providers.anthropic import AnthropicProvider, warm_up
+
+    warm_up()
+    return AnthropicProvider()
+
+
+def _demo() -> Provider:
+    from agentnb.providers.demo import DemoProvider
+
+    return DemoProvider()
+
+
+def _openai(*, base_url: str | None = None, api_key_env: str | None = None) -> Provider:
+    from agentnb.providers.openai import OpenAIProvider, warm_up
+
+    warm_up()
+    return OpenAIProvider(base_url=base_url, api_key_env=api_key_env)
+
+
+register_provider("anthropic", _anthropic)
+register_provider("demo", _demo, needs_model=False)
+register_provider("openai", _openai)

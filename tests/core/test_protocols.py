@@ -18,6 +18,7 @@ from agentnb.core.protocols import (
     supports_token_count,
     supports_tool_calls,
 )
+from agentnb.providers.demo import DemoProvider
 from agentnb.providers.scripted import ScriptedProvider
 
 HOOKS: dict[str, Callable[[object], bool]] = {
@@ -63,3 +64,4 @@ def test_provider_has_a_name_and_a_stream() -> None:
     assert not is_provider(SimpleNamespace(stream=provider.stream))
     assert not is_provider(SimpleNamespace(name=None, stream=provider.stream))
     assert not is_provider(None)
+    assert not is_provider(DemoProvider), "its class has both, but cannot answer"

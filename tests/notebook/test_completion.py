@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentnb import Reply, ScriptedProvider, Session, tool
+from agentnb import Reply, ScriptedProvider, Session, register_provider, tool
 from agentnb.config import config_of
 from agentnb.notebook.completion import complete
 from agentnb.notebook.magics import AGENTNB_VERBS, CELL_OPTIONS, SPAWN_VERBS
@@ -79,6 +79,14 @@ def test_models_are_those_of_session_pools_runs_and_providers(session: Session) 
     assert offered("%%spawn --quiet --model pool:f", session) == ["pool:fast"]
     assert offered("%%spawn --model=de", session) == ["demo"]
     assert offered("%%spawn --model anthropic/c") == ["anthropic/claude-sonnet-5-5"]
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_models_of_a_registered_provider_are_offered_like_the_built_in_ones() -> None:
+    register_provider("offered", lambda: ScriptedProvider([]))
+    register_provider("offer", lambda: ScriptedProvider([]), needs_model=False)
+
+    assert offered("%%spawn --model off") == ["offer", "offered/"]
 
 
 def test_profiles_are_those_that_can_be_used(session: Session) -> None:

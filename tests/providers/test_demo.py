@@ -321,8 +321,9 @@ def test_pace_from_the_environment_overrules_the_one_given(
     assert DemoProvider().pace_s == 0.02
     monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
     assert DemoProvider(pace_s=0.5).pace_s == 0
+    made_before = DemoProvider(pace_s=0.5)
     monkeypatch.setenv("AGENTNB_DEMO_PACE_S", " ")
-    assert DemoProvider(pace_s=0.5).pace_s == 0.5
+    assert DemoProvider(pace_s=0.5).pace_s == made_before.pace_s == 0.5
 
 
 @pytest.mark.parametrize("value", ["fast", "-1", "nan", "inf", "61", "0,5"])

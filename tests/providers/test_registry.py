@@ -7,10 +7,12 @@ import sys
 import pytest
 
 from agentnb.core.errors import MissingExtra, UnknownModel
+from agentnb.core.protocols import Provider
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.demo import DemoProvider
 from agentnb.providers.openai import OpenAIProvider
-from agentnb.providers.registry import _FACTORIES, KNOWN_PROVIDERS, Registry, split_model
+from agentnb.providers.registry import Registry, known_providers, register_provider, split_model
+from agentnb.providers.scripted import ScriptedProvider
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_name_without_a_known_provider_or_without_a_model_says_what_is_known(mod
         split_model(model)
 
     assert caught.value.name == model
-    assert caught.value.known == KNOWN_PROVIDERS
+    assert caught.value.known == known_providers()
     assert repr(model) in str(caught.value)
     assert "anthropic, demo, openai" in str(caught.value)
 
@@ -69,18 +71,21 @@ def test_extra_that_is_missing_is_told_when_its_model_is_named(
         Registry().resolve("openai/llama3.2")
 
 
-def test_provider_that_two_threads_ask_for_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry, meanwhile = Registry(), []
+@pytest.mark.usefixtures("own_registry")
+def test_provider_that_two_threads_ask_for_at_once_is_one() -> None:
+    registry, made = Registry(), list[Provider]()
 
-    def make() -> AnthropicProvider:
-        monkeypatch.setitem(_FACTORIES, "anthropic", AnthropicProvider)
-        meanwhile.append(registry.resolve("anthropic/a")[0])  # as another thread would
-        return AnthropicProvider()
+    def make() -> Provider:
+        made.append(provider := ScriptedProvider([]))
+        if len(made) == 1:
+            assert registry.resolve("lab/a")[0] is made[1]  # as another thread would
+        return provider
 
-    monkeypatch.setitem(_FACTORIES, "anthropic", make)
+    register_provider("lab", make)
 
-    assert [registry.resolve("anthropic/a")[0]] == meanwhile
-    assert [registry.resolve("anthropic/b")[0]] == meanwhile
+    assert registry.resolve("lab/a")[0] is made[1]
+    assert registry.resolve("lab/b")[0] is made[1]
+    assert len(made) == 2
 
 
 def test_name_is_written_with_a_slash() -> None:
