@@ -41,6 +41,8 @@ class Advice:
     """What to set for another address."""
     key: str
     """What to set for another key."""
+    other_credentials: str = ""
+    """What else than a key can be set, after a comma."""
     unreachable: str
     unknown_model: str
     refused: Mapping[str, str] = field(default_factory=dict)

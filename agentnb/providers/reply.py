@@ -65,7 +65,7 @@ class Reader(Protocol):
         ...
 
 
-class Reply:
+class ReplyStream:
     """A reply that has begun.
 
     Args:
@@ -178,7 +178,7 @@ class Reply:
 
 
 @contextlib.asynccontextmanager
-async def replying(reply: Reply) -> AsyncIterator[Reply]:
+async def replying(reply: ReplyStream) -> AsyncIterator[ReplyStream]:
     """Errors of a reply are told as ours, and it is hung up on at the end if it goes on."""
     try:
         yield reply

@@ -46,6 +46,7 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.anthropic import AnthropicProvider
+from agentnb.providers.client_pool import settings_of
 from tests.loopback import Event, LoopbackServer, Reply, Step, ToolCall, input_tokens, signature_of
 
 KEY = "sk-ant-api03-not-a-real-key"
@@ -1083,7 +1084,11 @@ async def test_call_that_is_cancelled_while_it_closes_old_clients_loses_none(
         old = []
         for number in range(2):
             monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{number}")
-            old.append(await calls.enter_async_context(provider._borrowed_client()))
+            old.append(
+                await calls.enter_async_context(
+                    provider._clients.borrowed(settings_of("ANTHROPIC_"))
+                )
+            )
     close = old[0].sdk.close
     monkeypatch.setattr(old[0].sdk, "close", close_at_the_second_call)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:2")

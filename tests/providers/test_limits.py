@@ -43,7 +43,7 @@ from agentnb.providers.call_arguments import METERED_AT_ONCE, CallArguments
 from agentnb.providers.error_teller import ErrorTeller
 from agentnb.providers.limits import MOST_IN_EVENT, BadReply, TooLarge
 from agentnb.providers.openai_calls import ToolCalls
-from agentnb.providers.reply import Reply as reply_to
+from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sse import EventLines
 from agentnb.providers.unpacking import Unpacking
 from agentnb.providers.wire_values import tool_input
@@ -581,7 +581,7 @@ async def test_loop_has_its_turn_while_few_bytes_become_many() -> None:
     response = httpx2.Response(
         200, headers={"content-encoding": "gzip"}, extensions={BODY: Whole()}
     )
-    reply = reply_to(response, ReplyReader(HELLO), event_in, TELLER)
+    reply = ReplyStream(response, ReplyReader(HELLO), event_in, TELLER)
     turns: list[int] = []
     pieces = [await reply.read()]
     while pieces[-1]:

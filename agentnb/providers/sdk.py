@@ -1,0 +1,166 @@
+"""What the providers over an SDK share: the way of one call, and the SDK's errors in our words.
+
+Both SDKs are made by one generator: their clients take the same arguments, and their errors have
+the same names. Which SDK it is, its provider's module alone knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from agentnb.core.errors import AuthenticationFailed, InvalidRequest
+from agentnb.core.types import CompletionRequest, StreamEvent
+from agentnb.providers.client_pool import ClientPool, Settings
+from agentnb.providers.door import Door
+from agentnb.providers.error_teller import Advice, ErrorTeller, unsendable_key
+from agentnb.providers.late_import import LateImport
+from agentnb.providers.reply import ReplyStream, replying
+
+if TYPE_CHECKING:
+    import httpx2
+
+_CONNECT_S = 10.0
+K = TypeVar("K", bound="SdkClient")
+
+
+def sdk_import(load_sdk: Callable[[], None]) -> LateImport:
+    """The import of an SDK, and of what carries its calls."""
+
+    def load() -> None:
+        load_sdk()
+        with contextlib.suppress(ImportError):  # calls then go on without it
+            import agentnb.providers.aio_transport  # noqa: F401
+
+    return LateImport(load)
+
+
+async def stream_reply(
+    request: CompletionRequest, sdk: LateImport, clients: ClientPool[K], settings: Settings
+) -> AsyncGenerator[StreamEvent, None]:
+    """Make one call.
+
+    Leave before its end only through `contextlib.aclosing`, or by being cancelled: that hangs up,
+    so that the server stops writing.
+
+    Args:
+        request: What is asked.
+        sdk: Its import is waited for.
+        clients: Lend the client that asks.
+        settings: The environment variables that the client is made from.
+
+    Raises:
+        LlmError: The subclass says what happened, the message what to do.
+    """
+    await sdk.wait()
+    with Door():
+        async with (
+            clients.borrowed(settings) as client,
+            replying(await client.ask(request)) as reply,
+        ):
+            while not reply.is_complete and (chunk := await reply.read()):
+                for event in reply.events_in(chunk):
+                    yield event
+            for event in reply.last_events():
+                yield event
+            stopped = await reply.end()
+    yield stopped
+
+
+class SdkClient:
+    """An SDK's client for one loop and one set of environment variables.
+
+    Args:
+        sdk: The SDK's module.
+        make: Makes the client, of the arguments that both SDKs take.
+        base_error: What all errors of the SDK are.
+        unnamed: What the server is called where its address says no name.
+        timeout_s: How long the server may be silent, before and within a reply.
+        advice: What a person can do about its errors.
+    """
+
+    def __init__(
+        self,
+        sdk: Any,
+        make: Callable[..., Any],
+        *,
+        base_error: type[Exception],
+        unnamed: str,
+        timeout_s: float,
+        advice: Advice,
+    ) -> None:
+        from agentnb.providers.http_client import ApiClient
+
+        self.calls = 0
+        self.is_rejected = False
+        self._module, self._base_error, self._advice = sdk, base_error, advice
+        self.teller = ErrorTeller(unnamed, timeout_s, advice)
+        with self.llm_errors():
+            self.sdk = make(
+                max_retries=0,
+                timeout=timeout_s,
+                default_headers={"Accept-Encoding": "gzip"},
+                http_client=ApiClient(connect_s=_CONNECT_S, silence_s=timeout_s),
+            )
+        host = self.sdk.base_url.netloc.decode("ascii")  # with the port, without a password
+        self.teller = ErrorTeller(host or unnamed, timeout_s, advice)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self.sdk.close()
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> httpx2.Response:
+        """Send a request; the response has begun."""
+        import httpx2
+
+        # What the SDK's own `create` does besides is to look through the whole body for what
+        # `body_of` does not use: half of the SDK's part of a call.
+        response: object = await self.sdk.post(
+            path,
+            body=body,
+            cast_to=httpx2.Response,
+            stream=True,
+            stream_cls=self._module.AsyncStream[object],
+        )
+        return cast("httpx2.Response", response)
+
+    async def ask(self, request: CompletionRequest) -> ReplyStream:
+        """Send the request; the reply has begun."""
+        raise NotImplementedError
+
+    def kind_and_message(self, error: Any) -> tuple[object, object]:
+        """What the SDK found in the body of an answer that is an error."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def llm_errors(self) -> Iterator[None]:
+        """Translate what the SDK raises before a reply begins."""
+        import httpx2
+
+        sdk = self._module
+        try:
+            yield
+        except sdk.APIStatusError as error:
+            kind, message = self.kind_and_message(error)
+            raise self.teller.answered(
+                error.response, kind=kind, message=message, body=error.body
+            ) from error
+        except (sdk.APIConnectionError, httpx2.HTTPError, httpx2.InvalidURL) as error:
+            is_wrapped = isinstance(error, sdk.APIConnectionError)
+            cause = (is_wrapped and error.__cause__) or error
+            if isinstance(cause, httpx2.LocalProtocolError):
+                raise unsendable_key(self._advice) from None  # its message quotes the header
+            raise self.teller.unanswered(cause) from error
+        except self._base_error as error:
+            raise AuthenticationFailed(
+                f"The credentials could not be used: {self.teller.words(error)}. Set "
+                f"{self._advice.key}{self._advice.other_credentials}."
+            ) from error
+        except UnicodeEncodeError:
+            raise unsendable_key(self._advice) from None
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(
+                f"The request could not be written: {self.teller.words(error)}. Look at its "
+                "`extra` and at the schemas of its tools."
+            ) from error
