@@ -14,7 +14,7 @@ from agentnb.notebook.display import warm_up_widgets
 from agentnb.notebook.errors import TOLD_ERRORS, show_error
 from agentnb.notebook.magics import AgentMagics, spawn_cell
 from agentnb.notebook.transform import rewrite_spawn_cell
-from agentnb.providers.anthropic import warm_up
+from agentnb.providers.anthropic import preload
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -38,7 +38,7 @@ def load(shell: InteractiveShell) -> None:
     # While the person writes their first cell:
     with suppress(NotebookError):  # a display setting that is wrong is told by that cell
         warm_up_widgets()
-    warm_up()
+    preload()
 
 
 def unload(shell: InteractiveShell) -> None:

@@ -46,7 +46,7 @@ def _load_sdk() -> None:
 _sdk = sdk_import(_load_sdk)
 
 
-def warm_up() -> None:
+def preload() -> None:
     """Begin to import the SDK, where a key says that it will be used; nobody waits for it.
 
     Without one most people have come for what needs none, and an import would only slow that.

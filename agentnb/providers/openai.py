@@ -46,7 +46,7 @@ def _load_sdk() -> None:
 _sdk = sdk_import(_load_sdk)
 
 
-def warm_up() -> None:
+def preload() -> None:
     """Begin to import the SDK, where a key or a base URL says that it will be used."""
     if any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
         _sdk.begin()

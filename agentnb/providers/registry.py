@@ -144,9 +144,9 @@ def _checked(made: object, name: str) -> Provider:
 
 
 def _anthropic() -> Provider:
-    from agentnb.providers.anthropic import AnthropicProvider, warm_up
+    from agentnb.providers.anthropic import AnthropicProvider, preload
 
-    warm_up()
+    preload()
     return AnthropicProvider()
 
 
@@ -157,9 +157,9 @@ def _demo() -> Provider:
 
 
 def _openai(*, base_url: str | None = None, api_key_env: str | None = None) -> Provider:
-    from agentnb.providers.openai import OpenAIProvider, warm_up
+    from agentnb.providers.openai import OpenAIProvider, preload
 
-    warm_up()
+    preload()
     return OpenAIProvider(base_url=base_url, api_key_env=api_key_env)
 
 

@@ -15,7 +15,7 @@ from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings
 from agentnb.providers.door import Door
 from agentnb.providers.error_teller import Advice, ErrorTeller, unsendable_key
-from agentnb.providers.late_import import LateImport
+from agentnb.providers.lazy_import import LazyImport
 from agentnb.providers.reply import ReplyStream, replying
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CONNECT_S = 10.0
 K = TypeVar("K", bound="SdkClient")
 
 
-def sdk_import(load_sdk: Callable[[], None]) -> LateImport:
+def sdk_import(load_sdk: Callable[[], None]) -> LazyImport:
     """The import of an SDK, and of what carries its calls."""
 
     def load() -> None:
@@ -33,11 +33,11 @@ def sdk_import(load_sdk: Callable[[], None]) -> LateImport:
         with contextlib.suppress(ImportError):  # calls then go on without it
             import agentnb.providers.aio_transport  # noqa: F401
 
-    return LateImport(load)
+    return LazyImport(load)
 
 
 async def stream_reply(
-    request: CompletionRequest, sdk: LateImport, clients: ClientPool[K], settings: Settings
+    request: CompletionRequest, sdk: LazyImport, clients: ClientPool[K], settings: Settings
 ) -> AsyncGenerator[StreamEvent, None]:
     """Make one call.
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from agentnb.providers import anthropic, registry
-from agentnb.providers.late_import import LateImport
+from agentnb.providers.lazy_import import LazyImport
 from tests.notebook.kernel import started
 from tests.support import DEADLINE_S, run_python
 
@@ -31,7 +31,7 @@ class Load:
 
 async def test_all_who_wait_wait_for_one_import_on_a_thread_that_holds_up_no_exit() -> None:
     load = Load()
-    late = LateImport(load)
+    late = LazyImport(load)
     begun = late.begin()
     waiting = [asyncio.create_task(late.wait()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -46,7 +46,7 @@ async def test_all_who_wait_wait_for_one_import_on_a_thread_that_holds_up_no_exi
 
 async def test_one_who_is_cancelled_while_waiting_leaves_it_to_the_others() -> None:
     load = Load()
-    late = LateImport(load)
+    late = LazyImport(load)
     gives_up, goes_on = (asyncio.create_task(late.wait()) for _ in range(2))
     await asyncio.sleep(0)
     gives_up.cancel()
@@ -61,7 +61,7 @@ async def test_one_who_is_cancelled_while_waiting_leaves_it_to_the_others() -> N
 async def test_error_of_an_import_is_told_to_who_needs_it_and_the_next_one_tries_again() -> None:
     load = Load(ImportError("broken"), ImportError("still broken"))
     load.go_on.set()
-    late = LateImport(load)
+    late = LazyImport(load)
     begun = late.begin()
     assert str(await asyncio.to_thread(begun.exception, 60)) == "broken"
 
@@ -80,7 +80,7 @@ async def test_import_whose_thread_cannot_start_is_begun_anew_by_the_next_one(
 
     load = Load()
     load.go_on.set()
-    late = LateImport(load)
+    late = LazyImport(load)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_more)
         with pytest.raises(RuntimeError, match="new thread"):
@@ -95,11 +95,11 @@ async def test_import_whose_thread_cannot_start_is_begun_anew_by_the_next_one(
 def test_fork_in_the_middle_of_an_import_leaves_the_other_process_one_of_its_own() -> None:
     code = """
     import os, threading
-    from agentnb.providers import late_import
+    from agentnb.providers import lazy_import
 
-    late_import._FORK_PATIENCE_S = 0.0
+    lazy_import._FORK_PATIENCE_S = 0.0
     go_on = threading.Event()
-    late = late_import.LateImport(go_on.wait)
+    late = lazy_import.LazyImport(go_on.wait)
     late.begin()
     with late._lock:  # another thread may have it at that moment
         child = os.fork()
@@ -118,7 +118,7 @@ def test_fork_in_the_middle_of_an_import_leaves_the_other_process_one_of_its_own
 def test_fork_waits_for_an_import_as_the_other_process_could_not_end_it() -> None:
     code = """
     import os, threading
-    from agentnb.providers.late_import import LateImport
+    from agentnb.providers.lazy_import import LazyImport
 
     go_on, made = threading.Event(), []
 
@@ -126,7 +126,7 @@ def test_fork_waits_for_an_import_as_the_other_process_could_not_end_it() -> Non
         go_on.wait(60)
         made.append(True)
 
-    LateImport(load).begin()
+    LazyImport(load).begin()
     threading.Timer(0.2, go_on.set).start()
     if os.fork() == 0:
         os._exit(len(made))
@@ -141,7 +141,7 @@ def test_session_begins_the_import_where_there_is_a_key_and_not_else(
 ) -> None:
     load = Load()
     load.go_on.set()
-    monkeypatch.setattr(anthropic, "_sdk", LateImport(load))
+    monkeypatch.setattr(anthropic, "_sdk", LazyImport(load))
     registry.Registry().resolve("anthropic/m")
     assert load.threads == []
 

@@ -21,7 +21,7 @@ _SMALL_HEAP_BLOCKS = 3_000_000
 """A few hundred MiB. Where there is more, a whole collection would take longer than it saves."""
 
 
-class LateImport:
+class LazyImport:
     """One import.
 
     Args:
