@@ -20,9 +20,9 @@ from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.anthropic_wire import ReplyReader, body_of, event_in
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
 from agentnb.providers.error_teller import Advice
+from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
-from agentnb.providers.wire_values import without_surrogates
 
 if TYPE_CHECKING:
     import anthropic

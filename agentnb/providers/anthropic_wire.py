@@ -32,9 +32,7 @@ from agentnb.core.types import (
     Usage,
 )
 from agentnb.providers.call_arguments import CallArguments
-from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
-from agentnb.providers.reply import BrokeOff
-from agentnb.providers.wire_values import (
+from agentnb.providers.json_values import (
     WRONG_SHAPE,
     GrowingText,
     as_name,
@@ -43,6 +41,8 @@ from agentnb.providers.wire_values import (
     known_counts,
     without_surrogates,
 )
+from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
+from agentnb.providers.reply import BrokeOff
 
 _MIN_CACHED_BYTES = 4096
 """Four bytes to a token: no model of the API caches a prefix below 1024 tokens."""

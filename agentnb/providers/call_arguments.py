@@ -8,8 +8,8 @@ from typing import Any
 
 from agentnb.core.budget import size_in_bytes
 from agentnb.core.types import ToolInputDelta
+from agentnb.providers.json_values import GrowingText, as_text, tool_input
 from agentnb.providers.limits import MOST_IN_ARGUMENTS, TooLarge
-from agentnb.providers.wire_values import GrowingText, as_text, tool_input
 
 METERED_AT_ONCE = 1_024
 """Characters that the budget hears of at once: as many as a slice of it has."""

@@ -22,12 +22,12 @@ from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
 from agentnb.providers.error_teller import as_words
+from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.openai_address import base_url_in_force, is_public
 from agentnb.providers.openai_advice import Names, advice_on, missing_key
 from agentnb.providers.openai_wire import ReplyReader, Way, body_of, event_in
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
-from agentnb.providers.wire_values import without_surrogates
 
 if TYPE_CHECKING:
     import httpx2

@@ -34,8 +34,8 @@ from typing import Any
 
 from agentnb.core.types import MALFORMED_INPUT, CompletionRequest, ToolInputDelta, ToolUseBlock
 from agentnb.providers.call_arguments import CallArguments
+from agentnb.providers.json_values import as_name
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
-from agentnb.providers.wire_values import as_name
 
 
 @dataclass(slots=True)

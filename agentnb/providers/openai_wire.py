@@ -30,16 +30,16 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
-from agentnb.providers.limits import BadReply
-from agentnb.providers.openai_calls import ToolCalls
-from agentnb.providers.reply import BrokeOff
-from agentnb.providers.wire_values import (
+from agentnb.providers.json_values import (
     WRONG_SHAPE,
     GrowingText,
     json_object,
     known_counts,
     without_surrogates,
 )
+from agentnb.providers.limits import BadReply
+from agentnb.providers.openai_calls import ToolCalls
+from agentnb.providers.reply import BrokeOff
 
 _NOTHING_SAID = "(no output)"
 """Stands for a message without words: many servers take no empty one."""

@@ -41,12 +41,12 @@ from agentnb.providers.anthropic_wire import ReplyReader, event_in
 from agentnb.providers.body import BODY
 from agentnb.providers.call_arguments import METERED_AT_ONCE, CallArguments
 from agentnb.providers.error_teller import ErrorTeller
+from agentnb.providers.json_values import tool_input
 from agentnb.providers.limits import MOST_IN_EVENT, BadReply, TooLarge
 from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sse import EventLines
 from agentnb.providers.unpacking import Unpacking
-from agentnb.providers.wire_values import tool_input
 from agentnb.record import load_run
 from agentnb.runtime import get_runtime
 from agentnb.session import Session

@@ -1,4 +1,4 @@
-"""Values that come over any wire: JSON, text that may be cut in half, counts of tokens.
+"""JSON values, as they come over any wire, text that may be cut in half, counts of tokens.
 
 What passed through here can be sent back: no lone surrogate is in it, and no count that a model
 cannot have made.
