@@ -19,7 +19,7 @@ from agentnb.core.secrets import note_address
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.anthropic_wire import ReplyReader, body_of, event_in
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
-from agentnb.providers.error_teller import Advice
+from agentnb.providers.error_mapping import Hints
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_IDENTITY_TOKEN")
 
-ADVICE = Advice(
+HINTS = Hints(
     base_url="`ANTHROPIC_BASE_URL`",
     key="`ANTHROPIC_API_KEY`",
     other_credentials=", or log in again",
@@ -96,7 +96,7 @@ class _Client(SdkClient):
             base_error=anthropic.AnthropicError,
             unnamed="the API",
             timeout_s=timeout_s,
-            advice=ADVICE,
+            hints=HINTS,
         )
 
     async def ask(self, request: CompletionRequest) -> ReplyStream:
@@ -104,7 +104,7 @@ class _Client(SdkClient):
         body = {**body_of(request), **without_surrogates(request.extra)}
         with self.llm_errors():
             response = await self.post("/v1/messages", body)
-        return ReplyStream(response, ReplyReader(request), event_in, self.teller)
+        return ReplyStream(response, ReplyReader(request), event_in, self.errors)
 
     def kind_and_message(self, error: anthropic.APIStatusError) -> tuple[object, object]:
         """See `SdkClient`."""
@@ -119,7 +119,7 @@ class _Client(SdkClient):
             try:
                 yield
             except anthropic.CredentialsError as error:
-                raise missing_key(f" (the SDK says: {self.teller.words(error)})") from error
+                raise missing_key(f" (the SDK says: {self.errors.words(error)})") from error
             except (TypeError, ValueError) as error:
                 if "resolve authentication" not in str(error):
                     raise

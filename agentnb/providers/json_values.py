@@ -1,4 +1,4 @@
-"""JSON values, as they come over any wire, text that may be cut in half, counts of tokens.
+"""JSON as it comes over any wire: values, text that may be cut in half, counts of tokens.
 
 What passed through here can be sent back: no lone surrogate is in it, and no count that a model
 cannot have made.

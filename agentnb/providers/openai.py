@@ -21,10 +21,10 @@ from agentnb.core.secrets import note, note_address, note_variable, without_user
 from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
-from agentnb.providers.error_teller import as_words
+from agentnb.providers.error_mapping import as_words
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.openai_address import base_url_in_force, is_public
-from agentnb.providers.openai_advice import Names, advice_on, missing_key
+from agentnb.providers.openai_hints import Names, hints_on, missing_key
 from agentnb.providers.openai_wire import ReplyReader, Way, body_of, event_in
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
@@ -143,7 +143,7 @@ class _Client(SdkClient):
             base_error=openai.OpenAIError,
             unnamed="the server",
             timeout_s=timeout_s,
-            advice=advice_on(names, is_public=is_openai),
+            hints=hints_on(names, is_public=is_openai),
         )
         self._ways, self._base_url = ways, base_url
         self._first_way = Way("max_completion_tokens" if is_openai else "max_tokens")
@@ -157,7 +157,7 @@ class _Client(SdkClient):
             raise missing_key()
         with self.llm_errors():
             response = await self._response_to(request)
-        return ReplyStream(response, ReplyReader(request), event_in, self.teller)
+        return ReplyStream(response, ReplyReader(request), event_in, self.errors)
 
     async def _response_to(self, request: CompletionRequest) -> httpx2.Response:
         """Ask as the server is known to want it, and in another way if it says so."""

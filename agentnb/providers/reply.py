@@ -19,7 +19,7 @@ from agentnb.providers.sse import EventLines
 if TYPE_CHECKING:
     import httpx2
 
-    from agentnb.providers.error_teller import ErrorTeller
+    from agentnb.providers.error_mapping import ErrorMapping
 
 _PACKED_AT_ONCE = 256
 """Compressed bytes that are read at once: unpacked they are a thousand times as many at most, and
@@ -77,10 +77,10 @@ class ReplyStream:
         response: httpx2.Response,
         reader: Reader,
         event_in: Callable[[str], Mapping[str, Any]],
-        teller: ErrorTeller,
+        errors: ErrorMapping,
     ) -> None:
         self._body = bytes_of(response)
-        self._response, self._teller = response, teller
+        self._response, self._errors = response, errors
         self._lines = EventLines(response.headers.get("content-encoding", ""))
         self._is_packed = self._lines.is_packed
         self._left = b""
@@ -140,7 +140,7 @@ class ReplyStream:
             try:
                 data = self._event_in(newest)
             except BrokeOff as error:
-                raise self._teller.broke_off(error.said) from None
+                raise self._errors.broke_off(error.said) from None
             yield from reader.read(data)
             self._newest = ""
             if reader.is_complete:
@@ -170,7 +170,7 @@ class ReplyStream:
 
     def broken(self, error: Exception | None) -> LlmError:
         """The error for a reply that began and did not end."""
-        return self._teller.broken(error, self._response, self._lines.begun, self._newest)
+        return self._errors.broken(error, self._response, self._lines.begun, self._newest)
 
     async def hang_up(self) -> None:
         """Close the connection, unless the whole reply has come."""

@@ -14,7 +14,7 @@ from agentnb.core.errors import AuthenticationFailed, InvalidRequest
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings
 from agentnb.providers.door import Door
-from agentnb.providers.error_teller import Advice, ErrorTeller, unsendable_key
+from agentnb.providers.error_mapping import ErrorMapping, Hints, unsendable_key
 from agentnb.providers.lazy_import import LazyImport
 from agentnb.providers.reply import ReplyStream, replying
 
@@ -77,7 +77,7 @@ class SdkClient:
         base_error: What all errors of the SDK are.
         unnamed: What the server is called where its address says no name.
         timeout_s: How long the server may be silent, before and within a reply.
-        advice: What a person can do about its errors.
+        hints: What a person can do about its errors.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class SdkClient:
         base_error: type[Exception],
         unnamed: str,
         timeout_s: float,
-        advice: Advice,
+        hints: Hints,
     ) -> None:
         from agentnb.providers.http_client import ApiClient
 
         self.calls = 0
         self.is_rejected = False
-        self._module, self._base_error, self._advice = sdk, base_error, advice
-        self.teller = ErrorTeller(unnamed, timeout_s, advice)
+        self._module, self._base_error, self._hints = sdk, base_error, hints
+        self.errors = ErrorMapping(unnamed, timeout_s, hints)
         with self.llm_errors():
             self.sdk = make(
                 max_retries=0,
@@ -104,7 +104,7 @@ class SdkClient:
                 http_client=ApiClient(connect_s=_CONNECT_S, silence_s=timeout_s),
             )
         host = self.sdk.base_url.netloc.decode("ascii")  # with the port, without a password
-        self.teller = ErrorTeller(host or unnamed, timeout_s, advice)
+        self.errors = ErrorMapping(host or unnamed, timeout_s, hints)
 
     async def close(self) -> None:
         """Close its connections."""
@@ -143,24 +143,24 @@ class SdkClient:
             yield
         except sdk.APIStatusError as error:
             kind, message = self.kind_and_message(error)
-            raise self.teller.answered(
+            raise self.errors.answered(
                 error.response, kind=kind, message=message, body=error.body
             ) from error
         except (sdk.APIConnectionError, httpx2.HTTPError, httpx2.InvalidURL) as error:
             is_wrapped = isinstance(error, sdk.APIConnectionError)
             cause = (is_wrapped and error.__cause__) or error
             if isinstance(cause, httpx2.LocalProtocolError):
-                raise unsendable_key(self._advice) from None  # its message quotes the header
-            raise self.teller.unanswered(cause) from error
+                raise unsendable_key(self._hints) from None  # its message quotes the header
+            raise self.errors.unanswered(cause) from error
         except self._base_error as error:
             raise AuthenticationFailed(
-                f"The credentials could not be used: {self.teller.words(error)}. Set "
-                f"{self._advice.key}{self._advice.other_credentials}."
+                f"The credentials could not be used: {self.errors.words(error)}. Set "
+                f"{self._hints.key}{self._hints.other_credentials}."
             ) from error
         except UnicodeEncodeError:
-            raise unsendable_key(self._advice) from None
+            raise unsendable_key(self._hints) from None
         except (TypeError, ValueError) as error:
             raise InvalidRequest(
-                f"The request could not be written: {self.teller.words(error)}. Look at its "
+                f"The request could not be written: {self.errors.words(error)}. Look at its "
                 "`extra` and at the schemas of its tools."
             ) from error

@@ -13,8 +13,8 @@ import pytest
 
 from agentnb.core.errors import ConnectionFailed, LlmError, RateLimited, ServerFailed, StreamBroken
 from agentnb.core.types import CompletionRequest, StreamEvent, ToolUse, Usage, user_message
-from agentnb.providers.anthropic import ADVICE, AnthropicProvider
-from agentnb.providers.error_teller import ErrorTeller
+from agentnb.providers.anthropic import HINTS, AnthropicProvider
+from agentnb.providers.error_mapping import ErrorMapping
 from tests.faults.wire import (
     CLOSE,
     MESSAGES,
@@ -240,7 +240,7 @@ async def test_count_beyond_what_any_model_can_make_is_none(
 def test_connection_that_fails_is_told_without_pythons_noise(
     cause: httpx2.HTTPError, told: str
 ) -> None:
-    error = ErrorTeller("HOST", 600.0, ADVICE).unanswered(cause)
+    error = ErrorMapping("HOST", 600.0, HINTS).unanswered(cause)
 
     assert type(error) is ConnectionFailed
     assert str(error) == told

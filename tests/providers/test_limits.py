@@ -36,11 +36,11 @@ from agentnb.core.types import (
     Usage,
     user_message,
 )
-from agentnb.providers.anthropic import ADVICE
+from agentnb.providers.anthropic import HINTS
 from agentnb.providers.anthropic_wire import ReplyReader, event_in
 from agentnb.providers.body import BODY
 from agentnb.providers.call_arguments import METERED_AT_ONCE, CallArguments
-from agentnb.providers.error_teller import ErrorTeller
+from agentnb.providers.error_mapping import ErrorMapping
 from agentnb.providers.json_values import tool_input
 from agentnb.providers.limits import MOST_IN_EVENT, BadReply, TooLarge
 from agentnb.providers.openai_calls import ToolCalls
@@ -58,7 +58,7 @@ from tests.support import DEADLINE_S, make_tree
 
 both = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 HELLO = CompletionRequest("m", "", (user_message("Hello"),))
-TELLER = ErrorTeller("HOST", 1.0, ADVICE)
+MAPPING = ErrorMapping("HOST", 1.0, HINTS)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def answer(
 @pytest.mark.parametrize("size", [200_000, 2_000_000])
 def test_words_of_a_server_are_read_once_whatever_they_are(piece: str, size: int) -> None:
     # By the square of its length the shorter one took 24 s, and the longer one 40 min.
-    said = TELLER.words("<" + piece * (size // len(piece)))
+    said = MAPPING.words("<" + piece * (size // len(piece)))
 
     assert said.startswith("a web page (")
     assert len(said) < 150
@@ -104,7 +104,7 @@ def test_words_of_a_server_are_read_once_whatever_they_are(piece: str, size: int
 def test_secret_is_masked_in_words_that_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "lemon-and-lime")
 
-    assert "lemon" not in TELLER.words("<" * 60 + "lemon-and-lime" * 9_000)
+    assert "lemon" not in MAPPING.words("<" * 60 + "lemon-and-lime" * 9_000)
 
 
 def test_arguments_that_come_in_many_pieces_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +367,7 @@ def test_words_that_are_too_deep_to_be_written_are_told_as_that() -> None:
         deep = [deep]
 
     for error in (deep, {"type": deep, "code": deep, "message": "Too deep"}):
-        told = TELLER.broke_off(error)
+        told = MAPPING.broke_off(error)
 
         assert type(told) is ServerFailed
         assert len(str(told)) < 1_000
@@ -581,7 +581,7 @@ async def test_loop_has_its_turn_while_few_bytes_become_many() -> None:
     response = httpx2.Response(
         200, headers={"content-encoding": "gzip"}, extensions={BODY: Whole()}
     )
-    reply = ReplyStream(response, ReplyReader(HELLO), event_in, TELLER)
+    reply = ReplyStream(response, ReplyReader(HELLO), event_in, MAPPING)
     turns: list[int] = []
     pieces = [await reply.read()]
     while pieces[-1]:

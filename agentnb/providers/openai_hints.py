@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agentnb.core.errors import MissingKey
-from agentnb.providers.error_teller import Advice
+from agentnb.providers.error_mapping import Hints
 
 
 class Names(NamedTuple):
@@ -30,7 +30,7 @@ _REFUSED = {
 }
 
 
-def advice_on(names: Names, *, is_public: bool) -> Advice:
+def hints_on(names: Names, *, is_public: bool) -> Hints:
     """What to say of a server; `is_public` for OpenAI's own."""
     if is_public:
         unreachable = f"Check the network, and {names.base_url} if it is set"
@@ -45,7 +45,7 @@ def advice_on(names: Names, *, is_public: bool) -> Advice:
             f"`ollama pull`), and that {names.base_url} ends with what the server wants, mostly "
             "`/v1`"
         )
-    return Advice(
+    return Hints(
         base_url=names.base_url,
         key=names.key,
         unreachable=unreachable,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Hints:
     """What a person can do about one API, in parts of sentences."""
 
     base_url: str
@@ -50,14 +50,14 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorTeller:
+class ErrorMapping:
     """Tells what went wrong with one server."""
 
     host: str
     """As a person knows it: with its port, without a password."""
     timeout_s: float
     """How long the server may be silent."""
-    advice: Advice
+    hints: Hints
 
     def answered(
         self, response: httpx2.Response, *, kind: object, message: object, body: object
@@ -85,7 +85,7 @@ class ErrorTeller:
         where = self.words(response.headers.get("location") or "nowhere")
         return ConnectionFailed(
             f"{self.host} answered {response.status_code} and points to {where}: a redirect is "
-            f"not followed, since the conversation would go with it. Set {self.advice.base_url} to "
+            f"not followed, since the conversation would go with it. Set {self.hints.base_url} to "
             "the right address.",
             retryable=False,
             status_code=response.status_code,
@@ -100,7 +100,7 @@ class ErrorTeller:
             case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
                 return ConnectionFailed(
                     f"The base URL is no address of a server: {said}. Set "
-                    f"{self.advice.base_url} to one that begins with `https://` or `http://`, or "
+                    f"{self.hints.base_url} to one that begins with `https://` or `http://`, or "
                     "remove it.",
                     retryable=False,
                 )
@@ -111,14 +111,14 @@ class ErrorTeller:
                 # What the HTTP library says of it is another sentence in each of its versions.
                 return ConnectionFailed(
                     f"{self.host} answered with something that is no HTTP. Check "
-                    f"{self.advice.base_url}."
+                    f"{self.hints.base_url}."
                 )
             case httpx2.RemoteProtocolError() | httpx2.ReadError() | httpx2.WriteError():
                 what = "hung up before it had answered. Try again in a while"
                 return ConnectionFailed(f"{self.host} {what}, and check the network.")
         return ConnectionFailed(
             f"{self.host} could not be reached{f': {said}' if said else ''}. "
-            f"{self.advice.unreachable}."
+            f"{self.hints.unreachable}."
         )
 
     def broke_off(self, error: object) -> LlmError:
@@ -146,13 +146,13 @@ class ErrorTeller:
             said = self.words(begun.decode(errors="replace"), limit=80)
             return StreamBroken(
                 f"{self.host} answered with {self.words(kind)} where a stream of events was "
-                f"asked for{f': {said}' if said else ''}. Check {self.advice.base_url}.",
+                f"asked for{f': {said}' if said else ''}. Check {self.hints.base_url}.",
                 retryable=False,
             )
         if isinstance(error, TooLarge):
             return StreamBroken(
                 f"{self.host} sent {error}. Ask for less, use another model, or check "
-                f"{self.advice.base_url}.",
+                f"{self.hints.base_url}.",
                 retryable=False,
             )
         match error:
@@ -172,18 +172,16 @@ class ErrorTeller:
         return StreamBroken(f"{self.host} {what}. Try again.")
 
     def _status_error(self, status: int, what: str, *, kind: object, **fields: Any) -> LlmError:
-        raised, advice = self._kind_and_advice(
-            status, what, kind, bool(fields.get("retry_after_s"))
-        )
-        return raised(f"{what}. {advice}.", **fields)
+        raised, hint = self._kind_and_hint(status, what, kind, bool(fields.get("retry_after_s")))
+        return raised(f"{what}. {hint}.", **fields)
 
-    def _kind_and_advice(
+    def _kind_and_hint(
         self, status: int, what: str, kind: object, is_wait_told: bool
     ) -> tuple[type[LlmError], str]:
-        own = self.advice
-        for pattern, advice in own.refused.items():
+        own = self.hints
+        for pattern, hint in own.refused.items():
             if status not in (401, 403, 404, 429) and re.search(pattern, what):
-                return InvalidRequest, advice
+                return InvalidRequest, hint
         match status:
             case 401 | 403:
                 return AuthenticationFailed, (
@@ -273,10 +271,10 @@ _LONGEST_WAIT = 100
 """Characters of the number or the date in a header."""
 
 
-def unsendable_key(advice: Advice) -> AuthenticationFailed:
+def unsendable_key(hints: Hints) -> AuthenticationFailed:
     """The key cannot stand in a header."""
     return AuthenticationFailed(
-        f"The key holds characters that cannot be sent. Set {advice.key} anew, without "
+        f"The key holds characters that cannot be sent. Set {hints.key} anew, without "
         "spaces and line breaks."
     )
 
