@@ -376,21 +376,21 @@ def supports_tool_calls(journal: object) -> TypeGuard[SupportsToolCalls]:
 class Gate(Protocol):
     """Lets calls to one model through, so many at a time.
 
-    `slot` is held while a call is open. `hold_back` keeps new calls waiting for `seconds`,
-    after the provider asked one of them to slow down. `on_wait` is told, once per wait, why
-    a call cannot go yet and for how long where that is known. What `slot` returns may be
-    entered without waiting: `SupportsEnterNow`.
+    A call holds what `acquire` returns while it is open. `throttle` keeps new calls waiting for
+    `seconds`, after the provider asked one of them to slow down. `on_wait` is called once per
+    wait: why a call cannot go yet, and for how long where that is known. What `acquire` returns
+    may be entered without waiting: `SupportsEnterNow`.
     """
 
-    def slot(
+    def acquire(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
     ) -> AbstractAsyncContextManager[None]: ...
 
-    def hold_back(self, model: str, seconds: float) -> None: ...
+    def throttle(self, model: str, seconds: float) -> None: ...
 
 
 class SupportsEnterNow(Protocol):
-    """What a gate's `slot` returns, where it can be entered without a task switch."""
+    """What a gate's `acquire` returns, where it can be entered without a task switch."""
 
     def enter_now(self) -> bool:
         """Enter if there is nothing to wait for; else return false, and have changed nothing."""
@@ -550,7 +550,7 @@ class RunPort(Protocol):
         self, work: AgentWork, request: CompletionRequest
     ) -> AbstractAsyncContextManager[CallLease]: ...
 
-    def hold_back(self, model: str, seconds: float) -> None: ...
+    def throttle(self, model: str, seconds: float) -> None: ...
 
     def retry_delay_s(self, attempt: int) -> float: ...
 

@@ -55,12 +55,12 @@ class OpenGate:
     """A gate that lets everything through."""
 
     @asynccontextmanager
-    async def slot(
+    async def acquire(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
     ) -> AsyncIterator[None]:
         yield
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         return
 
 

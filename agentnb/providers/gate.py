@@ -1,7 +1,7 @@
 """At most so many calls to one model at once, and all of them slowed when one is told to slow.
 
-One lane per model. A call first waits out what the lane was told to hold back, then takes a
-slot, so that nobody holds a slot while waiting for time to pass.
+One lane per model. A call first waits while the lane is throttled, then acquires a slot, so that
+nobody holds a slot while waiting for time to pass.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class ConcurrencyGate:
             WeakKeyDictionary()
         )
 
-    def slot(
+    def acquire(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
     ) -> AbstractAsyncContextManager[None]:
         """Hold one of the model's slots; see `agentnb.core.protocols.Gate`."""
         return _Slot(self._lane(model), model, self._clock, on_wait)
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         """Keep new calls to the model waiting for so long."""
         lane = self._lane(model)
         lane.held_until_s = max(lane.held_until_s, self._clock.now() + seconds)
@@ -63,15 +63,15 @@ class RoutedGate:
     def __init__(self, gates: Mapping[str, Gate]) -> None:
         self._gates = gates
 
-    def slot(
+    def acquire(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
     ) -> AbstractAsyncContextManager[None]:
         """See `agentnb.core.protocols.Gate`."""
-        return self._gates[model].slot(model, on_wait=on_wait)
+        return self._gates[model].acquire(model, on_wait=on_wait)
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         """See `agentnb.core.protocols.Gate`."""
-        self._gates[model].hold_back(model, seconds)
+        self._gates[model].throttle(model, seconds)
 
 
 class _Lane:
@@ -114,7 +114,7 @@ class _Slot:
             if lane.slots.locked():
                 self._on_wait(f"one of {lane.size} slots for calls to {self._model}", None)
             await lane.slots.acquire()
-            # Told to hold back while it queued: give the slot back and wait that out first.
+            # Throttled while it queued: give the slot back and wait that out first.
             if self._clock.now() >= lane.held_until_s:
                 return
             lane.slots.release()

@@ -157,14 +157,14 @@ class _Doorman:
         self._calls = 0
 
     @asynccontextmanager
-    async def slot(
+    async def acquire(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
     ) -> AsyncIterator[None]:
         self._calls += 1
         await self._before_call(self._calls, on_wait)
         yield
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         return
 
 

@@ -352,10 +352,10 @@ class WatchedGate(ConcurrencyGate):
         """Calls to one model that were open at once, at most."""
 
     @asynccontextmanager
-    async def slot(
+    async def acquire(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
     ) -> AsyncIterator[None]:
-        async with super().slot(model, on_wait=on_wait):
+        async with super().acquire(model, on_wait=on_wait):
             self.inside[model] += 1
             self.most_inside = max(self.inside[model], self.most_inside)
             try:

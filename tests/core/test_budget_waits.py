@@ -35,7 +35,7 @@ def waiting_out_a_limit() -> tuple[Tree, Hold]:
     gate = ConcurrencyGate(8, clock=clock)
 
     async def slowed_down() -> None:
-        gate.hold_back("scripted", 50)
+        gate.throttle("scripted", 50)
         await hold()
 
     replies: dict[str, Any] = {
@@ -143,7 +143,7 @@ async def test_call_that_comes_after_the_end_does_not_wait_out_a_limit() -> None
     tree = make_tree(by_agent(replies), clock=clock, gate=gate)
     run = tree.start()
     await hold.until_reached()
-    gate.hold_back("scripted", 3600)
+    gate.throttle("scripted", 3600)
 
     tree.request.budget.set_total(1)
     await run
@@ -173,10 +173,10 @@ async def test_raised_total_does_not_cut_a_wait_short() -> None:
 class LateGate:
     """Somebody's own gate, with a time limit of its own."""
 
-    def slot(self, model: str, *, on_wait: Any) -> NoReturn:
+    def acquire(self, model: str, *, on_wait: Any) -> NoReturn:
         raise TimeoutError("the gate did not open")
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         raise AssertionError
 
 

@@ -284,11 +284,11 @@ class RecordingGate:
     held_back: list[str] = field(default_factory=list)
 
     @asynccontextmanager
-    async def slot(self, model: str, *, on_wait: Any) -> Any:
+    async def acquire(self, model: str, *, on_wait: Any) -> Any:
         self.slots.append(model)
         yield
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         self.held_back.append(model)
 
 

@@ -292,12 +292,12 @@ class BrokenGate:
         self._error, self._at_slot = error, at_slot
 
     @asynccontextmanager
-    async def slot(self, model: str, *, on_wait: Any) -> AsyncIterator[None]:
+    async def acquire(self, model: str, *, on_wait: Any) -> AsyncIterator[None]:
         if self._at_slot:
             raise self._error
         yield
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         raise self._error
 
 

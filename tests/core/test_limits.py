@@ -295,10 +295,10 @@ class _OneAtATime:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
-    def slot(self, model: str, *, on_wait: Any) -> Any:
+    def acquire(self, model: str, *, on_wait: Any) -> Any:
         return self._lock
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         return
 
 

@@ -354,7 +354,7 @@ async def test_synthesis_that_is_cancelled_before_its_call_is_not_told_as_starte
     gate = ConcurrencyGate(8, clock=ManualClock())
 
     async def slowed_down() -> None:
-        gate.hold_back("scripted", 50)
+        gate.throttle("scripted", 50)
 
     provider = by_agent({"root": spawn("A"), "A": Reply("what A says", pause=slowed_down)})
     tree = make_tree(provider, gate=gate)

@@ -144,10 +144,10 @@ def test_limit_that_makes_no_sense_is_refused_and_named(wrong: dict[str, Any], w
 async def test_open_gate_lets_everything_through() -> None:
     gate = OpenGate()
     waits: list[str] = []
-    gate.hold_back("m", 1000.0)
+    gate.throttle("m", 1000.0)
 
     async with (
-        gate.slot("m", on_wait=lambda why, _: waits.append(why)),
-        gate.slot("m", on_wait=lambda why, _: waits.append(why)),
+        gate.acquire("m", on_wait=lambda why, _: waits.append(why)),
+        gate.acquire("m", on_wait=lambda why, _: waits.append(why)),
     ):
         assert waits == []

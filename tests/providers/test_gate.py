@@ -22,7 +22,7 @@ class Caller:
         self.task = asyncio.create_task(self._call(gate, model))
 
     async def _call(self, gate: ConcurrencyGate, model: str) -> None:
-        async with gate.slot(model, on_wait=lambda why, s: self.waits.append((why, s))):
+        async with gate.acquire(model, on_wait=lambda why, s: self.waits.append((why, s))):
             self.is_in = True
             try:
                 await self.may_end.wait()
@@ -66,7 +66,7 @@ async def test_models_do_not_wait_for_each_other() -> None:
 async def test_call_that_fails_gives_its_slot_back() -> None:
     gate = ConcurrencyGate(1, clock=ManualClock())
     with pytest.raises(LookupError):
-        async with gate.slot("m", on_wait=lambda *_: None):
+        async with gate.acquire("m", on_wait=lambda *_: None):
             raise LookupError
 
     (call,) = await callers(gate, 1)
@@ -88,10 +88,10 @@ async def test_cancelled_call_gives_its_place_back_whether_it_was_in_or_waited(h
     await end([call for call in (first, second, third) if call is not gone])
 
 
-async def test_hold_back_keeps_every_new_call_of_that_model_waiting_and_no_other() -> None:
+async def test_throttle_keeps_every_new_call_of_that_model_waiting_and_no_other() -> None:
     clock = ManualClock()
     gate = ConcurrencyGate(clock=clock)
-    gate.hold_back("m", 7.0)
+    gate.throttle("m", 7.0)
     slowed, other = await callers(gate, 3), await callers(gate, 1, "other")
 
     assert other[0].is_in
@@ -111,7 +111,7 @@ async def test_hold_back_keeps_every_new_call_of_that_model_waiting_and_no_other
 async def test_calls_that_are_open_are_not_held_back() -> None:
     gate = ConcurrencyGate(1, clock=ManualClock())
     calls = await callers(gate, 1)
-    gate.hold_back("m", 7.0)
+    gate.throttle("m", 7.0)
     await everyone_waits()
 
     assert calls[0].is_in
@@ -121,7 +121,7 @@ async def test_calls_that_are_open_are_not_held_back() -> None:
 async def test_whoever_waits_out_a_limit_holds_no_slot() -> None:
     clock = ManualClock()
     gate = ConcurrencyGate(1, clock=clock)
-    gate.hold_back("m", 5.0)
+    gate.throttle("m", 5.0)
     waiting = await callers(gate, 1)
     waiting[0].task.cancel()
     clock.advance(5.0)
@@ -138,7 +138,7 @@ async def test_call_that_queued_for_a_slot_waits_out_a_limit_that_came_meanwhile
     clock = ManualClock()
     gate = ConcurrencyGate(1, clock=clock)
     first, second = await callers(gate, 2)
-    gate.hold_back("m", 5.0)
+    gate.throttle("m", 5.0)
     await end([first])
     await everyone_waits()
 
@@ -158,11 +158,11 @@ async def test_call_that_queued_for_a_slot_waits_out_a_limit_that_came_meanwhile
 async def test_longest_limit_counts_and_a_longer_one_that_comes_meanwhile_is_told() -> None:
     clock = ManualClock()
     gate = ConcurrencyGate(1, clock=clock)
-    gate.hold_back("m", 5.0)
-    gate.hold_back("m", 2.0)
+    gate.throttle("m", 5.0)
+    gate.throttle("m", 2.0)
     (call,) = await callers(gate, 1)
     clock.advance(4.0)
-    gate.hold_back("m", 10.0)
+    gate.throttle("m", 10.0)
     clock.advance(1.0)
     await everyone_waits()
 
@@ -181,7 +181,7 @@ async def test_never_more_than_so_many_are_open_whatever_comes_and_goes() -> Non
     async def call() -> None:
         nonlocal most, open_now
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(gate.slot("m", on_wait=lambda *_: None))
+            await stack.enter_async_context(gate.acquire("m", on_wait=lambda *_: None))
             open_now += 1
             most = max(most, open_now)
             await asyncio.sleep(0)
@@ -210,14 +210,14 @@ def test_gate_that_lets_nothing_through_is_refused(wrong: int) -> None:
 async def test_free_slot_is_entered_at_once_and_given_back_like_any_other() -> None:
     clock, waits = ManualClock(), list[str]()
     gate = ConcurrencyGate(1, clock=clock)
-    slot: Any = gate.slot("m", on_wait=lambda why, _: waits.append(why))
-    other: Any = gate.slot("m", on_wait=lambda why, _: waits.append(why))
+    slot: Any = gate.acquire("m", on_wait=lambda why, _: waits.append(why))
+    other: Any = gate.acquire("m", on_wait=lambda why, _: waits.append(why))
 
     assert slot.enter_now()
     assert not other.enter_now()
     await slot.__aexit__(None, None, None)
     assert other.enter_now()
-    gate.hold_back("m", 5)
+    gate.throttle("m", 5)
     await other.__aexit__(None, None, None)
     assert not slot.enter_now(), "the provider asked to wait"
     clock.advance(5)
@@ -231,6 +231,6 @@ async def test_newcomer_does_not_enter_before_those_who_queue() -> None:
     first.may_end.set()
     await first.task  # its slot is on its way to the second
 
-    newcomer: Any = gate.slot("m", on_wait=lambda why, s: None)
+    newcomer: Any = gate.acquire("m", on_wait=lambda why, s: None)
     assert not newcomer.enter_now()
     await end([second])

@@ -156,7 +156,7 @@ async def _wait_to_retry(error: LlmError, attempt: int, work: AgentWork, port: R
         )
     )
     if isinstance(error, RateLimited):
-        port.hold_back(work.model, delay_s)
+        port.throttle(work.model, delay_s)
     await port.wait_to_retry(work, delay_s)
 
 

@@ -185,9 +185,9 @@ class AgentServices:
     def tool_outlived(self) -> Callable[[], None]:
         return self._left_behind.add(self._agent_id)
 
-    def hold_back(self, model: str, seconds: float) -> None:
+    def throttle(self, model: str, seconds: float) -> None:
         with foreign("the gate"):
-            self.gate.hold_back(model, seconds)
+            self.gate.throttle(model, seconds)
 
     def retry_delay_s(self, attempt: int) -> float:
         longest = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2 ** (attempt - 1))
@@ -256,7 +256,7 @@ class _Leasing:
         """Wait for the gate, and no longer than there is a budget."""
         port, work = self._port, self._work
         with foreign("the gate", passes=(BudgetExceeded,)):
-            self._slot = port.gate.slot(work.model, on_wait=port._say_waiting)
+            self._slot = port.gate.acquire(work.model, on_wait=port._say_waiting)
             if supports_enter_now(self._slot) and self._slot.enter_now():
                 return
             async with port._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
