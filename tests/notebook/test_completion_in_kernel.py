@@ -1,4 +1,7 @@
-"""Tab behind our magics, asked of a real kernel as a front end asks it."""
+"""Tab behind our magics, asked of a real kernel as a front end asks it.
+
+A provider that a cell defines and registers is used and offered like any other.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,18 @@ def look_up(river: str) -> str:
 
 session = agentnb.configure(provider=agentnb.ScriptedProvider({
     "Plan": '<spawn_agents><agent task="a"/><agent task="b"/></spawn_agents>', "": "Done."}))
+"""
+LAB = """
+from agentnb.core.types import Stopped, TextDelta, assistant_message
+
+class LabProvider:
+    name = "lab"
+
+    async def stream(self, request):
+        yield TextDelta(f"{request.model} in the lab.")
+        yield Stopped("end_turn", assistant_message(f"{request.model} in the lab."))
+
+agentnb.register_provider("lab", LabProvider)
 """
 
 
@@ -51,6 +66,12 @@ def test_tab_offers_what_can_stand_there_with_and_without_jedi(
     monkeypatch.chdir(tmp_path)
     with started() as kernel:
         kernel.ok("%load_ext agentnb")
+        kernel.ok("import agentnb", LAB, "%%spawn --quiet --model lab/model-x -o answer\nHello")
+        assert kernel.value("answer.output") == "model-x in the lab."
+        assert kernel.completed("%%spawn --model lab/|") == [
+            "%%spawn --model lab/model-x",
+            "%%spawn --model lab/",
+        ]
         kernel.ok(SCRIPT, "%%spawn --quiet\nPlan")
         run_id = kernel.value("session.newest_run.id")
         assert "demo" in kernel.completed("%%spawn --model de|")[0]
