@@ -15,7 +15,7 @@ from textwrap import fill
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentnb.core.protocols import BudgetGate, Provider
+from agentnb.core.protocols import BudgetGate, Provider, is_provider
 from agentnb.core.text import literal
 from agentnb.core.types import MOST
 
@@ -263,7 +263,7 @@ class Settings:
         "names a model of another provider is answered by that one.",
         _check(
             "a provider (`model` is for names)",
-            lambda value: value is None or hasattr(value, "stream"),
+            lambda value: value is None or is_provider(value),
         ),
     )
     max_concurrency: int = _setting(

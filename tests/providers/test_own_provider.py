@@ -185,6 +185,12 @@ def test_factory_that_makes_something_else_is_told_where_its_model_is_named(made
             Session(model="lab/x", config=False)
 
 
+@pytest.mark.parametrize("given", [LabProvider, object(), "lab/x"])
+def test_session_takes_a_provider_and_not_its_class(given: Any) -> None:
+    with pytest.raises(ValueError, match="`provider` must be a provider"):
+        Session(provider=given, config=False)
+
+
 def test_what_a_factory_raises_is_raised_where_its_model_is_named() -> None:
     def lab() -> LabProvider:
         raise LlmError("The lab has no room.")
