@@ -107,7 +107,7 @@ class AgentOrchestrator:
             request=request,
             bus=bus,
             meter=meter,
-            journal=ShieldedJournal(journal),
+            journal=ShieldedJournal(journal, bus),
             engine=self.engine,
             provider=provider,
             tools=tuple(tools or ()),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 if TYPE_CHECKING:
     from agentnb.core.clock import Clock, TimeLimit
     from agentnb.core.errors import OrchestratorError
-    from agentnb.core.events import BudgetWarning, Event
+    from agentnb.core.events import BudgetWarning, Entry, Event
     from agentnb.core.types import (
         AgentStatus,
         Briefing,
@@ -355,10 +355,27 @@ class Journal(Protocol):
     """Keeps what happened. `commit` returns once everything published so far is kept.
 
     It is awaited before a finished or terminal event is published, so that what anyone is
-    told has been kept. It may keep tool calls whole: `SupportsToolCalls`.
+    told has been kept. It may keep tool calls whole: `SupportsToolCalls`. It may be handed what it
+    is to keep: `SupportsEntries`.
     """
 
     async def commit(self) -> None: ...
+
+
+class SupportsEntries(Journal, Protocol):
+    """A journal that is handed the record, and needs no bus to read it from."""
+
+    def published(self, entries: Sequence[Entry]) -> None:
+        """Take the entries published since the last time, in order: each one once.
+
+        Called before each commit, and a last time after `RunFinished`. What came before a commit
+        is kept when it returns.
+        """
+        ...
+
+
+def supports_entries(journal: object) -> TypeGuard[SupportsEntries]:
+    return getattr(journal, "published", None) is not None
 
 
 class SupportsToolCalls(Journal, Protocol):

@@ -124,6 +124,7 @@ class Execution:
                 error=str(error) or end.reason if error else None,
             )
         )
+        run.journal.hand_entries()
         if error is not None:
             raise error
         return result
