@@ -171,5 +171,11 @@ def _bundle_of(value: object) -> dict[str, str]:
     return bundle_of(value)
 
 
+def _outline_of(tree: Any) -> str:
+    from agentnb.views.outline import outline_shortened  # as late as the other
+
+    return outline_shortened(tree, {})
+
+
 _offer_magics()
-present_with(_bundle_of)
+present_with(_bundle_of, _outline_of)

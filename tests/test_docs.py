@@ -81,7 +81,7 @@ def test_python_of_the_readme_runs_from_top_to_bottom(monkeypatch: pytest.Monkey
     said = run_python("\n".join(blocks))
 
     assert len(blocks) == 2
-    assert "2.1 [completed] List what speaks for: Compare three ways" in said
+    assert "2.1 ✓ completed · List what speaks for: Compare three ways" in said
 
 
 def test_python_of_the_page_on_tools_runs_from_top_to_bottom() -> None:

@@ -205,7 +205,7 @@ def test_record_of_before_numbers_were_told_has_the_paths_that_it_had() -> None:
     run = load_run(OLD_RUN)
 
     assert run.tree is not None
-    assert str(run.tree) == "root [completed] root\n  1 [completed] A\n  2 [failed] B"
+    assert str(run.tree) == "root ✓ completed · root\n├─ 1 ✓ completed · A\n└─ 2 ✗ failed · B"
     assert run.thread_id == run.tree.agent_id
     assert list(run.cost.by_agent) == ["root", "1", "2"]
     assert told_by_paths(run)["timeline"] == ["root", "1", "2"]

@@ -165,7 +165,7 @@ def test_run_that_goes_on_is_written_as_it_is_and_loaded_as_it_was(tmp_path: Pat
 
     assert record.events == events
     assert (record.status, record.done, record.output) == (AgentStatus.RUNNING, False, "")
-    assert str(record.tree) == "root [running] root\n  1 [completed] B\n  2 [running] A"
+    assert str(record.tree) == "root ► running · root\n├─ 1 ✓ completed · B\n└─ 2 ► running · A"
     assert len(run.events) > len(events)
 
 
@@ -326,7 +326,7 @@ def test_loaded_run_needs_no_provider_and_no_thread_of_its_own(tmp_path: Path) -
         assert not any(name.startswith("agentnb.providers") for name in sys.modules)
     """)
 
-    assert printed.splitlines()[:2] == ["Grüße, together", "root [completed] root"]
+    assert printed.splitlines()[:2] == ["Grüße, together", "root ✓ completed · root"]
 
 
 def test_orders_are_for_runs_that_can_follow_them(tmp_path: Path) -> None:

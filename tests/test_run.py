@@ -283,7 +283,7 @@ def test_tree_graph_and_records_are_current_in_mid_run() -> None:
     assert [graph.nodes[n]["depth"] for n in graph] == [0, 1, 1]
     assert graph.nodes[second]["tokens"] > 0
     assert graph.nodes[second]["model"] == "scripted"
-    assert str(run.tree) == "root [running] a task\n  1 [running] A\n  2 [completed] B"
+    assert str(run.tree) == "root ► running · a task\n├─ 1 ► running · A\n└─ 2 ✓ completed · B"
     hold.release()
     result = run.result(DEADLINE_S)
 

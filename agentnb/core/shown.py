@@ -23,12 +23,18 @@ def _as_text(value: object) -> Bundle:
 
 
 _presenter: Callable[[object], Bundle] = _as_text
+_outline: Callable[[Any], str] = repr
 
 
-def present_with(presenter: Callable[[object], Bundle]) -> None:
-    """Have values show themselves by `presenter`, in place of the one before."""
-    global _presenter
-    _presenter = presenter
+def present_with(presenter: Callable[[object], Bundle], outline: Callable[[Any], str]) -> None:
+    """Have values show themselves by `presenter`, and trees print themselves by `outline`."""
+    global _presenter, _outline
+    _presenter, _outline = presenter, outline
+
+
+def outline_of(tree: object) -> str:
+    """A tree as it is printed."""
+    return _outline(tree)
 
 
 class Shown:

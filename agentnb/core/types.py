@@ -13,8 +13,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from agentnb.core.shown import Listed, Shown, counted
-from agentnb.core.text import LONGEST_LINE, literal, quoted, visible
+from agentnb.core.shown import Listed, Shown, outline_of
+from agentnb.core.text import literal, quoted, visible
 
 ROOT_PATH = "root"
 DEEPEST = 100
@@ -335,15 +335,6 @@ class SubAgentResults(Listed[SubAgentResult]):
     noun = "result"
 
 
-_DRAWN_LEVELS = 30
-"""Levels that an outline indents. Below them the path alone tells the place: a chain of 10,000
-agents would take 100 million blanks."""
-
-
-_PRINTED_AGENTS = 10_000
-"""Agents that an outline has a line for; of the others it says how many they are."""
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AgentNode(Shown):
     """One agent of a tree, with its sub-agents in spawn order. Prints as an outline.
@@ -409,15 +400,8 @@ class AgentNode(Shown):
         printer.text(str(self))
 
     def __str__(self) -> str:
-        nodes = list(self.walk())
-        lines = [
-            f"{'  ' * min(node.depth, _DRAWN_LEVELS)}{visible(node.path, 200)} [{node.status}] "
-            f"{visible(node.task, LONGEST_LINE)}"
-            for node in nodes[:_PRINTED_AGENTS]
-        ]
-        more = nodes[_PRINTED_AGENTS:]
-        left_out = counted(len(more), "further agent", (node.status for node in more))
-        return "\n".join([*lines, f"… {left_out}"] if more else lines)
+        """The outline: a line for each agent."""
+        return outline_of(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,7 +372,7 @@ def test_sub_agent_that_a_tool_started_has_its_job_and_profile() -> None:
 
 def test_outline_shows_path_status_and_task_on_one_line_each() -> None:
     tree = fold(spawned("root", "Write\na report"), spawned("1"), completed("1"), WAITS).root()
-    assert str(tree) == "root [waiting] Write a report\n  1 [completed] a task"
+    assert str(tree) == "root ‖ waiting · Write a report\n└─ 1 ✓ completed · a task"
 
 
 # -- order is of no consequence ----------------------------------------------------------------

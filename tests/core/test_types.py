@@ -183,9 +183,9 @@ def test_tree_is_walked_from_parent_to_child_in_order_and_printed_as_an_outline(
 
     assert [n.path for n in tree.walk()] == ["root", "1", "1.1", "2"]
     assert str(tree).splitlines()[:3] == [
-        "root [completed] task root",
-        "  1 [completed] task 1",
-        "    1.1 [completed] task 1.1",
+        "root ✓ completed · task root",
+        "├─ 1 ✓ completed · task 1",
+        "│  └─ 1.1 ✓ completed · task 1.1",
     ]
 
 
@@ -200,7 +200,7 @@ def test_very_deep_tree_can_be_walked_printed_compared_and_hashed() -> None:
     tree, other_leaf = chain(5000), dataclasses.replace(LEAF, tokens_used=6)
 
     assert sum(1 for _ in tree.walk()) == 5001
-    assert str(tree).count("\n") == 5000
+    assert str(tree).splitlines()[1] == "│  not shown: 3,001 further agents: 3,001 failed"
     assert len(str(tree)) < 500_000
     assert tree == chain(5000)
     assert hash(tree) == hash(chain(5000))
@@ -240,13 +240,13 @@ def test_tree_is_an_outline_also_as_the_value_of_a_cell() -> None:
     printed: list[str] = []
     TREE._repr_pretty_(Printer(), False)
 
-    assert printed == [str(TREE)] == ["root [completed] t\n  1 [failed] leaf"]
+    assert printed == [str(TREE)] == ["root ✓ completed · t\n└─ 1 ✗ failed · leaf"]
 
 
 def test_task_that_acts_on_a_terminal_is_printed_as_an_escape() -> None:
     tree = dataclasses.replace(LEAF, depth=0, task="a\x1b[2J\ud800\u202e b\u2028é 👩\u200d🔬")
 
-    assert str(tree) == "1 [failed] a\\x1b[2J\ufffd\\u202e b é 👩\u200d🔬"
+    assert str(tree) == "1 ✗ failed · a\\x1b[2J\ufffd\\u202e b é 👩\u200d🔬"
 
 
 # -- paths and lines ---------------------------------------------------------------------------
