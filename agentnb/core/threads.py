@@ -39,7 +39,7 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 class ThreadCall(Generic[T]):
     """A call of a blocking function on a thread, as the loop that waits for it sees it.
 
-    All but `function` runs on the loop, so waiting and giving up never race.
+    The thread writes what `function` came to; all else happens on the loop.
     """
 
     def __init__(self, function: Callable[[], T]) -> None:
@@ -49,6 +49,7 @@ class ThreadCall(Generic[T]):
         self._waiting: asyncio.Future[None] | None = None
         self._value: T
         self._error: BaseException | None = None
+        self._has_returned = False
         self._is_abandoned = False
         self.has_ended = False
         self._when_over: Callable[[], None] | None = None
@@ -62,6 +63,9 @@ class ThreadCall(Generic[T]):
             self._value = self._context.run(self._function)
         except BaseException as error:  # raised again on the loop, whatever it is
             self._error = as_loops_take_it(error)
+        self._has_returned = True
+        if self._is_abandoned:
+            self._drop()
         try:
             self._loop.call_soon_threadsafe(self._finish)
         except RuntimeError:  # the loop is closed: nobody waits any more
@@ -71,8 +75,6 @@ class ThreadCall(Generic[T]):
         self.has_ended = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-        if self._is_abandoned:
-            self._drop()
         if self._when_over is not None:
             self._when_over()
 
@@ -82,9 +84,11 @@ class ThreadCall(Generic[T]):
         Args:
             when_over: Called on the loop when a function that still runs has ended.
         """
-        self._is_abandoned = True
+        # The loop may close before it hears of the end, so the thread looks, too: whichever of the
+        # two comes second sees the other.
         self._when_over = when_over
-        if self.has_ended:
+        self._is_abandoned = True
+        if self._has_returned:
             self._drop()
 
     def _drop(self) -> None:

@@ -7,6 +7,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Coroutine
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -40,6 +41,29 @@ async def test_coroutine_that_comes_after_its_caller_was_cancelled_is_closed() -
     may_end.set()
 
     await until(lambda: inspect.getcoroutinestate(made) == inspect.CORO_CLOSED)
+
+
+def test_coroutine_that_comes_to_a_loop_that_never_runs_again_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_end, told, made = threading.Event(), threading.Event(), asyncio.sleep(0)
+
+    def work() -> Coroutine[Any, Any, None]:
+        may_end.wait(DEADLINE_S)
+        return made
+
+    async def leave_early() -> None:
+        call = ThreadCall(work)
+        call.start()
+        call.abandon()
+
+    with closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(leave_early())
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda _: told.set())
+        may_end.set()
+        assert told.wait(DEADLINE_S)
+
+    assert inspect.getcoroutinestate(made) == inspect.CORO_CLOSED
 
 
 async def test_coroutine_of_a_call_that_is_abandoned_after_its_end_is_closed() -> None:
