@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import random
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -71,6 +72,7 @@ class _Isolation:
             folder = self._home / name.lower()
             folder.mkdir(exist_ok=True)
             self._patch.setenv(name, str(folder))
+        self._patch.setenv("AGENTNB_DEMO_PACE_S", "0")  # else each answer would take seconds
         # A kernel must run the same code as the tests, whatever else may be installed.
         self._patch.setenv("PYTHONPATH", str(_ROOT), prepend=os.pathsep)
         self._patch.setattr(socket.socket, "connect", _connect_here)
@@ -96,18 +98,40 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(isolation.end)
 
 
-class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives each worker whole files, so that tests that share a kernel go on sharing it.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--random-order", metavar="SEED", help="shuffle the files, and their tests")
 
-    All browser tests go to one worker: one JupyterLab and one Chromium serve them.
-    """
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffles where a seed asks for it: no test may need another that came before it."""
+    seed = config.getoption("--random-order")
+    if seed is None:
+        return
+
+    def rank(item: pytest.Item) -> list[float]:
+        # What shares a fixture stays together, and the cells of a notebook keep their order.
+        names = [_group(item.nodeid), str(item.path)]
+        if item.path.suffix != ".ipynb":
+            names.append(item.nodeid)
+        return [random.Random(f"{seed} {name}").random() for name in names]
+
+    items.sort(key=rank)
+
+
+class _ByGroup(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each worker whole groups, so that tests that share a kernel go on sharing it."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
+        return _group(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
-    return _ByFile(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByGroup:
+    return _ByGroup(config, log)
+
+
+def _group(nodeid: str) -> str:
+    """A file; all browser tests are one, since one JupyterLab and one Chromium serve them."""
+    return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
 
 
 @pytest.fixture(autouse=True)

@@ -73,8 +73,7 @@ def test_every_guarantee_names_a_test_that_is_there() -> None:
         assert f"def {name}(" in code if name else "def test_" in code, f"{file}::{name}"
 
 
-def test_python_of_the_readme_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
+def test_python_of_the_readme_runs_from_top_to_bottom() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 

@@ -112,9 +112,7 @@ def test_first_model_of_a_pool_that_works_answers() -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_model_of_a_pool_without_a_key_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
-
+def test_model_of_a_pool_without_a_key_is_passed_over() -> None:
     run = Session("pool:fast", config=_without("best")).spawn("a task", max_depth=0)
 
     assert run.result(DEADLINE_S).output.startswith("(demo)")

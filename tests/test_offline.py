@@ -75,7 +75,7 @@ def test_server_of_the_tests_own_can_be_reached(host: str) -> None:
 def test_only_a_live_test_sees_the_users_keys_settings_and_network(tmp_path: Path) -> None:
     probe = tmp_path / "test_probe.py"
     probe.write_text(PROBE)
-    options = ["-p", "conftest", "-c", str(ROOT / "pyproject.toml"), "-m", "", "--tb=short"]
+    options = ["-n1", "-p", "conftest", "-c", str(ROOT / "pyproject.toml"), "-m", "", "--tb=short"]
 
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(probe)],

@@ -16,7 +16,7 @@ from tests.notebook.kernel import Door, a_door
 
 PROJECT = """
 from pathlib import Path
-_ = Path("agentnb.yaml").write_text('''
+_ = Path("tools.yaml").write_text('''
 tools:
   spawn:
     profiles:
@@ -43,7 +43,7 @@ REPLIES = """{
     ],
     "review": Reply("It is good.", pause=hold),
 }"""
-SETTINGS = "tools=[count], delegation='tools', config='agentnb.yaml'"
+SETTINGS = "tools=[count], delegation='tools', config='tools.yaml'"
 
 
 @pytest.fixture

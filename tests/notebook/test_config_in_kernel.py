@@ -86,6 +86,7 @@ def test_name_that_is_not_there_is_one_line(kernel: Kernel, cell: str, quoted: s
 def test_mistakes_of_the_file_are_told_line_by_line_and_put_right_in_the_same_kernel(
     kernel: Kernel, folder: Path
 ) -> None:
+    kernel.ok(SCRIPT)
     (folder / "agentnb.yaml").write_text("llm:\n  pool: {}\n  default_pool: one")
     wrong = [
         kernel.run(cell).error.splitlines()

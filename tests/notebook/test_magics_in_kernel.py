@@ -10,7 +10,6 @@ from tests.notebook.kernel import Door, Kernel, Shown, a_door, started
 
 SCRIPT = """
 import agentnb, os, types
-os.environ["AGENTNB_DEMO_PACE_S"] = "0"
 provider = agentnb.ScriptedProvider({
     "Plan": '<spawn_agents><agent task="first part"/><agent task="other part"/></spawn_agents>',
     "first part": agentnb.Reply("First is never finished.", pause=hold),
@@ -454,7 +453,6 @@ def test_import_prints_nothing_and_is_enough_for_the_magics() -> None:
     with started() as fresh:
         imported = fresh.ok("import agentnb")
         wrong = fresh.run("agentnb.Session(budget=-1)")
-        fresh.ok("%env AGENTNB_DEMO_PACE_S=0")
         settings = fresh.ok("%agentnb mode")
         shown = fresh.ok("%%spawn --model demo --quiet --max-depth 0\nHello")
 

@@ -81,7 +81,6 @@ def test_cell_without_tools_has_those_of_the_session(kernel: Kernel) -> None:
 
 
 def test_demo_model_calls_the_function_and_answers_with_what_it_gave(kernel: Kernel) -> None:
-    kernel.ok("%env AGENTNB_DEMO_PACE_S=0")
     shown = kernel.ok("%%spawn --model demo --tools look_up\nHow long is the Rhine?")
 
     assert "- look_up(river='Rhine') gave: Rhine: 1320 km" in shown.displays[-1]["text/plain"]

@@ -59,6 +59,11 @@ HOSTILE_PROMPTS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _pace_as_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AGENTNB_DEMO_PACE_S")
+
+
 @dataclass(frozen=True)
 class Said:
     """All that came of one call."""
