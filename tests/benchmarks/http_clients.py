@@ -15,11 +15,19 @@ import resource
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.benchmarks.http_server import DELTAS, WORDS, many_files, state_of
+from tests.benchmarks.http_server import (
+    DELTAS,
+    FIRST_DELTA,
+    HELD_AFTER,
+    WORDS,
+    many_files,
+    state_of,
+)
 
 SYSTEM = "You are a sub-agent that does one focused part of a task. " * 25
 """About as long as what agentnb tells a sub-agent."""
@@ -230,13 +238,18 @@ def cancel(count: int, url: str) -> dict[str, float]:
     reader.start(count)
     _all_open(url, count)
 
-    def heard() -> int:
-        deltas = [e.event for e in reader.run.events if isinstance(e.event, AgentTextDelta)]
-        return len({event.agent_id for event in deltas})
+    # All that the server says before it holds a reply.
+    said = len(WORDS) * (HELD_AFTER - FIRST_DELTA)
 
-    while heard() < count + 1:
+    def read() -> int:
+        lengths: Counter[str] = Counter()
+        for entry in reader.run.events:
+            if isinstance(entry.event, AgentTextDelta):
+                lengths[entry.event.agent_id] += len(entry.event.text)
+        return sum(length == said for length in lengths.values())
+
+    while read() < count:
         time.sleep(0.05)
-    time.sleep(0.5)  # what comes with the last deltas has been read, too
     begun_s, begun_cpu_s = time.monotonic(), time.process_time()
     receipt = reader.run.cancel()
     returned_s, cpu_s = time.monotonic() - begun_s, time.process_time() - begun_cpu_s

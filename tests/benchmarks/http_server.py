@@ -32,6 +32,8 @@ DELTAS = 50
 FIRST_S, EVERY_S = 0.2, 0.02
 HELD_AFTER = 10
 """Events of a held stream that come."""
+FIRST_DELTA = 2
+"""Events of a reply that come before its first words."""
 WORDS = ", a few words of it"
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
