@@ -211,7 +211,8 @@ def _note(shown: Shown, kind: str, content: Mapping[str, Any]) -> None:
 @contextmanager
 def started() -> Iterator[Kernel]:
     """A kernel of this environment, ended afterwards."""
-    manager = KernelManager(kernel_name="python3")
+    # It kills a kernel that takes longer: on a busy machine, one that is about to end by itself.
+    manager = KernelManager(kernel_name="python3", shutdown_wait_time=2 * DEADLINE_S)
     manager.start_kernel()
     try:
         client = manager.blocking_client()
