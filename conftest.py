@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import random
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -93,6 +94,9 @@ def pytest_configure(config: pytest.Config) -> None:
     home = tempfile.TemporaryDirectory(prefix="agentnb-tests-")
     isolation = _Isolation(Path(home.name))
     isolation.begin()
+    # A shell that starts the tests in the background has interrupts ignored, by all below it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_isolation] = isolation
     config.add_cleanup(home.cleanup)
     config.add_cleanup(isolation.end)

@@ -570,8 +570,6 @@ _INTERRUPTED = """
     from agentnb import Reply, Run, RunCancelled, ScriptedProvider, Session
     from tests.support import DEADLINE_S, Hold
 
-    # A shell that starts the tests in the background has the interrupt ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     streaming, closing, waiting = Hold(), Hold(), threading.Event()
 
     class Stubborn:

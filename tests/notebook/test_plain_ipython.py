@@ -48,8 +48,6 @@ def ipython(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         encoding="utf-8",
-        # Where the tests run in the background of a shell, Ctrl-C is ignored by all below it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     _started.append(process)
     return process
