@@ -6,9 +6,15 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+import conftest
 
 ROOT = Path(__file__).parent.parent
 
@@ -87,3 +93,29 @@ def test_only_a_live_test_sees_the_users_keys_settings_and_network(tmp_path: Pat
     )
 
     assert "3 passed" in run.stdout, run.stdout + run.stderr
+
+
+def in_order_of(seed: str | None, nodeids: Iterable[str]) -> list[str]:
+    items: list[Any] = [SimpleNamespace(nodeid=i, path=Path(i.split("::")[0])) for i in nodeids]
+    config: Any = SimpleNamespace(getoption=lambda _: seed)
+    conftest.pytest_collection_modifyitems(config, items)
+    return [item.nodeid for item in items]
+
+
+def test_shuffled_files_and_tests_stay_together_and_cells_of_a_notebook_in_their_order() -> None:
+    files = ["notebooks/a.ipynb", "tests/browser/test_a.py", "tests/browser/test_c.py"]
+    files += [f"tests/test_{name}.py" for name in "bdefg"]
+    given = [f"{file}::{n}" for file in sorted(files) for n in range(10)]
+
+    shuffled = in_order_of("1", given)
+
+    assert in_order_of(None, given) == given
+    assert shuffled == in_order_of("1", given)
+    assert shuffled != in_order_of("2", given)
+    assert sorted(shuffled) == sorted(given)
+    blocks = [file for file, _ in groupby(shuffled, lambda nodeid: nodeid.split("::")[0])]
+    assert sorted(blocks) == sorted(files)
+    assert blocks != sorted(blocks)
+    assert abs(blocks.index(files[1]) - blocks.index(files[2])) == 1
+    assert [i for i in shuffled if i.startswith(files[0])] == given[:10]
+    assert [i for i in shuffled if i.startswith(files[1])] != given[10:20]
