@@ -88,6 +88,10 @@ async def hold():
 """
 
 
+NO_SESSION = "import agentnb.session; agentnb.session._default = None"
+"""Code after which the magics begin anew: `configure` would keep the settings of the one before."""
+
+
 class Kernel:
     """One kernel, its cells, and what they show."""
 

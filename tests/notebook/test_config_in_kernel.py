@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import Kernel, started
+from tests.notebook.kernel import NO_SESSION, Kernel, started
 
 SETTINGS = """\
 tools:
@@ -48,6 +48,7 @@ def kernel(folder: Path) -> Iterator[Kernel]:
 def test_settings_are_shown_as_text_without_ids_times_and_paths(
     kernel: Kernel, folder: Path
 ) -> None:
+    kernel.ok(NO_SESSION)
     shown = kernel.ok("%agentnb config")
 
     assert "  model         demo (llm.default_pool)\n" in shown.stdout

@@ -14,6 +14,7 @@ from tests.support import run_python
 
 SCRIPT = """
 import agentnb, os, sys
+import agentnb.views.static as static
 session = agentnb.configure(provider=agentnb.ScriptedProvider({
     "Plan": '<spawn_agents><agent task="first part"/><agent task="other part"/></spawn_agents>',
     "first part": "First is done.",
@@ -99,10 +100,7 @@ def test_run_that_fails_shows_the_picture_of_what_it_had_reached(kernel: Kernel,
 def test_picture_that_cannot_be_drawn_is_told_in_a_line_and_takes_nothing_away(
     kernel: Kernel, broken: str, reason: str
 ) -> None:
-    kernel.ok(
-        f"import agentnb.views.static as static; was = static.plot_tree\n{broken}\n"
-        "static.plot_tree = plot_tree"
-    )
+    kernel.ok(f"was = static.plot_tree\n{broken}\nstatic.plot_tree = plot_tree")
 
     shown = kernel.ok("%%spawn -o answer\nPlan")
 
