@@ -46,6 +46,7 @@ _AT_HOME = re.compile(r"(https?|wss?)://127\.0\.0\.1(:\d+)?(/|$)|(data|blob|abou
 _NOISE = re.compile(
     r"Comm not found for comm id"  # a page asks for the widgets of comms that are just closed
     r"|ResizeObserver loop"
+    r"|Could not restore the debugger state"  # of a kernel that is shut down meanwhile
 )
 
 

@@ -1,7 +1,7 @@
 """Where a test works: JupyterLab in a page of a browser, and the notebooks that it opens there.
 
-The page is used by one test after the other, since loading JupyterLab takes seconds; whatever a
-test opened is closed after it, and its kernels are shut down.
+The page and a kernel are used by one test after the other, since each takes seconds to come up;
+whatever a test opened is closed after it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,27 @@ from tests.browser.chromium import DEADLINE_MS, Watch
 from tests.browser.notebook import Notebook
 from tests.browser.server import LabServer
 from tests.notebook import saved
+from tests.notebook.kernel import NO_SESSION
 
 SIZE = (1280, 1000)
+# A kernel is as good as new then for a test that patches nothing.
+_RESET = f"""
+import agentnb, ipywidgets, os
+for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+    os.environ.pop(name, None)
+if (run := agentnb.get_session().newest_run) is not None:
+    run.cancel()
+{NO_SESSION}
+ipywidgets.Widget.close_all()
+get_ipython().extension_manager.unload_extension("agentnb")
+get_ipython().run_line_magic("reset", "-f")
+"""
+_RUN_IF_IDLE = """async code => {
+    const kernel = jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel;
+    if (kernel?.status !== "idle") { return null; }
+    const reply = await kernel.requestExecute({code}).done;
+    return reply.content.status === "ok" ? kernel.id : null;
+}"""
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
 
@@ -35,6 +54,8 @@ class Desk:
         self._page: Page | None = None
         self._others: list[Page] = []
         self._notebooks = 0
+        self._kernel: str | None = None
+        self._is_kernel_used = False
         self._theme = LIGHT
 
     @staticmethod
@@ -58,8 +79,13 @@ class Desk:
         self._others.append(self._load())
         return self._others[-1]
 
-    def notebook(self, *cells: str | Sequence[str]) -> Notebook:
-        """A new notebook of these code cells, opened."""
+    def notebook(self, *cells: str | Sequence[str], own_kernel: bool = False) -> Notebook:
+        """A new notebook of these code cells, opened.
+
+        Args:
+            cells: The code of each.
+            own_kernel: It gets a new kernel, and no later test gets that: it changes what stays.
+        """
         self._notebooks += 1
         name = f"notebook{self._notebooks}.ipynb"
         made = saved.notebook(*[saved.code("".join(source)) for source in cells])
@@ -69,12 +95,15 @@ class Desk:
             "language": "python",
         }
         saved.save(made, self.server.folder / name)
-        return self.open(name)
+        if own_kernel:
+            return self.open(name)
+        self._is_kernel_used = True
+        return self.open(name, kernel=self._kernel)
 
-    def open(self, name: str, *, page: Page | None = None) -> Notebook:
-        """A notebook of the server's folder, opened."""
+    def open(self, name: str, *, page: Page | None = None, kernel: str | None = None) -> Notebook:
+        """A notebook of the server's folder, opened, with a new kernel or the one of an id."""
         notebook = Notebook(page or self.page, self.server, name)
-        notebook.open()
+        notebook.open(kernel)
         return notebook
 
     def untrusted_copy(self, notebook: Notebook) -> Notebook:
@@ -101,11 +130,14 @@ class Desk:
     # -- between tests --------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Close what a test has opened, and shut its kernels down."""
+        """Close what a test has opened, and keep its kernel if it can serve the next one."""
         for page in self._others:
             page.close()
         self._others.clear()
-        self.server.end_kernels()
+        if self._is_kernel_used:
+            self._kernel = self._reset_kernel()
+        self._is_kernel_used = False
+        self.server.end_kernels(but=self._kernel)
         if self._page is not None and not self._page.is_closed():
             self._page.set_viewport_size({"width": SIZE[0], "height": SIZE[1]})
             if self._theme != LIGHT:
@@ -120,12 +152,20 @@ class Desk:
                         if (widget.context) { widget.context.model.dirty = false; }
                         widget.close();
                     }
+                    jupyterapp.shell.collapseLeft();  // a page that was reloaded shows its files
                 }"""
             )
 
     def close(self) -> None:
         """Close all pages."""
         self._context.close()
+
+    def _reset_kernel(self) -> str | None:
+        """The id of the one kernel that runs, as good as new, if it can be kept."""
+        if self._page is None or self._page.is_closed() or len(self.server.kernels) != 1:
+            return None
+        kernel: str | None = self._page.evaluate(_RUN_IF_IDLE, _RESET)
+        return kernel
 
     def _load(self) -> Page:
         page = self._context.new_page()

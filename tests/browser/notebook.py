@@ -49,9 +49,10 @@ class Notebook:
 
     # -- coming and going ---------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Show it, and wait until its kernel is there."""
-        self._do("docmanager:open", {"path": self.name})
+    def open(self, kernel: str | None = None) -> None:
+        """Show it, and wait until its kernel is there: a new one, or the one of this id."""
+        wish = {"kernel": {"id": kernel}} if kernel is not None else {}
+        self._do("docmanager:open", {"path": self.name, **wish})
         self.page.wait_for_function(_IS_SHOWN, arg=self.name)
         self.page.wait_for_function(_KERNEL_IS_IDLE, arg=self.name)
         self._find_frame()

@@ -58,12 +58,19 @@ class LabServer:
         """Ids of the kernels that run."""
         return [kernel["id"] for kernel in json.loads(self._ask("GET", "/api/kernels"))]
 
-    def end_kernels(self) -> None:
-        """Shut down every kernel, as *Shut Down All* does."""
-        for session in json.loads(self._ask("GET", "/api/sessions")):
-            self._ask("DELETE", f"/api/sessions/{session['id']}")
+    def end_kernels(self, but: str | None = None) -> None:
+        """Shut down every kernel, as *Shut Down All* does, or all but one."""
+        sessions = {
+            s["kernel"]["id"]: s["id"] for s in json.loads(self._ask("GET", "/api/sessions"))
+        }
         for kernel_id in self.kernels:
-            self._ask("DELETE", f"/api/kernels/{kernel_id}")
+            if kernel_id == but:
+                continue
+            # With a session goes its kernel, and with that its other sessions.
+            session = sessions.get(kernel_id)
+            self._ask(
+                "DELETE", f"/api/sessions/{session}" if session else f"/api/kernels/{kernel_id}"
+            )
 
     def _ask(self, method: str, path: str) -> bytes:
         request = urllib.request.Request(self.url + path, method=method)

@@ -131,7 +131,11 @@ def test_both_end_at_the_ceiling_that_a_teacher_set(desk: Desk) -> None:
     with a_door() as door:
         setup = scripted(HELD, door=door, settings="budget=50_000")
         notebook = desk.notebook(
-            setup, "os.environ['AGENTNB_BUDGET_CEILING'] = '60_000'", "%%spawn\nDo it.", TOTAL
+            setup,
+            "os.environ['AGENTNB_BUDGET_CEILING'] = '60_000'",
+            "%%spawn\nDo it.",
+            TOTAL,
+            own_kernel=True,
         )
         notebook.run(0, 1)
         notebook.start(2)

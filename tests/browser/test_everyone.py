@@ -54,11 +54,12 @@ def findings(page: Page) -> list[str]:
     # JupyterLab's body is 0 px high: to axe everything in it would be clipped, its contrast unseen;
     # and so is what one would have to scroll to.
     page.set_viewport_size({"width": SIZE[0], "height": 3_000})
-    page.add_style_tag(content="body { height: 100vh }")
+    style = page.add_style_tag(content="body { height: 100vh }")
     # An experimental rule, for those who say what they see: it is off unless it is asked for.
     rules = {"label-content-name-mismatch": {"enabled": True}}
     options = {"resultTypes": ["violations"], "rules": rules}
     results = Axe().run(page, context=".agentnb-panel", options=options)
+    style.evaluate("style => style.remove()")
     return [
         f"{found['id']} ({found['impact']}): {node['html'][:200]}"
         for found in results.response["violations"]

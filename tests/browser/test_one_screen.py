@@ -84,7 +84,8 @@ def near_the_top(desk: Desk, script: str, *cells: str) -> Notebook:
     """A notebook as a person has it: what makes its model answer stands in a file of its own."""
     file = desk.server.folder / "model_of_this_test.py"
     file.write_text(script.replace("%load_ext agentnb\n", ""), encoding="utf-8")
-    return desk.notebook("%load_ext agentnb\nfrom model_of_this_test import session", *cells)
+    loaded = "%load_ext agentnb\nfrom model_of_this_test import session"
+    return desk.notebook(loaded, *cells, own_kernel=True)
 
 
 def test_answer_begins_on_the_screen_and_nothing_is_shown_twice(desk: Desk) -> None:

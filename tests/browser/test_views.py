@@ -169,6 +169,7 @@ def test_first_panel_of_a_kernel_shows_the_text_while_its_cell_blocks(desk: Desk
         notebook = desk.notebook(
             scripted(replies, door=door),
             "run = agentnb.get_session().spawn('Do it.')\ndisplay(run.panel())\nrun.result();",
+            own_kernel=True,
         )
         notebook.run(0)
         notebook.start(1)

@@ -65,7 +65,9 @@ def test_agent_that_brings_no_text_is_shown_as_stalled_until_it_goes_on(desk: De
     sooner = "import agentnb.views.panel.fold as fold; fold.STALLED_AFTER_S = 0.5"
     replies = """{"root": Reply("Begun and then held, and ended.", pause=hold)}"""
     with a_door() as door:
-        notebook = desk.notebook(scripted(replies, door=door), sooner, "%%spawn\nTell me.")
+        notebook = desk.notebook(
+            scripted(replies, door=door), sooner, "%%spawn\nTell me.", own_kernel=True
+        )
         notebook.run(0, 1)
         notebook.start(2)
         door.wait_for_knock()
