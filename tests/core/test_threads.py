@@ -153,7 +153,8 @@ async def test_cancelled_task_leaves_the_thread_behind_and_what_it_returns_is_dr
     assert await run_in_thread(lambda: ended.wait(30))
 
 
-def test_thread_that_outlives_its_loop_ends_in_peace() -> None:
+def test_thread_that_outlives_its_loop_ends_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_IDLE_S", 0.01)
     began, may_end = threading.Event(), threading.Event()
     workers: list[threading.Thread] = []
 
