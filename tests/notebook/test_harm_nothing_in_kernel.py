@@ -14,6 +14,7 @@ import agentnb, asyncio, os, sys
 session = agentnb.configure(provider=agentnb.ScriptedProvider({
     "Alone": agentnb.Reply("Begun and then held, and ended.", pause=hold),
     "Stubborn": agentnb.Reply("Begun and then held, and ended.", pause=stubborn),
+    "Quick": "ok",
 }))
 """
 WHOLE = "Begun and then held, and ended."
@@ -163,11 +164,7 @@ os.waitpid(child, 0)
 def test_forked_process_is_told_that_the_run_is_not_there_and_harms_nothing(
     kernel: Kernel, door: Door
 ) -> None:
-    kernel.ok(
-        "session = agentnb.Session(provider=agentnb.ScriptedProvider({"
-        "'Alone': agentnb.Reply('Begun and then held, and ended.', pause=hold), 'Quick': 'ok'}))",
-        "run = session.spawn('Alone')",
-    )
+    kernel.ok("run = session.spawn('Alone')")
     door.wait_for_knock()
 
     kernel.ok(FORK)
