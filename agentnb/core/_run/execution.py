@@ -460,7 +460,9 @@ class Execution:
         self._folded += len(rows)
         self._fold.feed(rows)
         state = self._fold.agents[agent.agent_id]
-        return self._fold.status_of(state), self._fold.describe(state, with_reports=True)
+        is_waiting = state.status is AgentStatus.WAITING
+        status = AgentStatus.WAITING if is_waiting else AgentStatus.RUNNING
+        return status, self._fold.describe(state, with_reports=True)
 
     def stop(self, agent: Agent, reason: str) -> None:
         """Order an agent, and all below it, to stop."""
