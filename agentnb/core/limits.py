@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from agentnb.core.clock import Clock, TimerHandle
 from agentnb.core.cycles import CycleDetector
+from agentnb.core.shown import counted
 from agentnb.core.text import literal
 from agentnb.core.types import MOST
 
@@ -155,7 +156,7 @@ class RunLimits:
         self._failed += 1
         limit = self._stop_after_failures
         if limit is not None and self._failed >= limit:
-            why = f"the run stops after {limit} failed sub-agent{'s' if limit > 1 else ''}"
+            why = f"the run's limit of {counted(limit, 'failed sub-agent')} was reached"
             self._reach(Refusal(STOP_AFTER_FAILURES, why, limit))
 
     def _time_is_over(self) -> None:

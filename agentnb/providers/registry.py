@@ -13,6 +13,7 @@ from typing import NamedTuple
 from agentnb.core.errors import UnknownModel
 from agentnb.core.protocols import Provider, is_provider, supports_close
 from agentnb.core.text import literal
+from agentnb.errors import wrong_settings_as_line
 
 Factory = Callable[..., Provider]
 Settings = Mapping[str, str]
@@ -32,6 +33,7 @@ _registered: dict[str, _Registration] = {}
 """By name, for the whole process."""
 
 
+@wrong_settings_as_line()
 def register_provider(
     name: str, factory: Factory, *, needs_model: bool = True, replace: bool = False
 ) -> None:

@@ -320,7 +320,7 @@ async def test_so_many_failures_let_nothing_new_begin_but_the_synthesis() -> Non
     ] * 2
     [ignored] = tree.of(SpawnIgnored)
     assert ignored.tasks == ("C", "D")
-    assert "after 2 failed sub-agents" in ignored.reason
+    assert "limit of 2 failed sub-agents" in ignored.reason
     assert tree.result.synthesis == "what there is"
     assert _calls(tree) == 3
 
@@ -336,7 +336,7 @@ async def test_agent_that_waits_for_its_first_call_at_the_last_failure_makes_non
         "root": "exhausted", "1": "failed", "2": "exhausted", "3": "exhausted"
     }  # fmt: skip
     assert _calls(tree) == 3
-    assert "after 1 failed sub-agent" in tree.of(AgentExhausted, "3")[0].reason
+    assert "limit of 1 failed sub-agent" in tree.of(AgentExhausted, "3")[0].reason
 
 
 async def test_call_that_is_open_at_the_last_failure_runs_to_its_end() -> None:

@@ -168,6 +168,8 @@ def test_file_that_names_a_strangers_server_is_one_line_until_it_is_trusted(
         ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet'."),
         ("agentnb.configure(tools=type)", "ValueError: `tools` must be a list of"),
         ("session.spawn('Hello', max_depth='deep')", "ValueError: `max_depth` must be a whole"),
+        ("agentnb.Session(max_time_s=-1)", "ValueError: `max_time_s` must be a number of seconds"),
+        ("agentnb.register_provider('a/b', 5)", "ValueError: A provider cannot be called 'a/b'"),
         ("session.spawn_all(5)", "ValueError: `tasks` must be a list of texts"),
         ("session.run_sync('Hello', model='nowhere/large')", "UnknownModel: No provider answers"),
     ],
