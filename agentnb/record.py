@@ -159,7 +159,7 @@ class RunRecord(Shown):
         Of a run that failed or was cancelled: what there is, and why it ended.
         """
         root = self.tree
-        for _, event in reversed(self._bus.milestones):
+        for _, event in reversed(self._bus.lifecycle_rows):
             if root is not None and is_terminal(event):
                 # A root is the last to end; of one that goes on, a sub-agent has ended.
                 is_roots = getattr(event, "agent_id", None) == root.agent_id
@@ -169,7 +169,7 @@ class RunRecord(Shown):
     @property
     def budget(self) -> RequestBudget:
         """How the pot stood when the record ends. A copy: nothing draws on it."""
-        total, used = _pot(event for _, event in self._bus.milestones)
+        total, used = _pot(event for _, event in self._bus.lifecycle_rows)
         budget = RequestBudget(max(0, total))
         budget.add_tokens(max(0, used))
         return budget
@@ -188,7 +188,7 @@ class RunRecord(Shown):
         `run.cost.by_agent` has each agent's part, by path. A model without a known price is
         `unpriced`; `agentnb.set_prices` gives it one.
         """
-        ended, open_ = self._calls(self._bus.milestones)
+        ended, open_ = self._calls(self._bus.lifecycle_rows)
         paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
         return cost_of([*ended, *open_], paths=paths)
 
@@ -270,7 +270,7 @@ class RunRecord(Shown):
 
     def _records(self, fold: TreeFold) -> list[dict[str, Any]]:
         nodes = [*self._all_nodes(fold).values()]
-        costs = self._costs(fold, nodes, self._bus.milestones)
+        costs = self._costs(fold, nodes, self._bus.lifecycle_rows)
         return as_records(
             nodes[0] if nodes else None,
             fold,
@@ -344,7 +344,7 @@ class RunRecord(Shown):
 
         An agent without such a call has no part in it: it would be told as having cost nothing.
         """
-        return cost_of(self._calls(self._bus.milestones)[0], paths=())
+        return cost_of(self._calls(self._bus.lifecycle_rows)[0], paths=())
 
     def _new_feed(self) -> FramePublisher:
         from agentnb.views.panel.frames import FramePublisher

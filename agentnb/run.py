@@ -226,7 +226,7 @@ class Run(RunRecord):
         """
         agent_id = None if agent is None or self._is_root(agent) else self._id_of(agent)
         if self.done:
-            return CancelReceipt((), 0, self._left_behind(agent_id))
+            return CancelReceipt((), 0, self._abandoned(agent_id))
         self._check_alive()
         started = time.monotonic()
         cancellation = self._request.cancellation
@@ -235,7 +235,7 @@ class Run(RunRecord):
             self._wait_until_stopped(agent_id)
         agents = [scope.agent_id for scope in order]
         still = [s.agent_id for s in cancellation.cancelled(agent_id) if not s.ended.is_set()]
-        still += {*self._left_behind(agent_id)} - {*still}
+        still += {*self._abandoned(agent_id)} - {*still}
         if not cancellation.agent_ids and cancellation.root_order is order:
             agents = still = [self.thread_id]  # the root comes to be, and is stopped, soon
         duration_ms = round((time.monotonic() - started) * 1000)
@@ -259,9 +259,9 @@ class Run(RunRecord):
         finally:
             waiting.cancel()
 
-    def _left_behind(self, agent_id: str | None) -> tuple[str, ...]:
+    def _abandoned(self, agent_id: str | None) -> tuple[str, ...]:
         """Of an agent and all below it, or of all, those whose tools go on without them."""
-        left = self._request.left_behind.agent_ids
+        left = self._request.abandoned.agent_ids
         if agent_id is not None:
             left = {name for name in left if is_at_or_below(name, agent_id)}
         return self._in_path_order(left)

@@ -53,7 +53,7 @@ class EventBus:
         self._now = (clock or MonotonicClock()).now
         self._started_at = self._now()
         self._log: list[Row] = []
-        self._milestones: list[EventRow] = []
+        self._lifecycle_rows: list[EventRow] = []
         self._lock = threading.Lock()
         self._waiting: dict[_Waiter | _ThreadWaiter, None] = {}
         self._waiting_for_change: set[_ThreadWaiter] = set()
@@ -68,8 +68,8 @@ class EventBus:
         """A bus that has said everything: `rows`, which belong to it from now on."""
         bus = cls(run_id)
         bus._log = rows
-        bus._milestones = [row for row in rows if len(row) == 2]
-        bus.changes = sum(not isinstance(event, BudgetUpdate) for _, event in bus._milestones)
+        bus._lifecycle_rows = [row for row in rows if len(row) == 2]
+        bus.changes = sum(not isinstance(event, BudgetUpdate) for _, event in bus._lifecycle_rows)
         bus.closed = True
         return bus
 
@@ -97,14 +97,14 @@ class EventBus:
         return self._log[seq:]
 
     @property
-    def milestones(self) -> list[EventRow]:
+    def lifecycle_rows(self) -> list[EventRow]:
         """The rows so far that are no text: a fold of a run that has ended needs no others."""
-        return self._milestones.copy()
+        return self._lifecycle_rows.copy()
 
     @property
     def newest(self) -> Event | None:
         """The newest event that is no text."""
-        return self._milestones[-1][1] if self._milestones else None
+        return self._lifecycle_rows[-1][1] if self._lifecycle_rows else None
 
     def __len__(self) -> int:
         return len(self._log)
@@ -119,7 +119,7 @@ class EventBus:
         with self._lock:
             row = (self._now() - self._started_at, event)
             self._log.append(row)
-            self._milestones.append(row)
+            self._lifecycle_rows.append(row)
             if isinstance(event, RunFinished):
                 self.closed = True
             if not isinstance(event, BudgetUpdate):
@@ -176,7 +176,7 @@ class EventBus:
         with self._lock:
             self._waiting_for_change.discard(waiter)
 
-    def stir(self) -> None:
+    def notify(self) -> None:
         """Count as a change what is none of an entry: who waits for one has to look again."""
         with self._lock:
             self.changes += 1

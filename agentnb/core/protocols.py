@@ -326,7 +326,7 @@ class Jobs(Protocol):
         """Return when these have ended. Ids that do not exist are passed over."""
         ...
 
-    def hand_over(self, job_ids: Sequence[str]) -> None:
+    def mark_reported(self, job_ids: Sequence[str]) -> None:
         """Note that the agent is told what came of these."""
         ...
 
@@ -507,11 +507,11 @@ class CallLease(Protocol):
         ...
 
 
-class RunPort(Protocol):
+class RunServices(Protocol):
     """What an attempt needs of the run it belongs to: a sink for its facts, and leases.
 
     Budget, cancellation and the bus stay with the run; an engine elsewhere brings its own
-    `RunPort` that speaks to the run's over a wire.
+    `RunServices` that speaks to the run's over a wire.
     """
 
     clock: Clock
@@ -532,19 +532,19 @@ class RunPort(Protocol):
         """The numbers of the next tasks that the agent asks for, whatever becomes of them."""
         ...
 
-    def say(self, agent_id: str, text: str) -> None:
+    def publish_text(self, agent_id: str, text: str) -> None:
         """Publish an `AgentTextDelta`, without making one."""
         ...
 
-    def hear(self, order: ToolUse) -> None:
+    def note_tool_call(self, order: ToolUse) -> None:
         """Note a tool call of the reply that is coming in. It may run when the reply has ended."""
         ...
 
-    async def publish_kept(self, event: Event) -> None:
+    async def commit_and_publish(self, event: Event) -> None:
         """Publish once the journal has kept what came before."""
         ...
 
-    def keep(self, record: ToolCallRecord) -> None:
+    def keep_tool_call(self, record: ToolCallRecord) -> None:
         """Hand the journal what an event is too short for."""
         ...
 
@@ -556,7 +556,7 @@ class RunPort(Protocol):
         """Which limit of the run has stopped all calls, in words; `None` when none has."""
         ...
 
-    def tool_outlived(self) -> Callable[[], None]:
+    def abandon_tool(self) -> Callable[[], None]:
         """A tool's thread did not stop when it was told to: it goes on, and is left behind.
 
         What this returns is called, on the same loop, when it has ended after all.
@@ -580,5 +580,10 @@ class Engine(Protocol):
     """Runs attempts: in this process, or elsewhere."""
 
     async def run(
-        self, work: AgentWork, *, provider: Provider, tools: Mapping[str, Tool], port: RunPort
+        self,
+        work: AgentWork,
+        *,
+        provider: Provider,
+        tools: Mapping[str, Tool],
+        services: RunServices,
     ) -> AgentOutcome: ...

@@ -129,7 +129,7 @@ class RequestContext:
         self.on_budget_warning = on_budget_warning
         self.pause_timeout_s = pause_timeout_s
         self.is_attended = is_attended
-        self.left_behind = LeftBehind()
+        self.abandoned = AbandonedTools()
         self._meter: Meter | None = None
 
     @property
@@ -171,7 +171,7 @@ class RequestContext:
         return self.limits.cycles
 
 
-class LeftBehind:
+class AbandonedTools:
     """Which agents have tools that go on though nobody waits for them. Thread-safe."""
 
     def __init__(self) -> None:

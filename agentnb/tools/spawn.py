@@ -248,7 +248,7 @@ def _cut(text: str, limit: int) -> str:
 
 async def _await(jobs: Jobs, wanted: Sequence[str]) -> list[Told]:
     await jobs.wait(wanted)
-    jobs.hand_over(wanted)
+    jobs.mark_reported(wanted)
     return [(each, _outcome(jobs.state(each), jobs)) for each in wanted]
 
 

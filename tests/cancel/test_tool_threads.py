@@ -54,7 +54,7 @@ def started(tool: Blocking) -> Run:
 
 def ended(run: Run) -> None:
     """Wait until the runtime knows that no thread goes on."""
-    while run._request.left_behind.agent_ids:
+    while run._request.abandoned.agent_ids:
         get_runtime().call(lambda: None)
 
 

@@ -421,7 +421,7 @@ class AnyRun(RuleBasedStateMachine):
 
     def _check_late_threads(self) -> None:
         """What was left behind is known, and what comes of it is dropped."""
-        told, left = len(self.tree.bus), self.tree.request.left_behind
+        told, left = len(self.tree.bus), self.tree.request.abandoned
         assert bool(self.on_threads) == bool(left.agent_ids)
         while self.on_threads:
             self.finish_on_thread(0)

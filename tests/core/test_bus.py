@@ -421,10 +421,10 @@ async def test_text_that_is_published_as_text_reads_as_the_event() -> None:
     assert live[1] == live.entries[1]
 
 
-def test_milestones_are_all_that_is_no_text_and_the_newest_is_the_last_of_them() -> None:
+def test_lifecycle_rows_are_all_but_text_and_newest_is_the_last_of_them() -> None:
     bus = EventBus("run")
     assert bus.newest is None
     published(bus, [STARTED, delta("a", "x"), WARNED, delta("a", "y")])
 
-    assert [event for _, event in bus.milestones] == [STARTED, WARNED]
+    assert [event for _, event in bus.lifecycle_rows] == [STARTED, WARNED]
     assert bus.newest == WARNED

@@ -54,7 +54,7 @@ class Pot:
         return lease
 
     async def call_in_turn(self, input_tokens: int, called: list[int] | None = None) -> Lease:
-        """As the port does it: try, wait for room, try again."""
+        """As `AgentServices` does it: try, wait for room, try again."""
         while (lease := self.try_call(input_tokens)) is None:
             await self.meter.wait_for_room(input_tokens + OUTPUT_SLICE)
         if called is not None:

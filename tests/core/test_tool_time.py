@@ -97,7 +97,7 @@ async def test_thread_that_is_too_slow_is_left_behind_at_once_and_its_result_dro
     await running
 
     assert "did not end within 20 s" in told(tree)[0].text
-    assert tree.request.left_behind.agent_ids == {tree.id_of("root")}
+    assert tree.request.abandoned.agent_ids == {tree.id_of("root")}
     assert clock.pending == 0
     await let_end(tree, go_on)
     assert saw.is_set()
@@ -162,7 +162,7 @@ async def test_timeout_leaves_the_timer_of_a_quick_tool_behind_nowhere() -> None
 async def let_end(tree: Tree, go_on: threading.Event) -> None:
     """Let a thread that was left behind end, and wait until it has."""
     go_on.set()
-    await until(lambda: not tree.request.left_behind.agent_ids)
+    await until(lambda: not tree.request.abandoned.agent_ids)
 
 
 async def test_thread_that_sees_its_cancel_holds_up_nobody_and_what_it_returns_is_dropped() -> None:
@@ -184,7 +184,7 @@ async def test_thread_that_sees_its_cancel_holds_up_nobody_and_what_it_returns_i
     assert begun.is_set()
     assert clock.now() == 0, "no time had to pass"
     assert clock.pending == 0
-    assert tree.request.left_behind.agent_ids == set()
+    assert tree.request.abandoned.agent_ids == set()
     (finished,) = tree.of(ToolCallFinished)
     assert (finished.result, finished.is_error) == ("cancelled", True)
     assert tree.statuses() == {"root": "completed", "1": "cancelled"}
@@ -207,7 +207,7 @@ async def test_thread_that_does_not_see_its_cancel_is_left_behind_after_two_seco
     await running
 
     assert tree.statuses() == {"root": "completed", "1": "cancelled"}
-    assert tree.request.left_behind.agent_ids == {tree.id_of("1")}
+    assert tree.request.abandoned.agent_ids == {tree.id_of("1")}
     await let_end(tree, go_on)
 
 
@@ -232,7 +232,7 @@ async def test_second_cancel_from_outside_does_not_wait_for_a_thread() -> None:
 
     assert clock.now() == 0
     assert clock.pending == 0
-    assert tree.request.left_behind.agent_ids == {tree.id_of("root")}
+    assert tree.request.abandoned.agent_ids == {tree.id_of("root")}
     await let_end(tree, go_on)
 
 

@@ -24,7 +24,7 @@ class Ledger(Protocol):
         """Tokens that such a call must leave in the pot."""
         ...
 
-    def tell_exhausted(self) -> None:
+    def report_exhausted(self) -> None:
         """Something other than the root's synthesis could not go on."""
         ...
 
@@ -108,7 +108,7 @@ class Lease:
         if self.halted is None:
             self.halted = why
             if not self.for_root_synthesis:
-                self._ledger.tell_exhausted()
+                self._ledger.report_exhausted()
             if self._on_halt is not None:
                 self._on_halt()
 

@@ -87,7 +87,7 @@ class Meter:
         self._is_attended = is_attended
         self._known_total = budget.total
         self._stopped: str | None = None
-        self._exhausted_told = False
+        self._exhausted_reported = False
         self._is_exhausted = False
         self._pause = BudgetPause(
             bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
@@ -146,7 +146,7 @@ class Meter:
     @property
     def was_exhausted(self) -> bool:
         """Whether something could not go on at any time of this run."""
-        return self._exhausted_told
+        return self._exhausted_reported
 
     @property
     def ended_by(self) -> str:
@@ -356,17 +356,17 @@ class Meter:
     def _empty(self, why: str, for_root_synthesis: bool) -> BudgetExceeded:
         self._is_exhausted = True
         if not for_root_synthesis:
-            self.tell_exhausted()
+            self.report_exhausted()
         return BudgetExceeded(why)
 
-    def tell_exhausted(self) -> None:
+    def report_exhausted(self) -> None:
         """Something other than the root's synthesis could not go on."""
         # There may be room all the same: the total was raised after a reply's limit was set.
         if self.room() < self.kept + OUTPUT_SLICE:
             self._is_exhausted = True
-        if self._exhausted_told:
+        if self._exhausted_reported:
             return
-        self._exhausted_told = True
+        self._exhausted_reported = True
         if self.budget.is_warning_due or not self._has_warned:
             self._warned_early_at = self.budget.total
             self._publish_warning()
@@ -384,7 +384,7 @@ class Meter:
     def _agents(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The ids of all agents so far: those that are completed, and the others."""
         completed: dict[str, bool] = {}
-        for _, event in self._bus.milestones:
+        for _, event in self._bus.lifecycle_rows:
             if isinstance(event, AgentSpawned):
                 completed[event.agent_id] = False
             elif isinstance(event, AgentCompleted):
@@ -404,7 +404,7 @@ class Meter:
                 incomplete_agents=open_,
             )
         )
-        self._exhausted_told = True
+        self._exhausted_reported = True
         self._halt(refusal.reason, open_calls=refusal.stops_open_calls)
         for tool in list(self._tools) if refusal.stops_open_calls else ():
             tool.expire()

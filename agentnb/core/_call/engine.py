@@ -1,7 +1,7 @@
 """One agent's turns: stream a reply, run the tools it asked for, stream again until it stops.
 
 `InProcessEngine.run` is one attempt as one awaitable: plain values in, a plain value out, facts
-through the port. It knows nothing of trees; whether a failed turn is tried again, and what a
+through the services. It knows nothing of trees; whether a failed turn is tried again, and what a
 finished text means, is the orchestrator's to decide.
 
 Two layers of failure meet here. The transport's: a call that failed before any text was shown
@@ -21,7 +21,7 @@ from agentnb.core._call.retry import TurnFailed, take_turn
 from agentnb.core._call.tool_call import run_tool
 from agentnb.core.events import SpawnIgnored
 from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
-from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunPort, Tool
+from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunServices, Tool
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.types import (
     Block,
@@ -45,7 +45,12 @@ class InProcessEngine:
     """Runs attempts on the loop that it is called on."""
 
     async def run(
-        self, work: AgentWork, *, provider: Provider, tools: Mapping[str, Tool], port: RunPort
+        self,
+        work: AgentWork,
+        *,
+        provider: Provider,
+        tools: Mapping[str, Tool],
+        services: RunServices,
     ) -> AgentOutcome:
         messages = work.request.messages
         turns = 0
@@ -55,7 +60,7 @@ class InProcessEngine:
             if messages is not request.messages:
                 request = replace(request, messages=messages)
             try:
-                reply, link = await take_turn(work, request, provider, port)
+                reply, link = await take_turn(work, request, provider, services)
             except TurnFailed as failed:
                 return AgentOutcome(
                     messages,
@@ -90,8 +95,8 @@ class InProcessEngine:
             if orders:
                 # Before the tools run: an agent that is stopped in one of them comes no further.
                 if (reading := read_reply(outcome.text)).has_block:
-                    _tell_ignored(work.agent_id, reading, port)
-                results = await _run_tools(work.agent_id, orders, tools, port)
+                    _publish_ignored(work.agent_id, reading, services)
+                results = await _run_tools(work.agent_id, orders, tools, services)
                 if reading.has_block:
                     results = (*results, TextBlock(BLOCK_BESIDE_TOOLS))
                     outcome = replace(outcome, text=reading.text_before)
@@ -112,18 +117,18 @@ def _sendable(reply: Reply) -> Message:
     return message
 
 
-def _tell_ignored(agent_id: str, reading: SpawnReading, port: RunPort) -> None:
+def _publish_ignored(agent_id: str, reading: SpawnReading, services: RunServices) -> None:
     reason = "a reply that calls tools cannot start sub-agents by a block"
     tasks = reading.tasks
-    numbers = port.take_numbers(len(tasks))
-    port.publish(SpawnIgnored(agent_id=agent_id, reason=reason, tasks=tasks, numbers=numbers))
+    numbers = services.take_numbers(len(tasks))
+    services.publish(SpawnIgnored(agent_id=agent_id, reason=reason, tasks=tasks, numbers=numbers))
 
 
 async def _run_tools(
-    agent_id: str, orders: Sequence[ToolUseBlock], tools: Mapping[str, Tool], port: RunPort
+    agent_id: str, orders: Sequence[ToolUseBlock], tools: Mapping[str, Tool], services: RunServices
 ) -> tuple[Block, ...]:
     """Run one turn's tool calls in parallel; the results stand in the order of the calls."""
     # Nothing that a tool raises leaves its task: a group would stop the others for it.
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(run_tool(agent_id, o, tools, port)) for o in orders]
+        running = [group.create_task(run_tool(agent_id, o, tools, services)) for o in orders]
     return tuple(task.result() for task in running)

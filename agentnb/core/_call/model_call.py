@@ -19,7 +19,7 @@ from agentnb.core.protocols import (
     AgentWork,
     CallLease,
     Provider,
-    RunPort,
+    RunServices,
     closing,
     supports_ready,
 )
@@ -79,7 +79,7 @@ async def make_call(
     work: AgentWork,
     request: CompletionRequest,
     provider: Provider,
-    port: RunPort,
+    services: RunServices,
     reply: Reply,
     *,
     attempt: int,
@@ -92,10 +92,10 @@ async def make_call(
     """
     finished: ModelCallFinished | None = None
     try:
-        async with port.lease(work, request) as lease:
+        async with services.lease(work, request) as lease:
             reply.max_tokens_from_budget = lease.max_tokens_from_budget
-            started_at_s = port.clock.now()
-            port.publish(
+            started_at_s = services.clock.now()
+            services.publish(
                 ModelCallStarted(
                     agent_id=work.agent_id,
                     request=lease.request,
@@ -106,7 +106,7 @@ async def make_call(
             )
             error: str | None = "cancelled"
             try:
-                await _stream(work.agent_id, provider, lease, port, reply)
+                await _stream(work.agent_id, provider, lease, services, reply)
                 error = reply.not_closed
             except BaseException as failure:
                 if not is_own_cancellation(failure):
@@ -120,29 +120,29 @@ async def make_call(
                     agent_id=work.agent_id,
                     model=work.model,
                     usage=usage,
-                    duration_ms=round((port.clock.now() - started_at_s) * 1000),
+                    duration_ms=round((services.clock.now() - started_at_s) * 1000),
                     stop_reason=reply.stop_reason,
                     error=error,
                     estimate_error=estimate_error,
                 )
     finally:
         if finished is not None:  # its slot is free for others while the journal keeps it
-            await port.publish_kept(finished)
+            await services.commit_and_publish(finished)
 
 
 async def _stream(
-    agent_id: str, provider: Provider, lease: CallLease, port: RunPort, reply: Reply
+    agent_id: str, provider: Provider, lease: CallLease, services: RunServices, reply: Reply
 ) -> None:
     """Read one stream to its end mark, to the budget's end, or to the deadline."""
     try:
-        with TimeLimit(port.clock) as limit:
+        with TimeLimit(services.clock) as limit:
             lease.when_halted(limit.expire)
             if supports_ready(provider):
                 await provider.ready()
             # What it had to load first was no part of the model's turn.
-            limit.start(port.call_timeout_s)
+            limit.start(services.call_timeout_s)
             async with closing(provider.stream(lease.request)) as stream:
-                if await _read(stream, agent_id, lease, port, reply):
+                if await _read(stream, agent_id, lease, services, reply):
                     # A halt must not cut the closing of the stream short, which would leave its
                     # connection behind.
                     limit.disarm()
@@ -153,7 +153,7 @@ async def _stream(
             reply.not_closed = "the reply is whole, but its stream was not closed in time"
         elif lease.halted is None:
             raise CallTimedOut(
-                f"The model's turn did not end within {port.call_timeout_s:g} s. "
+                f"The model's turn did not end within {services.call_timeout_s:g} s. "
                 "A larger `call_timeout_s` gives it more time."
             ) from None
     except BaseException as error:
@@ -177,11 +177,11 @@ async def _read(
     stream: AsyncIterator[StreamEvent],
     agent_id: str,
     lease: CallLease,
-    port: RunPort,
+    services: RunServices,
     reply: Reply,
 ) -> bool:
     """File what comes; false when the stream ended by itself, with no end mark."""
-    keep, say, meter = reply.pieces.append, port.say, lease.output_grew
+    keep, say, meter = reply.pieces.append, services.publish_text, lease.output_grew
     has_begun = False
     async for event in stream:
         if not has_begun:
@@ -193,27 +193,29 @@ async def _read(
                 say(agent_id, text)
                 meter(text)
         else:
-            _take(event, agent_id, lease, port, reply)
+            _take(event, agent_id, lease, services, reply)
         if reply.stopped is not None or lease.halted is not None:
             return True
     return False
 
 
-def _take(event: StreamEvent, agent_id: str, lease: CallLease, port: RunPort, reply: Reply) -> None:
+def _take(
+    event: StreamEvent, agent_id: str, lease: CallLease, services: RunServices, reply: Reply
+) -> None:
     """File one piece of a reply, of whatever kind."""
     _check_shape(event)
     match event:
         case TextDelta(text):
             if text:
                 reply.pieces.append(text)
-                port.say(agent_id, text)
+                services.publish_text(agent_id, text)
                 lease.output_grew(text)
         case ThinkingDelta(text):
             if isinstance(event, ToolInputDelta):
                 reply.metered_ahead += len(text)
             lease.output_grew(text)
         case ToolUse(name=name, input=arguments):
-            port.hear(event)
+            services.note_tool_call(event)
             whole = name + as_json(arguments)
             ahead = min(reply.metered_ahead, len(whole))
             reply.metered_ahead -= ahead

@@ -24,7 +24,7 @@ from agentnb.core.errors import (
     make_causes_visible,
 )
 from agentnb.core.events import AgentWaiting, ProviderFailover
-from agentnb.core.protocols import AgentWork, Provider, RunPort, is_chain, links_of
+from agentnb.core.protocols import AgentWork, Provider, RunServices, is_chain, links_of
 from agentnb.core.text import literal, one_line
 from agentnb.core.types import CompletionRequest, bare_model, text_so_far
 
@@ -58,7 +58,7 @@ class TurnFailed(Exception):
 
 
 async def take_turn(
-    work: AgentWork, request: CompletionRequest, provider: Provider, port: RunPort
+    work: AgentWork, request: CompletionRequest, provider: Provider, services: RunServices
 ) -> tuple[Reply, int]:
     """Get one reply.
 
@@ -70,7 +70,7 @@ async def take_turn(
         BudgetExceeded: The budget has no room for the next call.
     """
     if not is_chain(provider):
-        return await _reply_of(work, request, provider, port), 0
+        return await _reply_of(work, request, provider, services), 0
     links = links_of(provider, work.model)
     before: list[str] = []
     for index in range(min(work.link, len(links) - 1), len(links)):
@@ -80,7 +80,7 @@ async def take_turn(
                 replace(work, model=link.model),
                 replace(request, model=bare_model(link.model)),
                 link.provider,
-                port,
+                services,
             )
         except TurnFailed as failed:
             failed.link = index
@@ -88,20 +88,22 @@ async def take_turn(
             failed.was_shown |= bool(text_so_far(request.messages))
             if failed.moves_on and index + 1 < len(links):
                 before.append(f"{link.model} ({one_line(str(failed.error), limit=100)})")
-                _tell_failover(work.agent_id, link.model, links[index + 1].model, failed, port)
+                _publish_failover(
+                    work.agent_id, link.model, links[index + 1].model, failed, services
+                )
                 continue
             if before:
                 words = f"{failed.error} Before that failed: {', '.join(before)}"
-                failed.error = _retold(failed.error, words)
+                failed.error = _reworded(failed.error, words)
             raise
         return reply, index
     raise AssertionError("the last model returns or raises")
 
 
-def _tell_failover(
-    agent_id: str, model: str, next_model: str, failed: TurnFailed, port: RunPort
+def _publish_failover(
+    agent_id: str, model: str, next_model: str, failed: TurnFailed, services: RunServices
 ) -> None:
-    port.publish(
+    services.publish(
         ProviderFailover(
             agent_id=agent_id,
             from_provider=model,
@@ -112,7 +114,7 @@ def _tell_failover(
 
 
 async def _reply_of(
-    work: AgentWork, request: CompletionRequest, provider: Provider, port: RunPort
+    work: AgentWork, request: CompletionRequest, provider: Provider, services: RunServices
 ) -> Reply:
     """One model's reply, with as many transport attempts as it takes and may take."""
     the_provider = foreign(
@@ -123,31 +125,33 @@ async def _reply_of(
         reply = Reply()
         try:
             with the_provider:
-                await make_call(work, request, provider, port, reply, attempt=attempt)
+                await make_call(work, request, provider, services, reply, attempt=attempt)
             return reply
         except LlmError as raised:
             # A copy: a provider may raise the same object in many runs, and each run puts its own
             # result into its error.
-            error = _retold(raised, str(raised))
+            error = _reworded(raised, str(raised))
             if reply.pieces or not error.retryable:
                 raise TurnFailed(
                     error, may_retry=not error.permanent, was_shown=bool(reply.pieces)
                 ) from raised
             if attempt == TRANSPORT_ATTEMPTS:
                 raise TurnFailed(error, may_retry=False) from raised
-            await _wait_to_retry(error, attempt, work, port)
+            await _wait_to_retry(error, attempt, work, services)
         except InternalError as bug:  # the provider's, or the gate's
             raise TurnFailed(bug, may_retry=True, was_shown=bool(reply.pieces)) from bug
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _wait_to_retry(error: LlmError, attempt: int, work: AgentWork, port: RunPort) -> None:
-    delay_s = port.retry_delay_s(attempt)
+async def _wait_to_retry(
+    error: LlmError, attempt: int, work: AgentWork, services: RunServices
+) -> None:
+    delay_s = services.retry_delay_s(attempt)
     asked_s = _asked_wait_s(error)
     if asked_s > LONGEST_WAIT_S:
         raise TurnFailed(_too_long(error, asked_s), may_retry=False) from error
     delay_s = max(delay_s, asked_s)
-    port.publish(
+    services.publish(
         AgentWaiting(
             agent_id=work.agent_id,
             reason=f"to try again after: {one_line(str(error))}",
@@ -156,8 +160,8 @@ async def _wait_to_retry(error: LlmError, attempt: int, work: AgentWork, port: R
         )
     )
     if isinstance(error, RateLimited):
-        port.throttle(work.model, delay_s)
-    await port.wait_to_retry(work, delay_s)
+        services.throttle(work.model, delay_s)
+    await services.wait_to_retry(work, delay_s)
 
 
 def _asked_wait_s(error: LlmError) -> float:
@@ -169,7 +173,7 @@ def _asked_wait_s(error: LlmError) -> float:
 
 def _too_long(error: LlmError, asked_s: float) -> LlmError:
     wait = f"{math.ceil(asked_s):,} s" if math.isfinite(asked_s) else "for ever"
-    told = _retold(
+    told = _reworded(
         error,
         f"{str(error).rstrip('.')}. The provider asks to wait {wait}, "
         f"which is longer than the {LONGEST_WAIT_S:.0f} s that a run waits. Run it again then.",
@@ -178,7 +182,7 @@ def _too_long(error: LlmError, asked_s: float) -> LlmError:
     return told
 
 
-def _retold(error: E, words: str) -> E:
+def _reworded(error: E, words: str) -> E:
     """The same error in other words."""
     told = copy(error)
     told.args = (words,)

@@ -54,7 +54,7 @@ class Siblings:
 
 
 class AgentServices:
-    """What one agent's calls need of its run. See `agentnb.core.protocols.RunPort`.
+    """What one agent's calls need of its run. See `agentnb.core.protocols.RunServices`.
 
     Args:
         siblings: What it shares with the agents beside it.
@@ -94,7 +94,7 @@ class AgentServices:
         """The size of its newest call's input, as it was reserved."""
         self._heard: list[str] = []
         self._numbers_given = 0
-        self._heard_orders: list[ToolUse] = []
+        self._unstarted_orders: list[ToolUse] = []
         """Tool calls of the newest reply that have not begun to run."""
         self._block_is_settled = False
         """Whether each task of a spawn block in the newest reply was dealt with."""
@@ -102,7 +102,7 @@ class AgentServices:
         self._agent_id = agent_id
         self._provider = provider
         self.gate = gate
-        self._left_behind = request.left_behind
+        self._abandoned = request.abandoned
         self._bus, self._meter, self._journal = run.bus, run.meter, run.journal
         self._siblings = siblings
         self._cache_prefix = cache_prefix
@@ -121,8 +121,10 @@ class AgentServices:
                 tasks of a block in it.
         """
         by_block = () if is_read or self._block_is_settled else read_reply(self.text).tasks
-        by_tool = [task_of(each.input) for each in self._heard_orders if each.name == spawn_tool]
-        self._heard_orders, self._block_is_settled = [], True
+        by_tool = [
+            task_of(each.input) for each in self._unstarted_orders if each.name == spawn_tool
+        ]
+        self._unstarted_orders, self._block_is_settled = [], True
         return (*by_block, *filter(None, by_tool))
 
     def reply_is_read(self) -> None:
@@ -139,7 +141,7 @@ class AgentServices:
             case ModelCallStarted():
                 # A call that goes on with a paused reply has its beginning in the conversation.
                 self._heard = [text_so_far(event.request.messages)]
-                self._heard_orders, self._block_is_settled = [], False
+                self._unstarted_orders, self._block_is_settled = [], False
             case ModelCallFinished():
                 self.usage += event.usage
                 if (counted := event.usage.total_tokens) > 0:
@@ -154,26 +156,26 @@ class AgentServices:
         self._bus.publish(event)
 
     def _begin(self, tool_use_id: str) -> None:
-        for at, order in enumerate(self._heard_orders):
+        for at, order in enumerate(self._unstarted_orders):
             if order.id == tool_use_id:
-                del self._heard_orders[at]
+                del self._unstarted_orders[at]
                 return
 
-    def hear(self, order: ToolUse) -> None:
-        self._heard_orders.append(order)
+    def note_tool_call(self, order: ToolUse) -> None:
+        self._unstarted_orders.append(order)
 
-    def say(self, agent_id: str, text: str) -> None:
+    def publish_text(self, agent_id: str, text: str) -> None:
         self._heard.append(text)
         self._siblings.have_answered = True
         self._bus.publish_text(agent_id, text)
 
-    async def publish_kept(self, event: Event) -> None:
+    async def commit_and_publish(self, event: Event) -> None:
         try:
             await self._journal.commit()
         finally:  # a cancel that came meanwhile is no reason to lose it
             self.publish(event)
 
-    def keep(self, record: ToolCallRecord) -> None:
+    def keep_tool_call(self, record: ToolCallRecord) -> None:
         self._journal.keep_tool_call(record)
 
     def ending_with_run(self, limit: TimeLimit) -> AbstractContextManager[None]:
@@ -182,8 +184,8 @@ class AgentServices:
     def stopped_by(self) -> str | None:
         return self._meter.stopped_by
 
-    def tool_outlived(self) -> Callable[[], None]:
-        return self._left_behind.add(self._agent_id)
+    def abandon_tool(self) -> Callable[[], None]:
+        return self._abandoned.add(self._agent_id)
 
     def throttle(self, model: str, seconds: float) -> None:
         with foreign("the gate"):
@@ -208,28 +210,30 @@ class AgentServices:
             self._announced = event
             self._bus.publish(event)
 
-    def _say_waiting(self, reason: str, seconds: float | None) -> None:
+    def _publish_waiting(self, reason: str, seconds: float | None) -> None:
         self.publish(AgentWaiting(agent_id=self._agent_id, reason=reason, wait_s=seconds))
 
 
 class _Leasing:
     """A call's way to its slot and its lease, and back."""
 
-    def __init__(self, port: AgentServices, work: AgentWork, request: CompletionRequest) -> None:
-        self._port = port
+    def __init__(
+        self, services: AgentServices, work: AgentWork, request: CompletionRequest
+    ) -> None:
+        self._services = services
         self._work = work
         self._request = request
         self._slot: AbstractAsyncContextManager[None]
 
     async def __aenter__(self) -> Lease:
-        port, request = self._port, self._request
-        meter = port._meter
-        provider = _provider_of(port._provider, self._work)
-        input_tokens = input_tokens_of(request, provider, estimate=port._input_estimate.of)
+        services, request = self._services, self._request
+        meter = services._meter
+        provider = _provider_of(services._provider, self._work)
+        input_tokens = input_tokens_of(request, provider, estimate=services._input_estimate.of)
         for_root_synthesis = _is_root_synthesis(self._work)
         while True:
             if meter.holds(for_root_synthesis=for_root_synthesis):
-                port._say_waiting("an answer to the budget's question", None)
+                services._publish_waiting("an answer to the budget's question", None)
                 await meter.wait_while_paused()
             await self._enter_gate()
             lease: Lease | None = None
@@ -237,7 +241,7 @@ class _Leasing:
                 lease = meter.lease(
                     request,
                     input_tokens=input_tokens,
-                    cache_prefix=port._cache_prefix(),
+                    cache_prefix=services._cache_prefix(),
                     hidden_output=_may_hide_output(request),
                     for_root_synthesis=for_root_synthesis,
                 )
@@ -245,21 +249,21 @@ class _Leasing:
                 if lease is None:
                     await self._slot.__aexit__(None, None, None)
             if lease is not None:
-                port._asked_input = input_tokens
-                port._announce(self._work.announcement)
+                services._asked_input = input_tokens
+                services._announce(self._work.announcement)
                 return lease
             if not meter.holds(for_root_synthesis=for_root_synthesis):
-                port._say_waiting("room in the budget, until other calls settle", None)
+                services._publish_waiting("room in the budget, until other calls settle", None)
                 await meter.wait_for_room(input_tokens + OUTPUT_SLICE)
 
     async def _enter_gate(self) -> None:
         """Wait for the gate, and no longer than there is a budget."""
-        port, work = self._port, self._work
+        services, work = self._services, self._work
         with foreign("the gate", passes=(BudgetExceeded,)):
-            self._slot = port.gate.acquire(work.model, on_wait=port._say_waiting)
+            self._slot = services.gate.acquire(work.model, on_wait=services._publish_waiting)
             if supports_enter_now(self._slot) and self._slot.enter_now():
                 return
-            async with port._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
+            async with services._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
                 await self._slot.__aenter__()
 
     async def __aexit__(

@@ -29,7 +29,7 @@ from agentnb.core.events import (
 from agentnb.core.protocols import (
     MOST_FOR_MODEL,
     Jobs,
-    RunPort,
+    RunServices,
     Tool,
     ToolCallRecord,
     supports_timeout,
@@ -52,27 +52,29 @@ _MOST_ARGUMENTS = 20
 
 
 async def run_tool(
-    agent_id: str, order: ToolUseBlock, tools: Mapping[str, Tool], port: RunPort
+    agent_id: str, order: ToolUseBlock, tools: Mapping[str, Tool], services: RunServices
 ) -> ToolResultBlock:
     """Run one call, and tell of its beginning and its end."""
-    started_at_s = port.clock.now()
-    port.publish(_started(agent_id, order))
-    context = CallContext(agent_id, order, port)
+    started_at_s = services.clock.now()
+    services.publish(_started(agent_id, order))
+    context = CallContext(agent_id, order, services)
     text, is_error = TOOL_CANCELLED, True
     try:
-        text, is_error = await _outcome(order, tools, context, port)
+        text, is_error = await _outcome(order, tools, context, services)
         text = sendable(text)
     finally:
         context.end()
-        port.keep(ToolCallRecord(agent_id, order.id, order.name, order.input, text, is_error))
-        await port.publish_kept(
+        services.keep_tool_call(
+            ToolCallRecord(agent_id, order.id, order.name, order.input, text, is_error)
+        )
+        await services.commit_and_publish(
             ToolCallFinished(
                 agent_id=agent_id,
                 tool_use_id=order.id,
                 name=order.name,
                 result_summary=one_line(text),
                 is_error=is_error,
-                duration_ms=round((port.clock.now() - started_at_s) * 1000),
+                duration_ms=round((services.clock.now() - started_at_s) * 1000),
                 result=text[:MOST_IN_EVENT],
                 result_length=len(text) if len(text) > MOST_IN_EVENT else None,
             )
@@ -81,12 +83,12 @@ async def run_tool(
 
 
 async def _outcome(
-    order: ToolUseBlock, tools: Mapping[str, Tool], context: CallContext, port: RunPort
+    order: ToolUseBlock, tools: Mapping[str, Tool], context: CallContext, services: RunServices
 ) -> tuple[str, bool]:
     """What the model is told, and whether it is an error."""
     tool = tools.get(order.name)
-    if tool is None and order.name in port.withheld:
-        return port.withheld[order.name](order.input), True
+    if tool is None and order.name in services.withheld:
+        return services.withheld[order.name](order.input), True
     if tool is None:
         known = listed(map(repr, sorted(tools)))
         return f"There is no tool {order.name!r} (known: {known}).", True
@@ -94,7 +96,7 @@ async def _outcome(
     try:
         if complaint := _complaint(order.input):
             return complaint, True
-        if why := port.stopped_by():
+        if why := services.stopped_by():
             return f"The tool {order.name!r} was not run: {why}.", True
         call = tool.call(order.input, context)
         text: object = await context.in_time(call, timeout_s)
@@ -110,10 +112,10 @@ async def _outcome(
 class CallContext:
     """Fulfils `agentnb.core.protocols.ToolContext`, for a tool that runs in this process."""
 
-    def __init__(self, agent_id: str, order: ToolUseBlock, port: RunPort) -> None:
+    def __init__(self, agent_id: str, order: ToolUseBlock, services: RunServices) -> None:
         self._agent_id = agent_id
         self._order = order
-        self._port = port
+        self._services = services
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._is_stopped = self._has_ended = False
@@ -132,15 +134,15 @@ class CallContext:
 
     @property
     def path(self) -> str:
-        return self._port.path
+        return self._services.path
 
     @property
     def workspace(self) -> dict[str, Any]:
-        return self._port.workspace
+        return self._services.workspace
 
     @property
     def notes(self) -> dict[str, str]:
-        return self._port.notes
+        return self._services.notes
 
     @property
     def cancelled(self) -> bool:
@@ -152,7 +154,7 @@ class CallContext:
 
     @property
     def jobs(self) -> Jobs | None:
-        return self._port.jobs
+        return self._services.jobs
 
     # -- how far it is --------------------------------------------------------------------------
 
@@ -170,9 +172,9 @@ class CallContext:
         """On the run's loop: tell the newest report, no sooner than it may be told."""
         if self._has_ended:
             return
-        wait_s = self._told_at_s + REPORT_PAUSE_S - self._port.clock.now()
+        wait_s = self._told_at_s + REPORT_PAUSE_S - self._services.clock.now()
         if wait_s > 0:
-            self._timer = self._port.clock.call_later(wait_s, self._tell)
+            self._timer = self._services.clock.call_later(wait_s, self._tell)
         else:
             self._tell()
 
@@ -180,10 +182,10 @@ class CallContext:
         with self._lock:
             news, self._news, self._will_tell = self._news, None, False
         self._timer = None
-        self._told_at_s = self._port.clock.now()
+        self._told_at_s = self._services.clock.now()
         if news is not None:
             order = self._order
-            self._port.publish(
+            self._services.publish(
                 ToolCallReported(
                     agent_id=self._agent_id,
                     tool_use_id=order.id,
@@ -209,9 +211,9 @@ class CallContext:
             ToolError: It took longer, whatever it then came to.
         """
         try:
-            with TimeLimit(self._port.clock, timeout_s) as limit:
+            with TimeLimit(self._services.clock, timeout_s) as limit:
                 self._limit = limit
-                with self._port.ending_with_run(limit):
+                with self._services.ending_with_run(limit):
                     result = await call
         except BaseException as error:
             # The limit's own cancellation is no `CancelledError` any more.
@@ -223,7 +225,7 @@ class CallContext:
         return result
 
     def _why_stopped(self, timeout_s: float | None) -> str:
-        why = self._port.stopped_by() or f"it did not end within {timeout_s:g} s"
+        why = self._services.stopped_by() or f"it did not end within {timeout_s:g} s"
         return f"The tool {self._order.name!r} was stopped: {why}."
 
     async def on_thread(self, function: Callable[[], T]) -> T:
@@ -242,10 +244,10 @@ class CallContext:
         try:
             if not self._is_too_slow:  # else its model has waited long enough
                 with suppress(TimeoutError):
-                    with TimeLimit(self._port.clock, THREAD_PATIENCE_S):
+                    with TimeLimit(self._services.clock, THREAD_PATIENCE_S):
                         await call.wait()
         finally:  # also when somebody in a hurry cancels a second time
-            call.abandon(None if call.has_ended else self._port.tool_outlived())
+            call.abandon(None if call.has_ended else self._services.abandon_tool())
 
 
 # -- what is told ---------------------------------------------------------------------------------

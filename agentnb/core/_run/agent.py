@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from agentnb.core import prompt
 from agentnb.core._call.services import AgentServices, Siblings
-from agentnb.core._run.jobs import AgentJobs, Crew
+from agentnb.core._run.jobs import AgentJobs, JobHost
 from agentnb.core.cancel import CancelScope
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
@@ -296,7 +296,7 @@ _AS_ROOT = Spawned()
 
 
 def root_agent(
-    run: RunState, crew: Crew, context: AgentContext, task: str, *, has_plan: bool
+    run: RunState, host: JobHost, context: AgentContext, task: str, *, has_plan: bool
 ) -> Agent:
     """Make the agent at the top; with a plan its conversation begins with the results."""
     request = run.request
@@ -304,7 +304,7 @@ def root_agent(
     spawn_tools = () if has_plan else run.delegation.tools_at(0, request.max_depth)
     return _make(
         run,
-        crew,
+        host,
         request.thread_id,
         None,
         task,
@@ -321,7 +321,7 @@ def root_agent(
 
 def agent_for_task(
     run: RunState,
-    crew: Crew,
+    host: JobHost,
     parent: Agent,
     task: str,
     spawned: Spawned,
@@ -335,19 +335,19 @@ def agent_for_task(
             task, result_body(previous), status=previous.status, cut=previous.cut
         )
     )
-    return _child(run, crew, parent, JobOrder(task, tools=parent.own_tools), message, spawned)
+    return _child(run, host, parent, JobOrder(task, tools=parent.own_tools), message, spawned)
 
 
 def agent_for_job(
-    run: RunState, crew: Crew, parent: Agent, order: JobOrder, spawned: Spawned
+    run: RunState, host: JobHost, parent: Agent, order: JobOrder, spawned: Spawned
 ) -> Agent:
     """Make the sub-agent that an agent ordered by a tool, with what the order hands it."""
     message = prompt.child_message(order.task, context=order.context)
-    return _child(run, crew, parent, order, message, spawned)
+    return _child(run, host, parent, order, message, spawned)
 
 
 def _child(
-    run: RunState, crew: Crew, parent: Agent, order: JobOrder, message: str, spawned: Spawned
+    run: RunState, host: JobHost, parent: Agent, order: JobOrder, message: str, spawned: Spawned
 ) -> Agent:
     request, model = parent.request.child(), order.model
     context = parent.context.child_for_task(
@@ -359,7 +359,7 @@ def _child(
     )
     child = _make(
         run,
-        crew,
+        host,
         child_id(parent.agent_id, spawned.number),
         parent,
         order.task,
@@ -379,7 +379,7 @@ def _child(
 
 def _make(
     run: RunState,
-    crew: Crew,
+    host: JobHost,
     agent_id: str,
     parent: Agent | None,
     task: str,
@@ -394,7 +394,7 @@ def _make(
     spawn_tools: Sequence[Tool],
     spawned: Spawned = _AS_ROOT,
 ) -> Agent:
-    jobs = AgentJobs(agent_id, own_tools, crew) if spawn_tools else None
+    jobs = AgentJobs(agent_id, own_tools, host) if spawn_tools else None
     withholds = run.delegation.by_tools and not spawn_tools
     services = AgentServices(
         agent_id,
@@ -404,7 +404,7 @@ def _make(
         cache_prefix=partial(_cache_prefix, parent.below if parent else None, spawned, system),
         gate=gate,
         jobs=jobs,
-        withheld={SPAWN: partial(crew.withhold_spawn, agent_id)} if withholds else {},
+        withheld={SPAWN: partial(host.withhold_spawn, agent_id)} if withholds else {},
     )
     agent = Agent(
         agent_id=agent_id,

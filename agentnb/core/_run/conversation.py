@@ -84,7 +84,7 @@ class Conversation:
             )
             agent.take(outcome)
             if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
-                self._meter.tell_exhausted()
+                self._meter.report_exhausted()
             if outcome.error is None:
                 return outcome
             if not self._may_retry(outcome):
@@ -107,7 +107,7 @@ class Conversation:
         agent = self._agent
         try:
             outcome = await self._run.engine.run(
-                work, provider=agent.provider, tools=self._tools, port=agent.services
+                work, provider=agent.provider, tools=self._tools, services=agent.services
             )
         except BaseException:
             self._drop_tasks("its parent was stopped before it could start")

@@ -102,7 +102,7 @@ class Execution:
                 )
                 end = await self._supervise(root, work)
             await run.journal.commit()
-            result = result_of(root, end, self._ends, bus.milestones)
+            result = result_of(root, end, self._ends, bus.lifecycle_rows)
             error = end.from_outside or end.error or run.journal.error
             if isinstance(error, OrchestratorError):
                 error.partial_result = result
@@ -376,7 +376,7 @@ class Execution:
         previous: SubAgentResult | None = None
         for at in places:
             if self._run.meter.is_exhausted:
-                self._run.meter.tell_exhausted()
+                self._run.meter.report_exhausted()
                 self._skip_unstarted(agent, f"{self._run.meter.ended_by} before its turn")
                 return
             each = child(at, previous)

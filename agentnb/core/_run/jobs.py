@@ -43,7 +43,7 @@ class Job:
         return self.parent.results[self.index]
 
 
-class Crew(Protocol):
+class JobHost(Protocol):
     """What jobs need of the run that they belong to."""
 
     def start_job(self, agent_id: str, order: JobOrder, closed: str | None) -> Job:
@@ -75,10 +75,10 @@ class Crew(Protocol):
 class AgentJobs:
     """One agent's jobs. See `agentnb.core.protocols.Jobs`."""
 
-    def __init__(self, agent_id: str, tools: Sequence[Tool], crew: Crew) -> None:
+    def __init__(self, agent_id: str, tools: Sequence[Tool], host: JobHost) -> None:
         self.tools = tools
         self._agent_id = agent_id
-        self._crew = crew
+        self._host = host
         self._jobs: dict[str, Job] = {}
         self._closed: str | None = None
         self._secret = ""
@@ -88,7 +88,7 @@ class AgentJobs:
 
     def start(self, order: JobOrder) -> str:
         asyncio.get_running_loop()  # before anything is done: a thread of a tool has none
-        job = self._crew.start_job(self._agent_id, order, self._closed)
+        job = self._host.start_job(self._agent_id, order, self._closed)
         self._jobs[job.job_id] = job
         return job.job_id
 
@@ -100,7 +100,7 @@ class AgentJobs:
         if job is None:
             return None
         agent, has_ended = job.agent, job.task.done()
-        status, doing = (job.result.status, "") if has_ended else self._crew.activity_of(agent)
+        status, doing = (job.result.status, "") if has_ended else self._host.activity_of(agent)
         return JobState(
             job_id=job_id,
             path=agent.path,
@@ -117,7 +117,7 @@ class AgentJobs:
             # Not `gather`: whoever waits here may be cancelled, and they go on.
             await asyncio.wait(tasks)
 
-    def hand_over(self, job_ids: Sequence[str]) -> None:
+    def mark_reported(self, job_ids: Sequence[str]) -> None:
         for each in job_ids:
             if (job := self._jobs.get(each)) is not None and job.task.done():
                 job.is_reported = True
@@ -125,9 +125,9 @@ class AgentJobs:
     async def cancel(self, job_ids: Sequence[str]) -> list[str]:
         going_on = [each for each in job_ids if each in self._jobs and not self._is_over(each)]
         for each in going_on:
-            self._crew.stop(self._jobs[each].agent, _TAKEN_BACK)
+            self._host.stop(self._jobs[each].agent, _TAKEN_BACK)
         await self.wait(going_on)
-        self.hand_over(going_on)
+        self.mark_reported(going_on)
         return going_on
 
     def _is_over(self, job_id: str) -> bool:
@@ -143,7 +143,7 @@ class AgentJobs:
         """Order all of them to stop."""
         for job in self._jobs.values():
             if not job.task.done():
-                self._crew.stop(job.agent, reason)
+                self._host.stop(job.agent, reason)
 
     def new_id(self, agent: Agent, number: int, taken: Container[str]) -> str:
         """The id of the next job of this agent, unlike all that are taken."""

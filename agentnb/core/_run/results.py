@@ -20,7 +20,7 @@ def result_of(
     root: Agent,
     end: AgentEnd,
     ends: Mapping[str, SubAgentResult],
-    milestones: list[EventRow],
+    lifecycle_rows: list[EventRow],
 ) -> OrchestratorResult:
     """The result of a run.
 
@@ -28,10 +28,10 @@ def result_of(
         root: The agent at the top, which has ended.
         end: How.
         ends: What came of each agent, by id.
-        milestones: All rows of the record that are no text.
+        lifecycle_rows: All rows of the record that are no text.
     """
     fold = TreeFold()
-    fold.feed(milestones)
+    fold.feed(lifecycle_rows)
     tree = fold.root()
     assert tree is not None
     everyone = [ends[node.agent_id] for node in tree.walk()]

@@ -212,7 +212,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self._say({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
         self._details[view] = look
-        self.publisher.bus.stir()  # the next words of whoever is looked at are to come at once
+        self.publisher.bus.notify()  # the next words of whoever is looked at are to come at once
         self._say({**look.whole(fold, cost_of), "view": view})
 
 

@@ -152,7 +152,7 @@ def test_publisher_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.Mon
     screen.wait_until(lambda s: "2" in s.rows)
     assert screen.read == before
     screen.is_read = True
-    run.bus.stir()
+    run.bus.notify()
     run.said("root", "read")
     screen.wait_until(lambda s: s.read > before)
     run.ended()
