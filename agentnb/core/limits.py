@@ -83,7 +83,7 @@ class RunLimits:
     # -- what is asked ----------------------------------------------------------------------------
 
     def admit(
-        self, task: str, depth: int, lineage: Sequence[str], *, is_persons: bool = False
+        self, task: str, depth: int, lineage: Sequence[str], *, in_plan: bool = False
     ) -> Refusal | None:
         """Count a task that is about to start, and say why it must not.
 
@@ -91,9 +91,9 @@ class RunLimits:
             task: What it is known by when it comes again.
             depth: Where its agent would stand in the tree.
             lineage: The tasks of the agents above it, the asking one included.
-            is_persons: It stands in a person's own list: what bounds models does not bind it.
+            in_plan: It stands in a person's own list: what bounds models does not bind it.
         """
-        if self._reached is not None or is_persons:
+        if self._reached is not None or in_plan:
             return self._reached
         if (refusal := self.too_deep(depth)) is not None:
             return refusal

@@ -214,7 +214,7 @@ def corrective_message(reason: str) -> str:
     )
 
 
-LAST_WORDS = (
+ANSWER_FROM_RESERVE = (
     "The budget of this run is used up, but for this answer. Call no tools and start no "
     "sub-agents: answer the task now with what you have, and name what is missing."
 )

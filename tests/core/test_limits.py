@@ -58,11 +58,11 @@ def test_refusal_names_its_limit_and_the_value_and_can_be_kept(
 def test_what_bounds_models_does_not_bind_a_person_s_own_list() -> None:
     limits = RunLimits(max_depth=0, max_agents=0, cycle_threshold=1)
 
-    assert [limits.admit("A", 1, ("A",), is_persons=True) for _ in range(3)] == [None] * 3
+    assert [limits.admit("A", 1, ("A",), in_plan=True) for _ in range(3)] == [None] * 3
 
     ends = RunLimits(stop_after_failures=1)
     ends.agent_failed()
-    refusal = ends.admit("A", 1, (), is_persons=True)
+    refusal = ends.admit("A", 1, (), in_plan=True)
     assert refusal is not None
     assert refusal.limit == "stop_after_failures"
 

@@ -173,19 +173,19 @@ def _asked_wait_s(error: LlmError) -> float:
 
 def _too_long(error: LlmError, asked_s: float) -> LlmError:
     wait = f"{math.ceil(asked_s):,} s" if math.isfinite(asked_s) else "for ever"
-    told = _reworded(
+    reworded = _reworded(
         error,
         f"{str(error).rstrip('.')}. The provider asks to wait {wait}, "
         f"which is longer than the {LONGEST_WAIT_S:.0f} s that a run waits. Run it again then.",
     )
-    told.retryable = False
-    return told
+    reworded.retryable = False
+    return reworded
 
 
 def _reworded(error: E, words: str) -> E:
     """The same error in other words."""
-    told = copy(error)
-    told.args = (words,)
-    told.__cause__ = error.__cause__
-    make_causes_visible(told)
-    return told
+    reworded = copy(error)
+    reworded.args = (words,)
+    reworded.__cause__ = error.__cause__
+    make_causes_visible(reworded)
+    return reworded

@@ -150,12 +150,12 @@ class AgentServices:
                     self.conversation_tokens = max(counted, asked)
                 self._heard = [self.text]
             case ToolCallStarted():
-                self._begin(event.tool_use_id)
+                self._mark_started(event.tool_use_id)
             case SpawnIgnored():
                 self._block_is_settled = True
         self._bus.publish(event)
 
-    def _begin(self, tool_use_id: str) -> None:
+    def _mark_started(self, tool_use_id: str) -> None:
         for at, order in enumerate(self._unstarted_orders):
             if order.id == tool_use_id:
                 del self._unstarted_orders[at]

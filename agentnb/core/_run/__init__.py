@@ -1,1 +1,1 @@
-"""One run of one tree: its agents, their jobs, and what it comes to. For the core alone."""
+"""One run of one tree: its agents, their jobs, its result. Private to the core."""

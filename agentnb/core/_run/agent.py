@@ -1,8 +1,7 @@
-"""One agent while it lives: how it is made, what it was given, what came of it, how it ended.
+"""One agent: how it is created, its state while it runs, and how it ended.
 
-A sub-agent is made from nothing but its task, what it is handed with it, and what
-`AgentContext.child_for_task` hands on: isolation is kept here. What an agent is changed by are its
-own methods, and no one writes its fields from outside.
+A sub-agent gets its task, what the order hands it, and what `AgentContext.child_for_task` passes
+on, nothing else: isolation is kept here. Only an agent's own methods write its fields.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ class NumberedTask(NamedTuple):
     """A task that an agent asked for."""
 
     number: int
-    """Its place among all tasks that this agent asked for, from 1, skipped ones included."""
+    """From 1, counting every task that this agent asked for, skipped ones included."""
     task: str
 
 
 @dataclass(slots=True)
 class Agent:
-    """One agent while it lives."""
+    """One agent and its state."""
 
     agent_id: str
     parent: Agent | None
@@ -66,26 +65,26 @@ class Agent:
     system: str
     messages: tuple[Message, ...]
     provider: Provider
-    """Who answers it."""
+    """Answers its calls."""
     own_tools: tuple[Tool, ...]
-    """What it may call and hand on: all but the tools that start sub-agents."""
+    """Tools that it may call and hand on: all but the spawn tools."""
     spawn_tools: Sequence[Tool]
     jobs: AgentJobs | None
-    """The sub-agents that it starts by tools; `None` where it may start none."""
+    """The sub-agents that it starts by tools; `None` if it may start none."""
     below: Siblings
-    """What its children share."""
+    """State that its children share."""
     turns_left: int
     started_at_s: float
     turns_taken: int = 0
     attempt: int = 1
     link: int = 0
-    """Which model of a fallback chain it has come to."""
+    """Index of its current model in a fallback chain."""
     said: str = ""
-    """What it said before it delegated."""
+    """Its text before it delegated."""
     results: list[SubAgentResult] = field(default_factory=list)
-    """Of its own sub-agents in task order; a task that has not ended yet is `skipped`."""
+    """Results of its sub-agents, in task order; a task that has not ended is `skipped`."""
     numbers: list[int] = field(default_factory=list)
-    """Of the tasks, in the order of the results."""
+    """Task numbers, in the order of `results`."""
     synthesis: str = ""
     children: list[Agent] = field(default_factory=list)
 
@@ -102,12 +101,12 @@ class Agent:
 
     @property
     def path(self) -> str:
-        """What a person reads: `root`, `1`, `1.2`."""
+        """As shown to a person: `root`, `1`, `1.2`."""
         return self.services.path
 
     @property
     def lineage(self) -> tuple[str, ...]:
-        """Its own task and its ancestors'."""
+        """Its own task, then its ancestors'."""
         tasks, agent = [], self
         while agent.parent is not None:
             tasks.append(agent.task)
@@ -116,22 +115,22 @@ class Agent:
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """All that it may call, by name."""
+        """All tools that it may call, by name."""
         return {tool.spec.name: tool for tool in (*self.own_tools, *self.spawn_tools)}
 
     @property
     def reached(self) -> str:
-        """What it has said so far, with no half spawn block in it."""
+        """Its text so far, without a spawn block or the beginning of one."""
         return read_reply(self.services.text).text_before or self.said
 
     @property
-    def left(self) -> str:
-        """What there is of an agent that did not come to its own end: words, then results."""
+    def partial_answer(self) -> str:
+        """The answer of an agent that was ended early: its text so far, then the results."""
         return said_and_results(self.reached, self.results)
 
-    def has_open_jobs(self) -> bool:
-        """Whether the result of a job has not been reported to it."""
-        return self.jobs is not None and self.jobs.has_open
+    def has_unreported_jobs(self) -> bool:
+        """Whether a job is running, or its result was not reported to the agent."""
+        return self.jobs is not None and self.jobs.has_unreported
 
     def elapsed_ms(self) -> int:
         """Milliseconds since it was spawned."""
@@ -139,51 +138,49 @@ class Agent:
 
     # -- what changes it --------------------------------------------------------------------------
 
-    def take(self, outcome: AgentOutcome) -> None:
-        """Go on from where an attempt ended."""
+    def apply(self, outcome: AgentOutcome) -> None:
+        """Take over the conversation, the model and the turns of an attempt that ended."""
         self.messages = outcome.messages
         self.link = outcome.link
         self.turns_taken += outcome.turns_used
-        # What a synthesis or a corrective turn asks for has to be answered.
+        # At least one: a synthesis or a corrective turn needs a turn for its answer.
         self.turns_left = max(1, self.turns_left - outcome.turns_used)
 
-    def try_again(self) -> None:
+    def start_next_attempt(self) -> None:
         self.attempt += 1
 
-    def hear(self, text: str) -> None:
-        """Be told something, in answer to what it said last."""
+    def add_message(self, text: str) -> None:
+        """Append a user message to the conversation."""
         self.messages = (*self.messages, user_message(text))
 
     def shorten_tool_results(self, whole: tuple[Message, ...], limit: int) -> None:
-        """Take a conversation for its own, with tool results of at most `limit` characters."""
+        """Replace the conversation by `whole`, its tool results cut to `limit` characters."""
         self.messages = with_short_tool_results(whole, limit)
 
-    def says_before_results(self, text: str) -> None:
-        """Note what it said before the results of its sub-agents came."""
+    def set_text_before_results(self, text: str) -> None:
         self.said = text
 
-    def brings_together(self, synthesis: str) -> None:
-        """Note what it made of the results of its sub-agents."""
+    def set_synthesis(self, synthesis: str) -> None:
         self.synthesis = synthesis
 
     def number(self, tasks: Sequence[str]) -> list[NumberedTask]:
-        """Give each task its number. Once for each order, before it is known what is followed."""
+        """Number the tasks of one order: once, before any of them is refused or started."""
         numbers = self.services.take_numbers(len(tasks))
         return [NumberedTask(*pair) for pair in zip(numbers, tasks, strict=True)]
 
     def path_of_child(self, number: int) -> str:
-        """The path of the sub-agent with that number, also where there is none."""
+        """The path of the sub-agent with that number, whether or not it exists."""
         return path_of(child_id(self.agent_id, number), self.request.thread_id)
 
     def add_task(self, task: NumberedTask, why: str) -> int:
-        """Give a task its place among the results, as skipped until it has ended.
+        """Append a `skipped` result for a task; `put` replaces it when the task has ended.
 
         Args:
-            task: What was asked for.
-            why: It is not done, so far.
+            task: The task.
+            why: Why it is not done so far.
 
         Returns:
-            The index of the place.
+            Its index in `results`.
         """
         path = self.path_of_child(task.number)
         self.results.append(
@@ -193,7 +190,7 @@ class Agent:
         return len(self.results) - 1
 
     def ignore(self, reason: str, tasks: Sequence[NumberedTask] = ()) -> None:
-        """Have it recorded that a spawn of its, or some of its tasks, is not followed."""
+        """Publish that a spawn of this agent, or some of its tasks, is not followed."""
         self.services.publish(
             SpawnIgnored(
                 agent_id=self.agent_id,
@@ -204,11 +201,11 @@ class Agent:
         )
 
     def put(self, index: int, result: SubAgentResult) -> None:
-        """Put what came of a task in its place."""
+        """Set the result of a task."""
         self.results[index] = result
 
     def break_cycles(self) -> None:
-        """At the end of the run: parents and children hold each other, and the whole record."""
+        """At the end of the run: parents and children refer to each other and to the record."""
         self.children.clear()
         if self.jobs is not None:
             self.jobs.break_cycles()
@@ -226,7 +223,7 @@ class AgentEnd:
     from_outside: asyncio.CancelledError | None = None
 
     def result_of(self, agent: Agent) -> SubAgentResult:
-        """The end as the agent's parent sees it."""
+        """The result that the agent's parent gets."""
         is_completed = self.status is AgentStatus.COMPLETED
         error = self.reason or (str(self.error) if self.error else None)
         return SubAgentResult(
@@ -242,7 +239,7 @@ class AgentEnd:
         )
 
     def event_of(self, agent: Agent, result: SubAgentResult) -> Event:
-        """The end as the record tells it."""
+        """The agent's terminal event."""
         agent_id, text = agent.agent_id, self.text
         tokens, ms = result.tokens_used, result.duration_ms
         match self.status:
@@ -276,15 +273,15 @@ class AgentEnd:
                 )
 
 
-# -- how agents are made ----------------------------------------------------------------------
+# -- agent creation ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """How an agent was started, as its event tells it."""
+    """How an agent was started: fields of its `AgentSpawned`."""
 
     number: int = 0
-    """Of its task among all of its parent's; the root has none."""
+    """Number of its task among all of its parent's; 0 for the root."""
     index: int = 0
     total: int = 1
     mode: SpawnMode | None = None
@@ -298,7 +295,7 @@ _AS_ROOT = Spawned()
 def root_agent(
     run: RunState, host: JobHost, context: AgentContext, task: str, *, has_plan: bool
 ) -> Agent:
-    """Make the agent at the top; with a plan its conversation begins with the results."""
+    """Create the root; with a plan its conversation begins with the results."""
     request = run.request
     first = () if has_plan else (user_message(task),)
     spawn_tools = () if has_plan else run.delegation.tools_at(0, request.max_depth)
@@ -327,7 +324,7 @@ def agent_for_task(
     spawned: Spawned,
     previous: SubAgentResult | None,
 ) -> Agent:
-    """Make the sub-agent for a task of a block or a plan."""
+    """Create the sub-agent for a task of a spawn block or a plan."""
     message = (
         prompt.child_message(task)
         if previous is None
@@ -341,7 +338,7 @@ def agent_for_task(
 def agent_for_job(
     run: RunState, host: JobHost, parent: Agent, order: JobOrder, spawned: Spawned
 ) -> Agent:
-    """Make the sub-agent that an agent ordered by a tool, with what the order hands it."""
+    """Create the sub-agent that an agent ordered by a spawn tool."""
     message = prompt.child_message(order.task, context=order.context)
     return _child(run, host, parent, order, message, spawned)
 
@@ -442,9 +439,10 @@ def _make(
 
 
 def _cache_prefix(siblings: Siblings | None, spawned: Spawned, system: str) -> int:
-    """The prefix that siblings share, where a later one will read what this call would write."""
+    """Length of the prefix that siblings share; 0 if no later call would read it from the cache."""
     if siblings is None or spawned.mode is None or spawned.total < 2:
         return 0
+    # Parallel siblings call at once: before one of them has answered, each would pay for the write.
     if spawned.mode is SpawnMode.PARALLEL and not siblings.have_answered:
         return 0
     return prompt.shared_prefix_length(system)

@@ -1,8 +1,15 @@
-"""What one agent says, and what it is told: its turns, its synthesis, its answer from reserve.
+"""One agent's conversation with its model: its turns, its synthesis, its answer from reserve.
 
-Every way through ends in an `AgentEnd`: a spawn that is not followed leaves the text before it or
-one more turn to answer, and who gives no answer then has failed; an empty pot leaves what there
-is. No spawn block that stands outside code is ever part of a last word.
+Every path returns an `AgentEnd`:
+
+- `completed`: the agent answered;
+- `answer_directly`: its spawn is not followed, so the text before the block is the answer; if
+  there is none, one corrective turn asks for it, and an agent that still gives none has failed;
+- `synthesise`: its sub-agents have results, and one more turn makes the answer of them;
+- `answer_from_reserve`: a limit stopped the root, and it answers from the reserved tokens;
+- `exhausted`: a limit stopped the agent; its text and its children's results are kept.
+
+No answer contains a spawn block outside code.
 """
 
 from __future__ import annotations
@@ -40,14 +47,14 @@ from agentnb.core.types import (
 MAX_ATTEMPTS = 2
 
 _TOO_LITTLE = "the budget left too little to bring the results together"
-_SHORTER_AND_SHORTER = (100_000, 10_000, 2_000, 400)
-"""Characters that tool results are cut to, one after the other, until the last call fits."""
+_TOOL_RESULT_LIMITS = (100_000, 10_000, 2_000, 400)
+"""Characters of a tool result: each limit is tried in turn until the last call fits."""
 _SHORT_BODY = 200
-"""Characters of a result below which it says too little to be worth a longer answer."""
+"""Characters of a result: rather than cut below this, a shorter answer is accepted."""
 
 
 class Conversation:
-    """One agent's conversation with its model."""
+    """Runs one agent's calls and decides what its replies mean."""
 
     def __init__(self, agent: Agent, run: RunState) -> None:
         self._agent = agent
@@ -55,18 +62,18 @@ class Conversation:
         self._meter = run.meter
         self._tools = agent.tools
 
-    async def speak(
+    async def run_turns(
         self, *, is_synthesis: bool = False, announcement: Event | None = None
     ) -> AgentOutcome:
-        """The agent's next words. A failed turn is made once more, from where it failed.
+        """Run turns until the agent asks for no more tools. A failed turn is tried once more.
 
         Args:
-            is_synthesis: The agent brings results together.
-            announcement: Published just before the first call starts, if one does: a cancel may
-                come while it waits for its slot.
+            is_synthesis: Whether these turns bring results together.
+            announcement: Published just before the first call starts, and only then: a cancel may
+                come while the call waits at the gate.
 
         Raises:
-            OrchestratorError: The turn failed for good.
+            OrchestratorError: A turn failed for good.
         """
         agent = self._agent
         while True:
@@ -82,7 +89,9 @@ class Conversation:
                     announcement=announcement,
                 )
             )
-            agent.take(outcome)
+            agent.apply(outcome)
+            # The root's synthesis runs on tokens kept for it: when it ends early, nothing else
+            # of the run was stopped by that.
             if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
                 self._meter.report_exhausted()
             if outcome.error is None:
@@ -100,24 +109,30 @@ class Conversation:
                     duration_ms=agent.elapsed_ms(),
                 )
             )
-            agent.try_again()
+            # The next attempt begins at the turn that failed: `apply` kept what was finished.
+            agent.start_next_attempt()
 
     async def _attempt(self, work: AgentWork) -> AgentOutcome:
-        """Have the engine do it. A reply that is not read then is told of here: its tasks, too."""
+        """Have the engine run one attempt, and publish the tasks of a reply that is not read.
+
+        Every task that an agent asked for has an event if it is not done. `read` sees to that only
+        when an attempt returns a whole reply; the other ways out are here.
+        """
         agent = self._agent
         try:
             outcome = await self._run.engine.run(
                 work, provider=agent.provider, tools=self._tools, services=agent.services
             )
-        except BaseException:
+        except BaseException:  # cancelled, or a bug in the engine
             self._drop_tasks("its parent was stopped before it could start")
             raise
         if outcome.exhausted is not None:
             self._drop_tasks(f"{self._meter.ended_by} before it could start")
-        elif outcome.error is None:
+        elif outcome.error is None:  # `read` deals with a block; a cut tool call is left
             self._drop_tasks("the tool call was cut off, so it was not run", is_read=True)
         elif not self._may_retry(outcome):
             self._drop_tasks("its parent failed before it could start")
+        # else the next attempt asks for its tasks anew
         return outcome
 
     def _drop_tasks(self, why: str, *, is_read: bool = False) -> None:
@@ -130,7 +145,7 @@ class Conversation:
         return outcome.may_retry and self._agent.attempt < MAX_ATTEMPTS
 
     def read(self, outcome: AgentOutcome) -> SpawnReading:
-        """What the agent's words say of sub-agents; an example of it is told as ignored."""
+        """Read a reply for a spawn block. A block inside code is published as ignored."""
         reading = read_reply(outcome.text)
         self._agent.services.reply_is_read()
         if reading.in_code_only:
@@ -140,60 +155,68 @@ class Conversation:
         return reading
 
     async def synthesise(self, results: Sequence[SubAgentResult]) -> AgentEnd:
-        """Hand the agent its sub-agents' results and let it bring them together."""
+        """Give the agent its sub-agents' results, and run its synthesis."""
         message = self._results_message(results)
         if message is None:
             return self.exhausted(_TOO_LITTLE)
-        return await self._bring_together(message, len(results))
+        return await self._run_synthesis(message, len(results))
 
     async def answer_from_reserve(self, results: Sequence[SubAgentResult]) -> AgentEnd:
-        """The root's answer when nothing else may go on, out of what is kept of the budget for it.
+        """The root's answer after a limit stopped the run, from the tokens reserved for it.
 
-        What its tools came to stands in the conversation: that is cut until all of it fits.
+        Tool results in the conversation are cut further and further until the call fits.
 
         Args:
-            results: Of its sub-agents, as far as they were not reported to it.
+            results: Results of its sub-agents that were not reported to it yet.
         """
         agent, whole = self._agent, self._agent.messages
         if whole and not whole[-1].content:  # the budget ended before its first word
             whole = whole[:-1]
-        for limit in _SHORTER_AND_SHORTER:
+        for limit in _TOOL_RESULT_LIMITS:
             agent.shorten_tool_results(whole, limit)
             message = (
-                self._results_message(results) if results else self._if_it_fits(prompt.LAST_WORDS)
+                self._results_message(results)
+                if results
+                else self._if_it_fits(prompt.ANSWER_FROM_RESERVE)
             )
             if message is not None:
-                return await self._bring_together(message, len(agent.results))
+                return await self._run_synthesis(message, len(agent.results))
         return self.exhausted(_TOO_LITTLE)
 
-    async def _bring_together(self, message: str, total: int) -> AgentEnd:
+    async def _run_synthesis(self, message: str, total: int) -> AgentEnd:
         agent = self._agent
-        if agent.is_root:  # all else has ended, and this is what the run's time is kept for
+        if agent.is_root:  # the time limit ends a run's work, not the synthesis of its results
             self._run.limits.pause()
-        agent.hear(message)
+        agent.add_message(message)
         started = SynthesisStarted(agent_id=agent.agent_id, total=total)
-        outcome = await self.speak(is_synthesis=True, announcement=started)
+        outcome = await self.run_turns(is_synthesis=True, announcement=started)
         if outcome.exhausted is not None:
-            agent.brings_together(agent.reached if outcome.text else "")
+            agent.set_synthesis(agent.reached if outcome.text else "")
             return self.exhausted(outcome.exhausted)
         reading = self.read(outcome)
         end = self.completed(outcome.text, outcome)
-        if reading.has_block:
+        if reading.has_block:  # a synthesis never delegates again, so this run has an end
             why = "a synthesis cannot start further sub-agents"
             agent.ignore(why, agent.number(reading.tasks))
             end = await self.answer_directly(reading, outcome, why)
-        agent.brings_together(end.text if end.error is None else "")
+        agent.set_synthesis(end.text if end.error is None else "")
         return end
 
     async def answer_directly(
         self, reading: SpawnReading, outcome: AgentOutcome, why_not: str
     ) -> AgentEnd:
-        """End without the spawn: with the text before the block, or one more turn to answer."""
+        """Answer without the spawn: the text before the block, else one corrective turn.
+
+        Args:
+            reading: What the reply with the block says.
+            outcome: The attempt that ended with that reply.
+            why_not: Why the spawn is not followed, for the model.
+        """
         if reading.text_before:
             return self.completed(reading.text_before, outcome)
         agent = self._agent
-        agent.hear(prompt.corrective_message(why_not))
-        outcome = await self.speak(is_synthesis=bool(agent.children))
+        agent.add_message(prompt.corrective_message(why_not))
+        outcome = await self.run_turns(is_synthesis=bool(agent.children))
         if outcome.exhausted is not None:
             return self.exhausted(outcome.exhausted)
         reading = self.read(outcome)
@@ -201,10 +224,10 @@ class Conversation:
             agent.ignore("it was asked for a direct answer", agent.number(reading.tasks))
         if reading.text_before:
             return self.completed(reading.text_before, outcome)
-        return self._unanswered(outcome, NoAnswer(why_not, asked_again=reading.has_block))
+        return self._no_answer(outcome, NoAnswer(why_not, asked_again=reading.has_block))
 
-    def _unanswered(self, outcome: AgentOutcome, error: NoAnswer) -> AgentEnd:
-        """The end of an agent that was asked for its answer once more and gave none."""
+    def _no_answer(self, outcome: AgentOutcome, error: NoAnswer) -> AgentEnd:
+        """The end of an agent that gave no answer in its corrective turn either."""
         agent = self._agent
         if agent.is_root and self._meter.was_exhausted:  # a run that was exhausted never raises
             return self.exhausted(self._not_all_done)
@@ -226,7 +249,7 @@ class Conversation:
         return f"{self._meter.ended_by} before all of the work was done"
 
     def completed(self, text: str, outcome: AgentOutcome | None) -> AgentEnd:
-        """The end of an agent that has answered."""
+        """The end of an agent that answered. An exhausted run's root is never `completed`."""
         cut = outcome is not None and outcome.stop_reason in CUT_REASONS
         if outcome is not None and outcome.stop_reason == NO_TURNS_LEFT:
             text = self._out_of_turns(text, outcome)
@@ -238,7 +261,8 @@ class Conversation:
         """The end of an agent that a limit of the run stopped: its text, its children's results."""
         agent = self._agent
         if not agent.is_root or (agent.reached and not agent.results):
-            return AgentEnd(AgentStatus.EXHAUSTED, agent.left, reason=why)
+            return AgentEnd(AgentStatus.EXHAUSTED, agent.partial_answer, reason=why)
+        # A person reads the root's answer: it says which limit was reached, and what to change.
         limit = self._run.limits.may_call()
         text = answer_without_model(
             why=why,
@@ -262,7 +286,11 @@ class Conversation:
         )
 
     def _results_message(self, results: Sequence[SubAgentResult]) -> str | None:
-        """The results for the agent; the root's are cut evenly until they fit, if they can."""
+        """The message with the results; `None` if they do not fit, however short.
+
+        Only the root's are cut, evenly: it draws on a reserve that will not grow. A sub-agent's
+        call waits for room like any other.
+        """
         agent = self._agent
         whole = build_synthesis_prompt(results)
         if not agent.is_root:
@@ -270,11 +298,11 @@ class Conversation:
         room = self._meter.room()
         longest = agent.context.agent_config.max_output_tokens
         least = min(OUTPUT_SLICE, longest)
-        if self._size_with(whole) + least <= room:
+        if self._input_tokens_with(whole) + least <= room:
             return whole
         longest_body = even_limit([len(result_body(result)) for result in results], 4 * room)
-        # What is cut for is an answer of some length, not just its first slice; where that leaves
-        # next to nothing of the results, a shorter one.
+        # Leave room for an answer of some length, not just its first slice; if that leaves next to
+        # nothing of the results, for a shorter one.
         for output, shortest in (
             (max(OUTPUT_SLICE, min(longest, room // 4)), _SHORT_BODY),
             (max(least, min(longest, TOKENS_OF_ANSWER)), 1),
@@ -283,23 +311,23 @@ class Conversation:
             limit = longest_body
             while limit >= shortest:
                 cut = build_synthesis_prompt(results, body_limit=limit)
-                if self._size_with(cut) + output <= room:
+                if self._input_tokens_with(cut) + output <= room:
                     return cut
                 if limit == 0:
                     break
                 limit = limit * 3 // 4
         return None
 
-    def size_of_beginning(self) -> int:
-        """Input tokens of a synthesis that no call came before, with no result in it."""
-        return self._size_with(build_synthesis_prompt(()))
+    def empty_synthesis_tokens(self) -> int:
+        """Input tokens of a plan's synthesis without any result in it."""
+        return self._input_tokens_with(build_synthesis_prompt(()))
 
     def _if_it_fits(self, message: str) -> str | None:
         output = min(OUTPUT_SLICE, self._agent.context.agent_config.max_output_tokens)
-        return message if self._size_with(message) + output <= self._meter.room() else None
+        return message if self._input_tokens_with(message) + output <= self._meter.room() else None
 
-    def _size_with(self, message: str) -> int:
-        """Input tokens of the next call, were `message` the newest."""
+    def _input_tokens_with(self, message: str) -> int:
+        """Input tokens of the next call with `message` appended."""
         request = self._request()
         longer = replace(request, messages=(*request.messages, user_message(message)))
         links = links_of(self._agent.provider, self._agent.model)

@@ -1,8 +1,17 @@
-"""One run of one tree: who is spawned, waited for and stopped, and how it becomes one answer.
+"""One run of one tree: starts, joins and stops its agents, and returns one result.
 
-Each agent has a task of its own, in a cancel scope of its own, under a supervisor that
-publishes exactly one terminal event for it. A parent never ends before its subtree, and when
-`run` returns, nothing of the run is left running.
+Each agent has its own task in its own cancel scope. `_supervise` publishes exactly one terminal
+event for it. A parent never ends before its subtree, and when `execute` returns, nothing of the
+run is left running.
+
+How an agent goes through here:
+
+- `_supervise` wraps `_with_jobs`, which wraps `_work` (for the root of a plan: `_work_on_plan`).
+- `_work` runs the first turns. Without sub-agents their text is the answer. A spawn block goes to
+  `_delegate`, which runs the children through the same three functions; jobs were started during
+  the turns, by `start_job`. Then the synthesis, with jobs' results first.
+- However `_work` ends (by returning, an error, a cancel), `_with_jobs` joins the jobs first.
+- `_finish` is the one place where an agent's end is kept and published.
 """
 
 from __future__ import annotations
@@ -45,7 +54,7 @@ from agentnb.core.types import (
 
 _NOT_STARTED = "not started"
 _AT_WORK = "still at work"
-"""Of a job until it has ended: unlike a task that waits for its turn, it has its agent."""
+"""Why a running job's task is not done: unlike `_NOT_STARTED`, its agent exists."""
 _FROM_OUTSIDE = "its task was cancelled from outside"
 _PARENT_STOPPED = "its parent was stopped"
 _PLANS_NOTHING = "the root of a person's own list of tasks only brings their results together"
@@ -66,7 +75,7 @@ class Execution:
         self._ends: dict[str, SubAgentResult] = {}
         self._job_ids: set[str] = set()
         self._fold = TreeFold()
-        """The record as far as `activity_of` has read it."""
+        """Folds the record for `activity_of`, which feeds it the rows that are new."""
         self._folded = 0
 
     # -- the run ------------------------------------------------------------------------------
@@ -78,6 +87,10 @@ class Execution:
         plan: SpawnInstruction | None,
         synthesis: bool,
     ) -> OrchestratorResult:
+        """Run the tree. See `agentnb.core.orchestrator.AgentOrchestrator.execute`.
+
+        `RunFinished` is published whatever happens, and after everything else.
+        """
         run, request, bus = self._run, self._run.request, self._bus
         started_at_s = request.clock.now()
         bus.publish(
@@ -93,20 +106,23 @@ class Execution:
         error: BaseException | None = None
         try:
             root = self._add(root_agent(run, self, context, task, has_plan=plan is not None))
-            if plan is not None:  # before the root begins: it may be stopped before that
+            if (
+                plan is not None
+            ):  # before the root begins: it may be cancelled before its first step
                 for each in root.number(plan.tasks):
                     root.add_task(each, _NOT_STARTED)
             async with run.meter:
                 work = (
-                    self._work(root) if plan is None else self._work_to_plan(root, plan, synthesis)
+                    self._work(root) if plan is None else self._work_on_plan(root, plan, synthesis)
                 )
                 end = await self._supervise(root, work)
             await run.journal.commit()
             result = result_of(root, end, self._ends, bus.lifecycle_rows)
+            # A journal's failure is raised only if the run itself did not fail.
             error = end.from_outside or end.error or run.journal.error
             if isinstance(error, OrchestratorError):
                 error.partial_result = result
-        except asyncio.CancelledError as cancelled:  # from outside, when the root had ended
+        except asyncio.CancelledError as cancelled:  # from outside, after the root had ended
             end = AgentEnd(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE)
             error = cancelled
         except BaseException as bug:
@@ -115,7 +131,7 @@ class Execution:
             if not is_own_cancellation(bug):
                 error = InternalError.wrapping(bug, where="the orchestrator")
         self._break_cycles()
-        # Whatever happened: those who follow the record wait for its end.
+        # Always: readers of the record wait for this event.
         bus.publish(
             RunFinished(
                 status=end.status,
@@ -134,7 +150,7 @@ class Execution:
         return agent
 
     def _break_cycles(self) -> None:
-        """What holds each other would keep the whole record until the collector comes."""
+        """Free the record at once: reference cycles would keep it until a garbage collection."""
         for agent in self._agents.values():
             agent.break_cycles()
         self._agents.clear()
@@ -142,25 +158,31 @@ class Execution:
     # -- one agent ----------------------------------------------------------------------------
 
     async def _supervise(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
-        """Bring an agent to exactly one end, and tell it when nothing of it runs any more."""
+        """Run an agent to its end, and publish that end when nothing of the agent runs any more.
+
+        All ways out of the agent's work meet here: it returns an end; its scope raises
+        `AgentStopped` (cancelled by a person or by its parent); its task was cancelled from
+        outside; an error or a bug. Each becomes one `AgentEnd`.
+        """
         try:
             async with agent.scope:
                 end = await self._with_jobs(agent, work)
         except BaseException as error:
+            # A `GeneratorExit` of our own: the coroutine is being closed and may not await again.
             if is_own_cancellation(error) and not isinstance(error, asyncio.CancelledError):
                 raise
-            end = self._end_by(agent, error)
+            end = self._end_from_error(agent, error)
         finally:
-            work.close()  # it never began when the agent was cancelled before its first step
-        if agent.is_root:  # what it came to stands: no limit ends it any more
+            work.close()  # an agent cancelled before its first step never awaited it
+        if agent.is_root:  # the answer stands: a limit that is reached from now on changes nothing
             self._run.limits.end()
         if (text := without_block(end.text)) != end.text:
             end = replace(end, text=text)
         await self._finish(agent, end)
         return end
 
-    def _end_by(self, agent: Agent, error: BaseException) -> AgentEnd:
-        """How an agent ends that did not come to its own end."""
+    def _end_from_error(self, agent: Agent, error: BaseException) -> AgentEnd:
+        """The end of an agent whose work raised `error`: its partial answer is kept."""
         is_stop = isinstance(error, AgentStopped | asyncio.CancelledError)
         self._skip_unstarted(
             agent, f"its parent {'was stopped' if is_stop else 'failed'} before its turn"
@@ -168,72 +190,83 @@ class Execution:
         match error:
             case AgentStopped(reason=reason):
                 stop = RunCancelled(reason)
-                return AgentEnd(AgentStatus.CANCELLED, agent.left, error=stop, reason=reason)
+                return AgentEnd(
+                    AgentStatus.CANCELLED, agent.partial_answer, error=stop, reason=reason
+                )
             case asyncio.CancelledError():
                 return AgentEnd(
-                    AgentStatus.CANCELLED, agent.left, reason=_FROM_OUTSIDE, from_outside=error
+                    AgentStatus.CANCELLED,
+                    agent.partial_answer,
+                    reason=_FROM_OUTSIDE,
+                    from_outside=error,
                 )
             case OrchestratorError():
-                return AgentEnd(AgentStatus.FAILED, agent.left, error=error)
+                return AgentEnd(AgentStatus.FAILED, agent.partial_answer, error=error)
             case _:
                 wrapped = InternalError.wrapping(error, where="the orchestrator")
-                return AgentEnd(AgentStatus.FAILED, agent.left, error=wrapped)
+                return AgentEnd(AgentStatus.FAILED, agent.partial_answer, error=wrapped)
 
     async def _finish(self, agent: Agent, end: AgentEnd) -> None:
-        """Keep how an agent ended, and then tell it."""
+        """Commit an agent's work to the journal, then publish its end."""
         result = self._ends[agent.agent_id] = end.result_of(agent)
         try:
             await self._run.journal.commit()
-        finally:  # also when its task is cancelled from outside meanwhile
+        finally:  # also when the task is cancelled from outside during the commit
             self._bus.publish(end.event_of(agent, result))
             agent.scope.ended.set()
         if end.status is AgentStatus.FAILED and not agent.is_root:
             self._run.limits.agent_failed()
 
     async def _work(self, agent: Agent) -> AgentEnd:
+        """An agent's whole work: its turns, its sub-agents, its synthesis."""
         conversation = Conversation(agent, self._run)
-        outcome = await conversation.speak()
+        outcome = await conversation.run_turns()
+        # Stopped by a limit in its turns: a spawn block in the text is not followed.
         if outcome.exhausted is not None:
             return await self._end_exhausted(agent, conversation, outcome.exhausted)
         reading = conversation.read(outcome)
         reported: Sequence[SubAgentResult] = ()
         if reading.has_block:
-            agent.says_before_results(reading.text_before)
+            agent.set_text_before_results(reading.text_before)
             before = len(agent.results)
             why_not = await self._delegate(agent, conversation, reading, outcome)
             reported = agent.results[before:]
-            if why_not is not None and not agent.has_open_jobs():
-                agent.says_before_results("")
+            # The block is not followed and there are no jobs, so there is nothing to bring
+            # together: the agent answers directly. With jobs it goes on to its synthesis.
+            if why_not is not None and not agent.has_unreported_jobs():
+                agent.set_text_before_results("")
                 reported = ()
                 end = await conversation.answer_directly(reading, outcome, why_not)
-                if not agent.has_open_jobs():
+                if not agent.has_unreported_jobs():
                     return end
-                # It has started some after all, now that it knows how.
+                # Its corrective turn started jobs by tools: wait for them like for any others.
                 if end.status is AgentStatus.EXHAUSTED:
                     return await self._end_exhausted(agent, conversation, end.reason)
-                agent.says_before_results(end.text if end.error is None else "")
-        elif not agent.has_open_jobs():
+                agent.set_text_before_results(end.text if end.error is None else "")
+        elif not agent.has_unreported_jobs():
             return conversation.completed(outcome.text, outcome)
-        else:
-            agent.says_before_results(outcome.text)
-        # Jobs began while the agent had its turn, so before the tasks of the block that ended it.
-        end = await conversation.synthesise([*await self._open_results(agent), *reported])
+        else:  # its turns ended while jobs were running
+            agent.set_text_before_results(outcome.text)
+        # Jobs' results first: jobs began during the turns, before the block at their end.
+        end = await conversation.synthesise([*await self._unreported_results(agent), *reported])
         ran_out = outcome.stop_reason == NO_TURNS_LEFT
         return replace(end, cut=True) if ran_out and end.error is None else end
 
     async def _end_exhausted(self, agent: Agent, conversation: Conversation, why: str) -> AgentEnd:
-        """The end of an agent that a limit of the run stopped, when its jobs have ended, too."""
-        unreported = await self._open_results(agent)
+        """The end of an agent that a limit of the run stopped, once its jobs have ended."""
+        unreported = await self._unreported_results(agent)
+        # Only the root has reserved tokens; without results it has nothing to bring together.
         if agent.is_root and agent.results:
             return await conversation.answer_from_reserve(unreported)
         return conversation.exhausted(why)
 
-    async def _work_to_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> AgentEnd:
+    async def _work_on_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> AgentEnd:
         """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
         conversation = Conversation(root, self._run)
-        self._keep_for_synthesis(root, conversation.size_of_beginning() if synthesis else None)
+        beginning = conversation.empty_synthesis_tokens() if synthesis else None
+        self._reserve_for_synthesis(root, beginning)
         tasks = [NumberedTask(*pair) for pair in zip(root.numbers, plan.tasks, strict=True)]
-        refusals = self._admit(root, tasks, is_persons=True)
+        refusals = self._admit(root, tasks, in_plan=True)
         for at, refusal in enumerate(refusals):
             if refusal is not None:
                 root.put(at, replace(root.results[at], error=refusal.reason))
@@ -250,14 +283,18 @@ class Execution:
     async def _delegate(
         self, agent: Agent, conversation: Conversation, reading: SpawnReading, outcome: AgentOutcome
     ) -> str | None:
-        """Follow a spawn block. Returns why it could not be followed, or `None` when it was."""
+        """Follow a spawn block: run its tasks and set their results.
+
+        Returns:
+            Why it is not followed, for the model; `None` if it is.
+        """
         tasks = agent.number(reading.tasks)
         if not self._run.delegation.by_block:
             why = "sub-agents are not started by a spawn block here"
             agent.ignore(why, tasks)
             return why
         if (too_deep := self._run.limits.too_deep(agent.request.depth + 1)) is not None:
-            self._tell_too_deep(agent, tasks)
+            self._publish_too_deep(agent, tasks)
             return too_deep.reason
         if reading.instruction is None:
             was_cut = outcome.stop_reason in CUT_REASONS
@@ -276,7 +313,7 @@ class Execution:
             agent.add_task(task, _NOT_STARTED if refusal is None else refusal.reason)
         if all(refusals):
             return "; ".join(dict.fromkeys(refusal.reason for refusal in refusals if refusal))
-        self._keep_for_synthesis(agent)
+        self._reserve_for_synthesis(agent)
         await self._run_children(agent, instruction.mode, first, refusals)
         return None
 
@@ -286,19 +323,22 @@ class Execution:
         tasks: Sequence[NumberedTask],
         *,
         key: str | None = None,
-        is_persons: bool = False,
+        in_plan: bool = False,
     ) -> list[Refusal | None]:
-        """Per task: why it is not started, as the record tells it then, or `None` when it is.
+        """Ask the limits about each task, and publish those that are refused.
 
         Args:
-            agent: The agent whose tasks they are.
-            tasks: What is asked for.
-            key: What a single task is known by when it comes again; its words when left out.
-            is_persons: They stand in a person's own list.
+            agent: The agent that asks.
+            tasks: Its tasks.
+            key: Detects the repetition of a single task; the task's text when left out.
+            in_plan: Whether the tasks are from a person's own list.
+
+        Returns:
+            Per task: why it is refused, or `None`.
         """
         depth, lineage = agent.request.depth + 1, agent.lineage
         refusals = [
-            self._run.limits.admit(key or each.task, depth, lineage, is_persons=is_persons)
+            self._run.limits.admit(key or each.task, depth, lineage, in_plan=in_plan)
             for each in tasks
         ]
         ignored: dict[str, list[NumberedTask]] = {}
@@ -318,8 +358,8 @@ class Execution:
             agent.ignore(why, theirs)
         return refusals
 
-    def _tell_too_deep(self, agent: Agent, tasks: Sequence[NumberedTask]) -> None:
-        """An agent at the deepest level starts none of these."""
+    def _publish_too_deep(self, agent: Agent, tasks: Sequence[NumberedTask]) -> None:
+        """Publish that an agent at the deepest level starts none of these tasks."""
         self._bus.publish(
             DepthLimitReached(
                 agent_id=agent.agent_id,
@@ -330,12 +370,12 @@ class Execution:
             )
         )
 
-    def _keep_for_synthesis(self, agent: Agent, beginning: int | None = 0) -> None:
-        """When the root delegates: leave in the budget what its synthesis needs at least.
+    def _reserve_for_synthesis(self, agent: Agent, beginning: int | None = 0) -> None:
+        """If the root delegates, reserve the least that its synthesis needs.
 
         Args:
-            agent: Who delegates.
-            beginning: Tokens of its conversation before any call; `None` where there is no
+            agent: The agent that delegates; nothing happens if it is not the root.
+            beginning: Tokens of its conversation before any call; `None` if there is no
                 synthesis.
         """
         if agent.is_root:
@@ -352,13 +392,13 @@ class Execution:
     async def _run_children(
         self, agent: Agent, mode: SpawnMode, first: int, refusals: Sequence[Refusal | None]
     ) -> None:
-        """Run tasks of one spawn, and put what came of each in its place.
+        """Run the tasks of one spawn, and set their results.
 
         Args:
-            agent: Who asked for them, with a place for each task of the spawn in its results.
+            agent: The agent that asked for them; `add_task` was called for each.
             mode: At once, or one by one.
-            first: The place of the first of them.
-            refusals: Per task: why it is not run.
+            first: Index of the first of them in the agent's results.
+            refusals: Per task: why it is not run, or `None`.
         """
         places = [at for at, refusal in enumerate(refusals, first) if refusal is None]
 
@@ -370,6 +410,7 @@ class Execution:
             return self._add(agent_for_task(self._run, self, agent, task, spawned, previous))
 
         if mode is SpawnMode.PARALLEL:
+            # All are created before any is started: their events come first, in task order.
             children = [(at, child(at)) for at in places]
             await self._join(agent, [(at, each, self._start(at, each)) for at, each in children])
             return
@@ -384,7 +425,7 @@ class Execution:
             previous = agent.results[at]
 
     def _skip_unstarted(self, agent: Agent, why: str) -> None:
-        """Let those tasks of an agent that wait for their turn have none any more."""
+        """Mark the tasks of an agent that were not started as skipped for good, and publish it."""
         rest = [at for at, result in enumerate(agent.results) if result.error == _NOT_STARTED]
         for at in rest:
             agent.put(at, replace(agent.results[at], error=why))
@@ -393,7 +434,7 @@ class Execution:
             agent.ignore(why, tasks)
 
     def _start(self, index: int, child: Agent) -> asyncio.Task[None]:
-        """Have a sub-agent work; the task ends when the sub-agent has."""
+        """Start a sub-agent. The task ends when the sub-agent has ended and its result is set."""
 
         async def work() -> None:
             await self._supervise(child, self._work(child))
@@ -405,29 +446,34 @@ class Execution:
     async def _join(
         self, agent: Agent, running: Sequence[tuple[int, Agent, asyncio.Task[None]]]
     ) -> None:
-        """Wait for the ends of sub-agents, whatever happens to their parent meanwhile."""
+        """Join sub-agents, and set their results. A cancelled parent joins them all the same.
+
+        Raises:
+            CancelledError: The parent was cancelled meanwhile; all of them have ended by now.
+        """
 
         def stop_all() -> None:
-            # By its scope, the children's scopes know already; from outside, they do not.
+            # If the parent's scope was cancelled, so were theirs, and this changes nothing. If its
+            # task was cancelled from outside, no scope knows of it.
             for _, child, _ in running:
                 self.stop(child, _PARENT_STOPPED)
 
         cancelled = await wait_shielded([task for _, _, task in running], on_cancel=stop_all)
         for index, child, task in running:
             if not task.cancelled():
-                task.result()
-            if child.agent_id not in self._ends:  # its task was cancelled before it began
+                task.result()  # raises what `_supervise` itself raised: a bug of ours
+            if child.agent_id not in self._ends:  # cancelled before its first step: not supervised
                 await self._finish(child, AgentEnd(AgentStatus.CANCELLED, "", reason=_FROM_OUTSIDE))
             agent.put(index, self._ends[child.agent_id])
         if cancelled is not None:
             raise cancelled
 
-    # -- delegation by tools: what `agentnb.core._run.jobs` needs of a run -------------------------
+    # -- delegation by tools: `agentnb.core._run.jobs.JobHost` -------------------------------------
 
     def start_job(self, agent_id: str, order: JobOrder, closed: str | None) -> Job:
         agent = self._agents[agent_id]
         assert agent.jobs is not None
-        (task,) = agent.number([order.task])  # also where it is refused: it is told as a task
+        (task,) = agent.number([order.task])  # a refused task has a number in its event, too
         if closed is not None:
             agent.ignore(closed, [task])
             raise NotStarted(closed)
@@ -437,7 +483,7 @@ class Execution:
         job_id = agent.jobs.new_id(agent, task.number, self._job_ids)
         self._job_ids.add(job_id)
         index = agent.add_task(task, _AT_WORK)
-        self._keep_for_synthesis(agent)
+        self._reserve_for_synthesis(agent)
         spawned = Spawned(
             number=task.number, index=index, total=index + 1, job_id=job_id, profile=order.profile
         )
@@ -448,7 +494,7 @@ class Execution:
         agent = self._agents[agent_id]
         tasks = agent.number([task] if (task := task_of(input)) else [])
         if (too_deep := self._run.limits.too_deep(agent.request.depth + 1)) is not None:
-            self._tell_too_deep(agent, tasks)
+            self._publish_too_deep(agent, tasks)
             why = too_deep.reason
         else:
             why = _PLANS_NOTHING if agent.is_root else _NOT_NESTED
@@ -465,25 +511,26 @@ class Execution:
         return status, self._fold.describe(state, with_reports=True)
 
     def stop(self, agent: Agent, reason: str) -> None:
-        """Order an agent, and all below it, to stop."""
+        """Cancel an agent and all below it."""
         self._run.request.cancellation.cancel(agent.agent_id, reason)
 
     async def _with_jobs(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
-        """Do an agent's work. Whatever ends it, its jobs have ended by then."""
+        """Await an agent's work, then join its jobs, whatever ended the work."""
         jobs = agent.jobs
         if jobs is None:
             return await work
         try:
             return await work
         except BaseException:
-            jobs.stop(_PARENT_STOPPED)
+            jobs.stop(_PARENT_STOPPED)  # an agent that failed gets no results: end them now
             raise
         finally:
+            # Waits only after an error or a cancel: `_work` returns with all jobs ended.
             jobs.close("this agent has ended")
             await self._join(agent, jobs.all)
 
-    async def _open_results(self, agent: Agent) -> list[SubAgentResult]:
-        """Wait for all jobs of an agent, and take what came of those not reported to it."""
+    async def _unreported_results(self, agent: Agent) -> list[SubAgentResult]:
+        """Join all jobs of an agent, and take the results that were not reported to it."""
         self._close_jobs(agent)
         if agent.jobs is None:
             return []
@@ -491,6 +538,6 @@ class Execution:
         return agent.jobs.take_unreported()
 
     def _close_jobs(self, agent: Agent) -> None:
-        """Let an agent start no more of them: what it says next is its answer."""
+        """Let an agent start no more jobs: its next text is its answer."""
         if agent.jobs is not None:
             agent.jobs.close("the results of your sub-agents are in: finish your answer with them")

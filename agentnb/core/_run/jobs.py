@@ -1,7 +1,7 @@
-"""Jobs: the sub-agents that an agent starts by tools, and that go on while it does.
+"""Jobs: sub-agents that an agent starts by tools and that run beside it.
 
-An agent sees its own jobs and no others. One that ends before a result was reported to it gets that
-first, so nothing that was done is lost, and a parent never ends before its jobs.
+An agent sees only its own jobs. It never ends before them, and before it ends it gets every result
+that was not reported to it yet, so no finished work is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentnb.core._run.agent import Agent
 
 _ID_LENGTH = 6
-_TAKEN_BACK = "stopped by its parent"
+_STOPPED_BY_PARENT = "stopped by its parent"
 
 
 @dataclass(slots=True)
@@ -31,10 +31,10 @@ class Job:
     job_id: str
     parent: Agent
     index: int
-    """Where its result stands among its parent's."""
+    """Index of its result among its parent's."""
     agent: Agent
     task: asyncio.Task[None]
-    """Ends when the sub-agent has."""
+    """Ends when the sub-agent has ended."""
     is_reported: bool = False
     """Whether its result was reported to its parent."""
 
@@ -44,7 +44,7 @@ class Job:
 
 
 class JobHost(Protocol):
-    """What jobs need of the run that they belong to."""
+    """The run, as its jobs use it."""
 
     def start_job(self, agent_id: str, order: JobOrder, closed: str | None) -> Job:
         """Start a sub-agent of the agent with that id.
@@ -55,20 +55,20 @@ class JobHost(Protocol):
             closed: Why the agent may start no more jobs; `None` while it may.
 
         Raises:
-            NotStarted: It was refused, as the run's record tells it then.
+            NotStarted: A limit refuses it, or `closed` does. The refusal is published.
         """
         ...
 
     def withhold_spawn(self, agent_id: str, input: Mapping[str, Any]) -> str:
-        """Say to an agent without the tool `spawn` why it has none, and have it recorded."""
+        """Publish that a `spawn` call is not followed; return why, for the model that called it."""
         ...
 
     def activity_of(self, agent: Agent) -> tuple[AgentStatus, str]:
-        """How an agent at work stands, and what it is doing, in words."""
+        """The status of a running agent, and what it is doing, in words."""
         ...
 
     def stop(self, agent: Agent, reason: str) -> None:
-        """Order an agent, and all below it, to stop."""
+        """Cancel an agent and all below it."""
         ...
 
 
@@ -82,12 +82,12 @@ class AgentJobs:
         self._jobs: dict[str, Job] = {}
         self._closed: str | None = None
         self._secret = ""
-        """What the ids are made from, beside the paths."""
+        """Makes the ids hard to guess. See `job_id`."""
 
     # -- for the tools --------------------------------------------------------------------------
 
     def start(self, order: JobOrder) -> str:
-        asyncio.get_running_loop()  # before anything is done: a thread of a tool has none
+        asyncio.get_running_loop()  # raises on a tool's thread, before anything is started
         job = self._host.start_job(self._agent_id, order, self._closed)
         self._jobs[job.job_id] = job
         return job.job_id
@@ -114,7 +114,7 @@ class AgentJobs:
     async def wait(self, job_ids: Sequence[str]) -> None:
         tasks = {self._jobs[each].task for each in job_ids if each in self._jobs}
         if tasks:
-            # Not `gather`: whoever waits here may be cancelled, and they go on.
+            # Not `gather`, which would cancel the jobs when this wait is cancelled.
             await asyncio.wait(tasks)
 
     def mark_reported(self, job_ids: Sequence[str]) -> None:
@@ -125,7 +125,7 @@ class AgentJobs:
     async def cancel(self, job_ids: Sequence[str]) -> list[str]:
         going_on = [each for each in job_ids if each in self._jobs and not self._is_over(each)]
         for each in going_on:
-            self._host.stop(self._jobs[each].agent, _TAKEN_BACK)
+            self._host.stop(self._jobs[each].agent, _STOPPED_BY_PARENT)
         await self.wait(going_on)
         self.mark_reported(going_on)
         return going_on
@@ -136,28 +136,28 @@ class AgentJobs:
     # -- for the run ----------------------------------------------------------------------------
 
     def close(self, why: str) -> None:
-        """Let no more of them begin. The first reason counts."""
+        """Refuse further jobs from now on. The first reason stays."""
         self._closed = self._closed or why
 
     def stop(self, reason: str) -> None:
-        """Order all of them to stop."""
+        """Cancel all running jobs."""
         for job in self._jobs.values():
             if not job.task.done():
                 self._host.stop(job.agent, reason)
 
     def new_id(self, agent: Agent, number: int, taken: Container[str]) -> str:
-        """The id of the next job of this agent, unlike all that are taken."""
+        """An id for the next job of this agent that is not in `taken`."""
         self._secret = self._secret or _secret_of(agent)
         return job_id(agent.path_of_child(number), taken, secret=self._secret)
 
     @property
     def all(self) -> list[tuple[int, Agent, asyncio.Task[None]]]:
-        """Where the result of each will stand, who works on it, and until when."""
+        """Each job's index among its parent's results, its agent and its task."""
         return [(job.index, job.agent, job.task) for job in self._jobs.values()]
 
     @property
-    def has_open(self) -> bool:
-        """Whether the result of one of them has not been reported to the agent."""
+    def has_unreported(self) -> bool:
+        """Whether a job is running, or its result was not reported to the agent."""
         return any(not job.is_reported for job in self._jobs.values())
 
     def take_unreported(self) -> list[SubAgentResult]:
@@ -168,14 +168,14 @@ class AgentJobs:
         return [job.result for job in left]
 
     def break_cycles(self) -> None:
-        """At the end of the run: jobs hold the agents, and these the whole record."""
+        """At the end of the run: jobs refer to agents, and these to the whole record."""
         self._jobs.clear()
 
 
 def repeat_key(order: JobOrder, lineage: Sequence[str]) -> str:
     """Key that detects a repeated job: its task plus the context it was given.
 
-    The task of an agent above is known by its words alone, whatever comes with it.
+    For the task of an agent above, the key is the task alone: no context makes it a new one.
     """
     if signature(order.task) in map(signature, lineage):
         return order.task
@@ -187,16 +187,15 @@ def repeat_key(order: JobOrder, lineage: Sequence[str]) -> str:
 
 
 def _secret_of(agent: Agent) -> str:
-    """A digest of what an agent was told and is saying: no job of its is handed all of it."""
+    """A digest of an agent's whole conversation, which none of its jobs is handed in full."""
     words = [agent.system, *(message.text for message in agent.messages), agent.services.text]
     return hashlib.sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()
 
 
 def job_id(path: str, taken: Container[str], *, secret: str) -> str:
-    """Six hexadecimal characters for the job of the agent at `path`, unlike all that are taken.
+    """Six hexadecimal characters for the job of the agent at `path`, not in `taken`.
 
-    Who does not know the secret cannot foretell them. A run that is repeated word by word has the
-    same ones.
+    They cannot be guessed without the secret, and are the same when a run is repeated exactly.
     """
     for number in count():
         text = f"{secret} {path} {number}"

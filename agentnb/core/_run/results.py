@@ -1,4 +1,4 @@
-"""What a run came to, put together from its agents' ends and from its record."""
+"""The result of a run, built from its agents' results and its record."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def result_of(
     """The result of a run.
 
     Args:
-        root: The agent at the top, which has ended.
-        end: How.
-        ends: What came of each agent, by id.
-        lifecycle_rows: All rows of the record that are no text.
+        root: The root agent, which has ended.
+        end: How it ended.
+        ends: Every agent's result, by id.
+        lifecycle_rows: All rows of the record but text.
     """
     fold = TreeFold()
     fold.feed(lifecycle_rows)
@@ -56,7 +56,7 @@ def result_of(
 
 
 def _final_response(end: AgentEnd) -> str:
-    """The root's last words; for a run that ended early, what there is and why it ended."""
+    """The root's answer; for a run that ended early, the partial answer and why it ended."""
     if end.error is None:
         return end.text or "(no output)"
     parts = [part for part in (end.text, f"*{end.error}*") if part]
@@ -77,6 +77,6 @@ def _incomplete(agent: Agent) -> list[SubAgentResult]:
 
 
 def _tasks_of(agent: Agent) -> list[tuple[SubAgentResult, Agent | None]]:
-    """The results of an agent's tasks, the last one first, each with the agent that had it."""
+    """The results of an agent's tasks, the last one first, each with the agent that ran it."""
     children = {child.agent_id: child for child in agent.children}
     return [(r, children.get(r.agent_id or "")) for r in reversed(agent.results)]
