@@ -150,10 +150,10 @@ class RequestBudget:
     @property
     def reserved(self) -> int:
         """What open calls hold beyond what they have spent."""
-        return self.tokens_spoken_for - self.tokens_used
+        return self.tokens_committed - self.tokens_used
 
     @property
-    def tokens_spoken_for(self) -> int:
+    def tokens_committed(self) -> int:
         """What has been spent or is reserved."""
         with self._lock:
             return self._used + self._reserved

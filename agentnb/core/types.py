@@ -240,7 +240,7 @@ class Usage:
         )
 
     @property
-    def pot_tokens(self) -> int:
+    def budget_tokens(self) -> int:
         """What the call takes from the budget: cache reads count a tenth, as they are priced."""
         full = self.input_tokens + self.cache_creation_tokens + self.output_tokens
         return full + -(-self.cache_read_tokens // 10)

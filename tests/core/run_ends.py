@@ -70,7 +70,7 @@ def check_end(
     calls = events_of(entries, ModelCallFinished)
     assert budget.broken == []
     assert budget.reserved == 0
-    assert budget.tokens_used == sum(call.usage.pot_tokens for call in calls)
+    assert budget.tokens_used == sum(call.usage.budget_tokens for call in calls)
     reported = sum(max(0, call.estimate_error) for call in calls)
     # What a call had metered beyond its own slices of output may be reported as well.
     beyond = budget.beyond_held + budget.held_for_input

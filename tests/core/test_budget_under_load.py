@@ -84,7 +84,7 @@ def check_books(tree: Tree, budget: WatchedBudget) -> None:
     calls = tree.of(ModelCallFinished)
     assert budget.broken == []
     assert budget.reserved == 0
-    assert budget.tokens_used == sum(call.usage.pot_tokens for call in calls)
+    assert budget.tokens_used == sum(call.usage.budget_tokens for call in calls)
     reported = sum(max(0, call.estimate_error) for call in calls)
     assert budget.overdrawn <= reported
     assert len(tree.of(BudgetExhausted)) <= 1
@@ -244,7 +244,7 @@ async def test_total_goes_up_and_down_a_hundred_times_and_the_books_balance() ->
 
     calls = tree.of(ModelCallFinished)
     assert budget.reserved == 0
-    assert budget.tokens_used == sum(call.usage.pot_tokens for call in calls)
+    assert budget.tokens_used == sum(call.usage.budget_tokens for call in calls)
     assert set(tree.statuses().values()) <= {"completed", "exhausted"}
     assert "completed" in tree.statuses().values()
 

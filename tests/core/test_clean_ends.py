@@ -38,7 +38,7 @@ async def test_call_whose_agent_is_cancelled_while_its_end_is_being_kept_is_stil
     await running
 
     [call] = tree.of(ModelCallFinished)
-    assert tree.request.budget.tokens_used == call.usage.pot_tokens
+    assert tree.request.budget.tokens_used == call.usage.budget_tokens
     assert tree.result.total_tokens_used == call.usage.total_tokens
 
 

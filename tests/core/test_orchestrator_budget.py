@@ -284,7 +284,7 @@ async def test_reserve_is_left_for_the_roots_synthesis_and_used_by_it() -> None:
 
     before = 40_000 - synthesis_reserve(40_000)
     calls = tree.of(ModelCallFinished)
-    assert sum(call.usage.pot_tokens for call in calls[:2]) <= before
+    assert sum(call.usage.budget_tokens for call in calls[:2]) <= before
     assert before < tree.request.budget.tokens_used <= 40_000
     assert tree.result.status is AgentStatus.EXHAUSTED
     assert tree.result.final_response.startswith("x" * 60), "the synthesis as far as it came"

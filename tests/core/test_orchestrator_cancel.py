@@ -307,7 +307,7 @@ async def test_cancelled_call_is_closed_counted_and_told_as_cancelled() -> None:
     assert call.stop_reason is None
     assert call.usage.input_tokens > 0
     assert call.usage.output_tokens > 0
-    assert tree.request.budget.tokens_used == call.usage.pot_tokens
+    assert tree.request.budget.tokens_used == call.usage.budget_tokens
     assert tree.request.budget.reserved == 0
 
 

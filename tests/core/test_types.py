@@ -154,7 +154,7 @@ def test_usage_adds_field_by_field() -> None:
 
 @pytest.mark.parametrize(("read", "counted"), [(0, 0), (1, 1), (10, 1), (11, 2), (1000, 100)])
 def test_cache_reads_take_a_tenth_from_the_pot(read: int, counted: int) -> None:
-    assert Usage(100, 20, 3, read).pot_tokens == 123 + counted
+    assert Usage(100, 20, 3, read).budget_tokens == 123 + counted
 
 
 def test_usage_of_a_run_is_the_sum_of_its_models() -> None:

@@ -91,7 +91,7 @@ async def test_usage_is_the_providers_count_and_the_size_of_what_it_did_not_coun
     )
     assert call.error is None
     assert tree.result.final_response == SAID[SYNTHESIS]
-    used = sum(finished.usage.pot_tokens for finished in tree.of(ModelCallFinished))
+    used = sum(finished.usage.budget_tokens for finished in tree.of(ModelCallFinished))
     assert tree.request.budget.tokens_used == used
 
 

@@ -12,20 +12,20 @@ from agentnb.core.types import BudgetStatus, CompletionRequest, Usage
 class Ledger(Protocol):
     """Callbacks to the meter that issued the lease."""
 
-    def moved(self, status: BudgetStatus) -> None:
-        """The pot stands otherwise than before."""
+    def usage_changed(self, status: BudgetStatus) -> None:
+        """The number of used tokens changed."""
         ...
 
-    def closed(self, lease: Lease, status: BudgetStatus) -> None:
-        """The lease is settled: the pot stands otherwise, and may have room for others."""
+    def lease_settled(self, lease: Lease, status: BudgetStatus) -> None:
+        """The lease is settled: the budget may have room for other calls."""
         ...
 
-    def kept_from(self, *, for_root_synthesis: bool) -> int:
-        """Tokens that such a call must leave in the pot."""
+    def must_leave(self, *, for_root_synthesis: bool) -> int:
+        """Tokens that a call must leave in the budget."""
         ...
 
     def report_exhausted(self) -> None:
-        """Something other than the root's synthesis could not go on."""
+        """A call other than the root's synthesis was halted."""
         ...
 
 
@@ -56,43 +56,45 @@ class Lease:
         self._replied = False
 
     def when_halted(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when the call is halted."""
+        """Call `callback` when the call is halted."""
         self._on_halt = callback
 
     def reply_started(self) -> None:
-        """The input is spent from now on."""
+        """Count the input as spent."""
         if not self._replied:
             self._replied = True
-            self._ledger.moved(self._reservation.meter(self._input))
+            self._ledger.usage_changed(self._reservation.meter(self._input))
 
     def input_counted(self, usage: Usage) -> None:
-        """The provider's own count of the input: what the estimate lacked is held from now on."""
-        counted = usage.pot_tokens - usage.output_tokens
+        """Take the provider's count of the input: what the estimate lacked is reserved, too."""
+        counted = usage.budget_tokens - usage.output_tokens
         if counted > self._known_input:
             self._reservation.extend_by_what_fits(counted - self._known_input)
             self._known_input = counted
 
     def output_grew(self, text: str) -> None:
-        """Meter `text`; halts the call when the budget cannot carry the next slice."""
+        """Meter `text`; halts the call when the budget has no room for the next slice."""
         held = self._reservation
-        # By the whole text: rounded up piece by piece, short pieces would count up to fourfold.
+        # In bytes of the whole text: rounded up to tokens one by one, short pieces would count up
+        # to fourfold.
         held.streamed += len(text) if text.isascii() else size_in_bytes(text)
         if held.streamed > held.free_until:
             self._book()
 
     def _book(self) -> None:
-        is_carried = self._hold(self._output)
-        self._ledger.moved(self._reservation.book(limit=self._held_output))
-        if not is_carried:
+        has_room = self._hold(self._output)
+        self._ledger.usage_changed(self._reservation.book(limit=self._held_output))
+        if not has_room:
             self.halt("the budget was used up in the middle of the answer")
 
     def _hold(self, output: int) -> bool:
-        """Hold as many slices as so much output takes; false when the pot does not have them."""
+        """Reserve slices up to `output` tokens; false if the budget has no room for them."""
         while output > self._held_output:
-            # The last slice is what `max_tokens` leaves of it: the pot may hold no whole one.
+            # The last slice is cut to what `max_tokens` leaves: there may be no room for a whole
+            # one.
             rest = self.request.max_tokens - self._held_output
             more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
-            leave = self._ledger.kept_from(for_root_synthesis=self.for_root_synthesis)
+            leave = self._ledger.must_leave(for_root_synthesis=self.for_root_synthesis)
             if not self._reservation.extend(more, leave=leave):
                 return False
             self._held_output += more
@@ -100,11 +102,11 @@ class Lease:
 
     @property
     def _output(self) -> int:
-        """Tokens of output so far, by their size."""
+        """Tokens of output so far, estimated from their size."""
         return tokens_in(self._reservation.streamed)
 
     def halt(self, why: str) -> None:
-        """End the call now; what came is kept."""
+        """End the call now; the text so far is kept."""
         if self.halted is None:
             self.halted = why
             if not self.for_root_synthesis:
@@ -113,16 +115,20 @@ class Lease:
                 self._on_halt()
 
     def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
-        """Settle the call, on the provider's own count as far as there is one."""
+        """Settle the call. See `agentnb.core.protocols.CallLease.settle`.
+
+        Three cases: the provider counted (its numbers), it counted nothing (the estimate; 0 if no
+        reply began), or it counted before a reply that was cut off (its numbers, and the estimate
+        of the output that came after them).
+        """
         if usage is None:
             usage = Usage(self._input, self._output) if self._replied else Usage()
         elif not is_complete and usage.output_tokens < self._output:
-            # The count came before the text did; the tokens were made all the same.
             usage += Usage(output_tokens=self._output - usage.output_tokens)
-        self._ledger.closed(self, self._reservation.settle(usage.pot_tokens))
-        return usage, usage.pot_tokens - self._foreseen
+        self._ledger.lease_settled(self, self._reservation.settle(usage.budget_tokens))
+        return usage, usage.budget_tokens - self._foreseen
 
     @property
     def _foreseen(self) -> int:
-        """What the call was expected to take, and held, by now."""
+        """Tokens that the call was estimated to use, and held, by now."""
         return (self._input if self._replied else 0) + min(self._output, self._held_output)

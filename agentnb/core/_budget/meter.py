@@ -1,13 +1,26 @@
-"""The one place where a run's budget is drawn on, watched and argued about.
+"""Leases of one run's budget: the one place where its tokens are spent.
 
-A call gets a lease: its input and a first slice of output, reserved. While the reply streams,
-the lease meters it and extends itself slice by slice; at its end the provider's own count
-settles it. A call that does not fit waits for others to settle, and only when no call is open
-is the pot found empty. A part of the total is left for the root's synthesis, so that a run which
-ran dry still ends in an answer. That call waits for nobody's answer, either.
+A call gets a lease: its input and a first slice of output, reserved. While the reply streams, the
+lease meters it and extends itself slice by slice; at its end the provider's own count settles it.
+Part of the total is reserved for the root's synthesis, so a run that exhausts its budget still
+ends in an answer; that call never waits for the budget's question either.
 
-All methods belong to the run's own loop. A new total arrives there from any thread, through
-`RequestBudget.set_total`.
+A call (`agentnb.core._call.services`) asks with `Meter.lease`, which has three answers:
+
+- a `Lease`: the call may be made;
+- `None`: not now. Either the budget's question is open (`wait_while_paused`), or other calls are
+  open that may settle for less than they hold (`wait_for_room`). Then it asks again;
+- `BudgetExceeded`: never. A limit ended the run's work, or no call is open that could make room.
+
+Calls that wait for room stand in one queue, first come first served. `_wake_queue` wakes those
+that fit, or all of them if waiting is in vain. It runs after every change that can matter: a lease
+settled, a new total, an answer, a limit, and a waiting call that gave up.
+
+Calls that wait for the gate or for a retry are in a `Wait`, and `_halt` ends those together with
+open leases.
+
+All methods belong to the run's loop. `RequestBudget.set_total` may be called from any thread and
+arrives here through `call_soon_threadsafe`.
 """
 
 from __future__ import annotations
@@ -39,11 +52,11 @@ if TYPE_CHECKING:
     from agentnb.core.bus import EventBus
 
 UPDATE_EVERY_S = 0.1
-"""`BudgetUpdate` comes at most this often, but for changes that matter."""
+"""Least seconds between two `BudgetUpdate`s, except after a change of the total and at the end."""
 
 
 def synthesis_reserve(total: int) -> int:
-    """Tokens that only the root's synthesis may use, before anyone knows what it will need.
+    """Tokens reserved for the root's synthesis until the root delegates and its need is known.
 
     5 % of the total, at least 512, at most a quarter.
     """
@@ -51,19 +64,23 @@ def synthesis_reserve(total: int) -> int:
 
 
 class BudgetExceeded(Exception):
-    """A call cannot be made, and no open call can make room for it. The text says why."""
+    """A call cannot be made, now or later. The message says why."""
 
 
 class Meter:
-    """Hands out leases on one budget, and asks when it runs low.
+    """Issues leases on one budget, and asks whether to go on when it runs low.
 
     Args:
-        policy: What happens at the warning line where no gate is given: `ask` (holds new calls
-            while somebody is there to answer), `continue` or `stop`.
+        budget: The budget.
+        bus: Takes the budget's events.
+        clock: Of the run.
+        policy: What happens at the warning line without a gate: `ask` (holds new calls if a person
+            is there to answer), `continue` or `stop`.
         gate: Asked in place of a person.
         is_attended: Whether a person is there to answer.
-        pause_timeout_s: After so long without an answer the run stops as if the pot were empty.
-        limits: What else may end the run's work.
+        pause_timeout_s: Seconds without an answer after which the run stops as if its budget were
+            used up.
+        limits: The run's other limits; none when left out.
     """
 
     def __init__(
@@ -93,7 +110,7 @@ class Meter:
             bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
         )
         self._queue: list[tuple[int, asyncio.Future[None]]] = []
-        # In order, so that the same run ends its calls in the same order.
+        # Dicts as ordered sets: a run that is repeated halts its calls in the same order.
         self._open: dict[Lease, None] = {}
         self._waits: dict[Wait, None] = {}
         self._tools: dict[TimeLimit, None] = {}
@@ -102,9 +119,9 @@ class Meter:
         self._seen_crossings = budget.crossings
         self._has_warned = False
         self._warned_early_at = -1
-        """The total that was told as exhausted before its warning line was crossed."""
+        """The total that was exhausted, and warned of, before its warning line was crossed."""
         self._synthesis_need: Callable[[], int] | None = None
-        """Known when the root has delegated."""
+        """Set when the root delegates."""
         self._used_before_delegation = 0
         self._is_closed = False
 
@@ -115,7 +132,7 @@ class Meter:
             try:
                 loop.call_soon_threadsafe(self._on_new_total)
             except RuntimeError:
-                pass  # the run's loop is closed: nobody is left to tell
+                pass  # the run's loop is closed: the run is over
 
         self.budget.when_total_set(new_total)
         self._limits.begin(self._clock, self._on_limit)
@@ -127,35 +144,35 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._is_closed = True  # for what is on its way to `_on_new_total` already
+        self._is_closed = True  # a scheduled `_on_new_total` may still run: it does nothing then
         self._limits.end()
         self.budget.when_total_set(None)
-        self._synthesis_need = None  # it holds the root, and with it the whole record
+        self._synthesis_need = None  # it refers to the root, and so to the whole record
         try:
             await self._pause.aclose()
-        finally:  # also when it is cancelled meanwhile: no update may come after the run's end
+        finally:  # also when cancelled: a pending update must not come after the run's end
             self._update(force=True)
 
     # -- leases ---------------------------------------------------------------------------
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether something could not go on, and nobody has raised the total since."""
+        """Whether the run's work cannot go on: a limit was reached, and not raised since."""
         return self._is_exhausted or self._stop_reason() is not None
 
     @property
     def was_exhausted(self) -> bool:
-        """Whether something could not go on at any time of this run."""
+        """Whether this run was exhausted at any time."""
         return self._exhausted_reported
 
     @property
     def ended_by(self) -> str:
-        """What ends the work of an exhausted run, in words."""
+        """Which limit ended an exhausted run's work, in words."""
         reached = self._limits.may_call()
         return reached.reason if reached is not None else "the budget ended"
 
     def _stop_reason(self, *, for_root_synthesis: bool = False) -> str | None:
-        """Why no such call is let through, whatever room there is."""
+        """Why no call may be made, whatever room there is; `None` if calls may be made."""
         if for_root_synthesis:
             return None
         reached = self._limits.may_call()
@@ -166,15 +183,15 @@ class Meter:
         return self._pause.is_open
 
     def holds(self, *, for_root_synthesis: bool) -> bool:
-        """Whether such a call waits for the answer to the budget's question."""
+        """Whether a call has to wait for the answer to the budget's question."""
         return self.is_paused and not for_root_synthesis
 
     def root_delegates(self, need: Callable[[], int]) -> None:
-        """From now on keep what the root's synthesis needs at least. The first call counts.
+        """From now on reserve the least that the root's synthesis needs. The first call counts.
 
         Args:
-            need: Tells the tokens, whenever it is asked: the root's conversation and its tasks may
-                grow.
+            need: Returns that number of tokens. Called again and again, since the root's
+                conversation and its tasks may grow.
         """
         if self._synthesis_need is None:
             self._synthesis_need = need
@@ -182,10 +199,10 @@ class Meter:
 
     @property
     def kept(self) -> int:
-        """Tokens that only the root's synthesis may use.
+        """Tokens reserved for the root's synthesis.
 
-        Once the root has delegated: what that needs at least, and at most a third of what was left
-        then, by the total as it stands now.
+        Once the root has delegated: the least that the synthesis needs, but at most a third of what
+        was left at that point, by the current total.
         """
         total = self.budget.total
         if self._synthesis_need is None:
@@ -194,7 +211,7 @@ class Meter:
         return min(self._synthesis_need(), left_then // 3)
 
     def room(self) -> int:
-        """Tokens that the root's synthesis could take now."""
+        """Tokens that the root's synthesis could use now."""
         return self.budget.available
 
     def lease(
@@ -211,23 +228,26 @@ class Meter:
         Args:
             request: What is to be sent; the lease may lower its `max_tokens`.
             input_tokens: The size of its input.
-            cache_prefix: Of its system prompt, what is worth a cache breakpoint.
-            hidden_output: The model may produce output that does not stream (as thinking can),
-                so all of `max_tokens` is reserved.
-            for_root_synthesis: The call may use what was left for it.
+            cache_prefix: Leading characters of its system prompt worth a cache breakpoint.
+            hidden_output: Whether the model may produce output that does not stream, like
+                thinking: then all of `max_tokens` is reserved.
+            for_root_synthesis: Whether the call may use the tokens reserved for it.
 
         Returns:
-            `None` when it has to wait: for an answer, or for others to settle.
+            The lease; `None` if the call has to wait for an answer or for other calls to settle.
 
         Raises:
-            BudgetExceeded: It does not fit, and nothing is open that could make room.
+            BudgetExceeded: The call can never be made. See the module.
         """
         if self.holds(for_root_synthesis=for_root_synthesis):
             return None
-        leave = self.kept_from(for_root_synthesis=for_root_synthesis)
+        leave = self.must_leave(for_root_synthesis=for_root_synthesis)
         if why := self._stop_reason(for_root_synthesis=for_root_synthesis):
-            raise self._empty(why, for_root_synthesis)
-        free = self.budget.total - self.budget.tokens_spoken_for
+            raise self._exceeded(why, for_root_synthesis)
+        # The reply may be as long as the budget allows (`max_tokens`), but a call is only worth
+        # making if one slice of output fits. Of a reply that streams one slice is reserved now,
+        # the rest while it streams.
+        free = self.budget.total - self.budget.tokens_committed
         max_tokens = min(request.max_tokens, free - leave - input_tokens)
         wanted = request.max_tokens if hidden_output else min(OUTPUT_SLICE, request.max_tokens)
         output = min(wanted, max_tokens)
@@ -248,23 +268,23 @@ class Meter:
             )
             self._open[lease] = None
             return lease
-        if self._open:
+        if self._open:  # they may settle for less than they hold
             return None
-        raise self._empty(
+        raise self._exceeded(
             f"the call needs about {input_tokens + min(wanted, OUTPUT_SLICE):,} tokens and "
             f"{max(0, free - leave):,} of {self.budget.total:,} are left"
             + (f" beside the {leave:,} that are kept for the synthesis" if leave else ""),
             for_root_synthesis,
         )
 
-    def kept_from(self, *, for_root_synthesis: bool) -> int:
+    def must_leave(self, *, for_root_synthesis: bool) -> int:
         """See `agentnb.core._budget.lease.Ledger`."""
         return 0 if for_root_synthesis else self.kept
 
     async def wait_for_room(self, tokens: int) -> None:
-        """Wait until `tokens` may fit, or until it is certain that they never will."""
+        """Wait until `tokens` may fit, or until no wait can help. Ask for a lease again then."""
         if not self._open:
-            return  # the last open call has settled meanwhile
+            return  # nothing will settle: `lease` decides
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ticket = (tokens, turn)
         self._queue.append(ticket)
@@ -272,24 +292,26 @@ class Meter:
             await turn
         finally:
             if ticket in self._queue:
+                # Cancelled while it waited: it may have kept smaller calls behind it waiting.
                 self._queue.remove(ticket)
-                self._let_in()  # it may have stood before others that fit
+                self._wake_queue()
 
     def wait(self, *, for_root_synthesis: bool) -> Wait:
-        """Wait for something else than room, in an `async with`: for a slot, or to try again.
+        """An `async with` around a wait for anything but room: the gate, or the next retry.
 
         Raises:
-            BudgetExceeded: Meanwhile, or before, the run was stopped by its budget.
+            BudgetExceeded: The run was stopped, before the wait or during it.
         """
         if why := self._stop_reason(for_root_synthesis=for_root_synthesis):
-            raise self._empty(why, for_root_synthesis)
+            raise self._exceeded(why, for_root_synthesis)
         if not self._open and not self.budget.remaining:
-            raise self._empty(f"all of {self.budget.total:,} tokens are used", for_root_synthesis)
-        return Wait(self._waits, self._empty, TimeLimit(self._clock), for_root_synthesis)
+            why = f"all of {self.budget.total:,} tokens are used"
+            raise self._exceeded(why, for_root_synthesis)
+        return Wait(self._waits, self._exceeded, TimeLimit(self._clock), for_root_synthesis)
 
     @contextmanager
     def ending_with_run(self, limit: TimeLimit) -> Iterator[None]:
-        """While in this block, `limit` expires when a limit of the run stops all calls."""
+        """Inside this block, `limit` expires when a limit of the run stops all calls and tools."""
         self._tools[limit] = None
         try:
             yield
@@ -298,15 +320,20 @@ class Meter:
 
     @property
     def stopped_by(self) -> str | None:
-        """Which limit has stopped all calls and tools, in words; `None` when none has."""
+        """Which limit has stopped all calls and tools, in words; `None` if none has."""
         reached = self._limits.may_call()
         return reached.reason if reached is not None and reached.stops_open_calls else None
 
     async def wait_while_paused(self) -> None:
         await self._pause.wait_until_closed()
 
-    def _let_in(self) -> None:
-        """Wake those at the head of the queue that fit; all of them when no call is open."""
+    def _wake_queue(self) -> None:
+        """Wake the calls at the head of the queue that fit.
+
+        The first that does not fit keeps those behind it waiting: otherwise small calls would
+        overtake a large one for ever. All are woken if waiting is in vain: no call is open that
+        could settle, or the run was stopped. Each then asks for a lease, which decides.
+        """
         room = self.budget.available - self.kept
         all_of_them = not self._open or self._stop_reason() is not None
         while self._queue and (all_of_them or self._queue[0][0] <= room):
@@ -315,15 +342,15 @@ class Meter:
             if not turn.done():
                 turn.set_result(None)
 
-    # -- what happened to the pot ---------------------------------------------------------
+    # -- changes of the budget ------------------------------------------------------------
 
-    def closed(self, lease: Lease, status: BudgetStatus) -> None:
+    def lease_settled(self, lease: Lease, status: BudgetStatus) -> None:
         """See `agentnb.core._budget.lease.Ledger`."""
         self._open.pop(lease, None)
-        self.moved(status)
-        self._let_in()
+        self.usage_changed(status)
+        self._wake_queue()
 
-    def moved(self, status: BudgetStatus) -> None:
+    def usage_changed(self, status: BudgetStatus) -> None:
         """See `agentnb.core._budget.lease.Ledger`."""
         if self.budget.crossings > self._seen_crossings:
             self._seen_crossings = self.budget.crossings
@@ -331,7 +358,7 @@ class Meter:
         self._update(force=False)
 
     def _update(self, *, force: bool) -> None:
-        """Tell how the pot stands: now, or as soon as the last time is long enough ago."""
+        """Publish a `BudgetUpdate`: now if forced, else `UPDATE_EVERY_S` after the last one."""
         wait_s = self._updated_at_s + UPDATE_EVERY_S - self._clock.now()
         if wait_s > 0 and not force:
             if self._update_timer is None:
@@ -344,7 +371,7 @@ class Meter:
             self._update_timer.cancel()
             self._update_timer = None
         self._updated_at_s = self._clock.now()
-        self.budget.book_all()  # whatever comes next is booked at once, and leads to an update
+        self.budget.book_all()  # so that the next output is booked at once, and leads to an update
         self._bus.publish(
             BudgetUpdate(
                 tokens_used=self.budget.tokens_used,
@@ -353,15 +380,19 @@ class Meter:
             )
         )
 
-    def _empty(self, why: str, for_root_synthesis: bool) -> BudgetExceeded:
+    def _exceeded(self, why: str, for_root_synthesis: bool) -> BudgetExceeded:
         self._is_exhausted = True
         if not for_root_synthesis:
             self.report_exhausted()
         return BudgetExceeded(why)
 
     def report_exhausted(self) -> None:
-        """Something other than the root's synthesis could not go on."""
-        # There may be room all the same: the total was raised after a reply's limit was set.
+        """Publish, once per run, that something but the root's synthesis could not go on.
+
+        A warning comes first, if none came for this total.
+        """
+        # A reply may end at a `max_tokens` set by the budget after the total was raised: then there
+        # is room, and the run is not exhausted.
         if self.room() < self.kept + OUTPUT_SLICE:
             self._is_exhausted = True
         if self._exhausted_reported:
@@ -382,7 +413,7 @@ class Meter:
         )
 
     def _agents(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The ids of all agents so far: those that are completed, and the others."""
+        """The ids of all agents so far: the completed ones, and the others."""
         completed: dict[str, bool] = {}
         for _, event in self._bus.lifecycle_rows:
             if isinstance(event, AgentSpawned):
@@ -394,7 +425,7 @@ class Meter:
         return done, tuple(each for each in in_order if not completed[each])
 
     def _on_limit(self, refusal: Refusal) -> None:
-        """Another limit than the budget ends the work: the root's synthesis is left."""
+        """A limit other than the budget ends the run's work; only the root's synthesis may run."""
         done, open_ = self._agents()
         self._bus.publish(
             LimitReached(
@@ -408,10 +439,15 @@ class Meter:
         self._halt(refusal.reason, open_calls=refusal.stops_open_calls)
         for tool in list(self._tools) if refusal.stops_open_calls else ():
             tool.expire()
-        self._pause.settle("ended")
-        self._let_in()
+        self._pause.settle("ended")  # no answer could let calls through any more
+        self._wake_queue()
 
     def _on_new_total(self) -> None:
+        """Apply a new total. Raised, it undoes a stop and answers an open question with yes.
+
+        At or below what is used it ends everything, the root's synthesis included. In between it
+        only counts from now on.
+        """
         budget = self.budget
         previous, self._known_total = self._known_total, budget.total
         if previous == budget.total or self._is_closed:
@@ -435,10 +471,13 @@ class Meter:
                 also_synthesis=True,
             )
             self._pause.settle("lowered")
-        self._let_in()
+        self._wake_queue()
 
     def _halt(self, why: str, *, also_synthesis: bool = False, open_calls: bool = True) -> None:
-        """End what waits, and what is open: what came is kept."""
+        """Halt every `Wait`, and every open call; the text so far is kept.
+
+        Calls that wait for room or for an answer are not halted: they ask for a lease again.
+        """
         calls: list[Lease | Wait] = [*(self._open if open_calls else ()), *self._waits]
         for call in calls:
             if also_synthesis or not call.for_root_synthesis:
@@ -447,16 +486,17 @@ class Meter:
     # -- the warning and its question -----------------------------------------------------
 
     def _warn(self, *, can_go_on: bool) -> None:
+        """Publish a warning, and do what the policy says: stop, ask, or nothing."""
         warning = self._warning()
-        if self.budget.total > self._warned_early_at:  # else this line was warned of already
+        if self.budget.total > self._warned_early_at:  # else `report_exhausted` published it
             self._publish_warning()
         self._warned_early_at = -1
         if not can_go_on:
-            return  # both lines at once: there is nothing left to ask about
+            return  # both lines were crossed at once: nothing is left to ask about
         if not self._has_gate and self._policy == "stop":
             self._stop("the run was set to stop at the budget's warning line")
         elif self.is_exhausted:
-            return  # the root's synthesis is left, and waits for no answer
+            return  # only the root's synthesis is left, and it does not wait for an answer
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):
             self._limits.pause()
             self._pause.ask(warning)
@@ -481,28 +521,29 @@ class Meter:
         self._limits.resume()
         if why_stop is not None:
             self._stop(why_stop)
-        self._let_in()
+        self._wake_queue()
 
     def _stop(self, why: str) -> None:
+        """End the run's work, but for the root's synthesis, until the total is raised."""
         self._stopped = why
         self._halt(why)
-        self._let_in()
+        self._wake_queue()
 
 
 class Wait:
-    """A call that waits for something else than room, and can be told that it waits in vain."""
+    """A call's wait for the gate or for a retry, which the meter can end with `BudgetExceeded`."""
 
     def __init__(
         self,
         open_waits: dict[Wait, None],
-        empty: Callable[[str, bool], BudgetExceeded],
+        exceeded: Callable[[str, bool], BudgetExceeded],
         limit: TimeLimit,
         for_root_synthesis: bool,
     ) -> None:
         self.for_root_synthesis = for_root_synthesis
         self._halted: str | None = None
         self._open_waits = open_waits
-        self._empty = empty
+        self._exceeded = exceeded
         self._limit = limit
 
     async def __aenter__(self) -> None:
@@ -518,10 +559,11 @@ class Wait:
         del self._open_waits[self]
         try:
             self._limit.__exit__(kind, error, trace)
-        except TimeoutError:  # its own: somebody else's passes through
-            raise self._empty(self._halted or "", self.for_root_synthesis) from None
+        except TimeoutError:  # this limit's: one that the block raised passes through `__exit__`
+            raise self._exceeded(self._halted or "", self.for_root_synthesis) from None
 
     def halt(self, why: str) -> None:
+        """End the wait. The first reason stays."""
         if self._halted is None:
             self._halted = why
             self._limit.expire()

@@ -1,8 +1,8 @@
-"""The question after a budget warning: whether to go on.
+"""The pause after a budget warning: asks whether the run should go on.
 
-While it is open, new calls are held, but for the root's synthesis. It is answered by a gate (a
-person's own function), by a person at a panel, by a new total, by the time, or by the run's end;
-whichever comes first counts. Its end is published at once, so no question outlives its run.
+While the question is open, new calls wait, except the root's synthesis. The first of these answers
+counts: a gate's (a person's own function), a person's at a panel, a new total, the timeout, the
+run's end. All of them lead to `_settle`, which publishes `BudgetResumed` at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WHY_STOP = {
 
 
 GATE_PATIENCE_S = 2.0
-"""A gate that is not asked any more gets so long to end."""
+"""Seconds that a gate has to end after its answer is no longer needed."""
 
 
 def _ignore(_: str | None) -> None:
@@ -40,12 +40,14 @@ def _ignore(_: str | None) -> None:
 
 
 class BudgetPause:
-    """Asked once at a time. Belongs to the run's loop.
+    """The budget's question, open at most once at a time. Belongs to the run's loop.
 
     Args:
+        bus: Takes `BudgetPaused` and `BudgetResumed`.
+        clock: Of the run.
         gate: Asked in place of a person.
-        timeout_s: After so long without an answer the run stops.
-        on_answer: Told why to stop, or `None` to go on; new calls are let through after it.
+        timeout_s: Seconds without an answer after which the run stops.
+        on_answer: Called with why to stop, or with `None` to go on, before waiting calls go on.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class BudgetPause:
         await self._closed.wait()
 
     def ask(self, warning: BudgetWarning) -> None:
-        """Open the question; nothing when it is open already."""
+        """Open the question; does nothing if it is open."""
         if self.is_open:
             return
         self._closed.clear()
@@ -97,7 +99,7 @@ class BudgetPause:
 
         Raises:
             ValueError: It is neither `continue` nor `stop`.
-            NoOpenQuestion: Nothing was asked.
+            NoOpenQuestion: No question is open.
         """
         if answer not in ("continue", "stop"):
             raise ValueError(f"Answer 'continue' or 'stop', not {literal(answer)}.")
@@ -113,7 +115,7 @@ class BudgetPause:
     def _settle(self, question: asyncio.Future[str], answer: str) -> None:
         if question is not self._answer or not self.is_open:
             return
-        if not question.done():  # cancelled with the task that waits for it, from outside
+        if not question.done():  # done if its waiting task was cancelled from outside
             question.set_result(answer)
         self._closed.set()
         self._bus.publish(BudgetResumed(reason=answer))
@@ -121,9 +123,9 @@ class BudgetPause:
         self._on_answer(None if goes_on else _WHY_STOP.get(answer, answer))
 
     async def aclose(self) -> None:
-        """Take an open question back."""
+        """Close an open question at the run's end, and wait for the tasks that asked it."""
         self.settle("ended")
-        # It is a method of whoever asks: the two would hold each other, and the run with them.
+        # A method of the meter, which refers to this pause: the cycle would keep the run in memory.
         self._on_answer = _ignore
         if self._asking:
             await asyncio.wait(self._asking)
@@ -141,14 +143,14 @@ class BudgetPause:
         finally:
             if asked is not None and not asked.done():
                 asked.cancel()
-                with suppress(TimeoutError):  # one that does not end is left behind
+                with suppress(TimeoutError):  # one that does not end is abandoned
                     with TimeLimit(self._clock, GATE_PATIENCE_S):
                         await asyncio.wait([asked])
 
     async def _ask_gate(
         self, gate: BudgetGate, warning: BudgetWarning, question: asyncio.Future[str]
     ) -> None:
-        # Of a gate that outlives its own question the answer must not count for the next one.
+        # Settles `question`, not whichever is open: a gate may answer after its own was closed.
         try:
             if inspect.iscoroutinefunction(gate):
                 answer = await gate(warning)
@@ -159,7 +161,7 @@ class BudgetPause:
         except BaseException as error:
             if is_own_cancellation(error):
                 raise
-            # A broken gate must not spend a person's money.
+            # A broken gate stops the run: it must not spend a person's money.
             said = f"{type(error).__name__}: {in_words(error)}"
             self._settle(question, f"stop: the budget gate raised {said}")
             return

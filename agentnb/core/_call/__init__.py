@@ -1,1 +1,1 @@
-"""One call, to a model or a tool: retries, leases, deadlines. For the core alone."""
+"""One call, to a model or a tool: retries, leases, deadlines. Private to the core."""

@@ -1,12 +1,12 @@
 """One agent's turns: stream a reply, run the tools it asked for, stream again until it stops.
 
-`InProcessEngine.run` is one attempt as one awaitable: plain values in, a plain value out, facts
-through the services. It knows nothing of trees; whether a failed turn is tried again, and what a
-finished text means, is the orchestrator's to decide.
+`InProcessEngine.run` is one attempt: plain values in, a plain value out, events through the run
+services. It knows nothing of trees: the orchestrator decides whether a failed turn is tried again
+and what a finished text means.
 
-Two layers of failure meet here. The transport's: a call that failed before any text was shown
-is made again (`agentnb.core._call.retry`). And the turn's: whatever else went wrong ends this
-attempt, with everything that was finished before it kept.
+There are two layers of failure. Transport: a call that failed before any text was shown is made
+again (`agentnb.core._call.retry`). Turn: any other failure ends this attempt; the turns and tool
+results before it are kept.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from agentnb.core.types import (
 )
 
 NO_TURNS_LEFT = "max_turns"
-"""The stop reason of an agent that would have gone on, had it had the turns."""
+"""Stop reason of an agent that used all its turns and asked for more."""
 CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded", NO_TURNS_LEFT})
-"""Ends at which an agent had more to say."""
+"""Stop reasons of an answer that is not whole."""
 PAUSED = "pause_turn"
-"""Not an end: the conversation is sent back as it is, and the model goes on."""
+"""Stop reason of a reply that is not finished: sent back as it is, the model continues it."""
 
 
 class InProcessEngine:
-    """Runs attempts on the loop that it is called on."""
+    """Runs attempts on the calling loop."""
 
     async def run(
         self,
@@ -55,7 +55,7 @@ class InProcessEngine:
         messages = work.request.messages
         turns = 0
         while True:
-            said = text_so_far(messages)
+            said = text_so_far(messages)  # of a paused reply, which this call continues
             request = work.request
             if messages is not request.messages:
                 request = replace(request, messages=messages)
@@ -89,11 +89,12 @@ class InProcessEngine:
             if outcome.exhausted:
                 return outcome
             orders = [block for block in message.content if isinstance(block, ToolUseBlock)]
+            # An empty paused reply would be sent back unchanged, again and again: it is an end.
             goes_on = bool(orders) or (reply.stop_reason == PAUSED and bool(message.content))
             if not goes_on:
                 return outcome
             if orders:
-                # Before the tools run: an agent that is stopped in one of them comes no further.
+                # Published before the tools run: the agent may be cancelled during one of them.
                 if (reading := read_reply(outcome.text)).has_block:
                     _publish_ignored(work.agent_id, reading, services)
                 results = await _run_tools(work.agent_id, orders, tools, services)
@@ -106,7 +107,7 @@ class InProcessEngine:
 
 
 def _sendable(reply: Reply) -> Message:
-    """The reply as it goes back into the conversation: no tool call in it without an answer."""
+    """The reply for the conversation, without tool calls that will get no result."""
     if reply.stopped is None:
         return assistant_message(reply.text)
     message = reply.stopped.message
@@ -127,8 +128,8 @@ def _publish_ignored(agent_id: str, reading: SpawnReading, services: RunServices
 async def _run_tools(
     agent_id: str, orders: Sequence[ToolUseBlock], tools: Mapping[str, Tool], services: RunServices
 ) -> tuple[Block, ...]:
-    """Run one turn's tool calls in parallel; the results stand in the order of the calls."""
-    # Nothing that a tool raises leaves its task: a group would stop the others for it.
+    """Run one turn's tool calls in parallel. Returns the results in the order of the calls."""
+    # `run_tool` lets no tool's error out: it would make the group cancel the others.
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(run_tool(agent_id, o, tools, services)) for o in orders]
     return tuple(task.result() for task in running)

@@ -1,7 +1,7 @@
-"""One call to a model: from its lease on the budget to its settled books.
+"""One call to a model, from its budget lease to the lease's settlement.
 
 Whatever ends a call (its end mark, an error, the deadline, the budget, a cancel), its stream is
-closed, its share of the budget is given back, and `ModelCallFinished` tells what it took.
+closed, its lease is settled, and `ModelCallFinished` is published with the usage.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Reply:
-    """What has come of one call so far."""
+    """What one call has received so far."""
 
     pieces: list[str] = field(default_factory=list)
     usage: Usage | None = None
@@ -51,9 +51,9 @@ class Reply:
     halted: str | None = None
     max_tokens_from_budget: bool = False
     metered_ahead: int = 0
-    """Characters of tool calls that were metered before their calls were whole."""
+    """Characters of tool calls that were metered as pieces, before the whole call arrived."""
     not_closed: str | None = None
-    """What went wrong when the stream of a whole reply was closed."""
+    """What went wrong while closing the stream of a whole reply."""
 
     @property
     def text(self) -> str:
@@ -67,7 +67,7 @@ class Reply:
 
     @property
     def exhausted(self) -> str | None:
-        """Why the budget ended the reply; `None` when it did not."""
+        """Why the budget ended the reply; `None` if it did not."""
         if self.halted is not None:
             return self.halted
         if self.stop_reason == "max_tokens" and self.max_tokens_from_budget:
@@ -84,10 +84,18 @@ async def make_call(
     *,
     attempt: int,
 ) -> None:
-    """Make one call; what comes is written into `reply`, also when the call fails.
+    """Make one call, without retries.
+
+    Args:
+        work: The agent's work that the call belongs to.
+        request: The request; the budget may lower its `max_tokens`.
+        provider: Answers the call.
+        services: Of the run.
+        reply: Filled while the call runs, so it holds what arrived also when the call fails.
+        attempt: The number of this call, from 1, among the attempts of one turn.
 
     Raises:
-        LlmError: The call failed; nothing here tries again.
+        LlmError: The call failed.
         BudgetExceeded: The budget has no room for it, so it was not made.
     """
     finished: ModelCallFinished | None = None
@@ -126,30 +134,35 @@ async def make_call(
                     estimate_error=estimate_error,
                 )
     finally:
-        if finished is not None:  # its slot is free for others while the journal keeps it
+        # After the lease's block: the gate is free for other calls during the commit.
+        if finished is not None:
             await services.commit_and_publish(finished)
 
 
 async def _stream(
     agent_id: str, provider: Provider, lease: CallLease, services: RunServices, reply: Reply
 ) -> None:
-    """Read one stream to its end mark, to the budget's end, or to the deadline."""
+    """Read one stream until its end mark, the deadline, or a halt by the budget.
+
+    A reply with its end mark is whole, whatever goes wrong while its stream is closed. Without one
+    the call fails, unless the budget halted it: then the text so far is kept, as exhausted.
+    """
     try:
         with TimeLimit(services.clock) as limit:
             lease.when_halted(limit.expire)
             if supports_ready(provider):
                 await provider.ready()
-            # What it had to load first was no part of the model's turn.
+            # The deadline starts here: it does not count what the provider loads first.
             limit.start(services.call_timeout_s)
             async with closing(provider.stream(lease.request)) as stream:
                 if await _read(stream, agent_id, lease, services, reply):
-                    # A halt must not cut the closing of the stream short, which would leave its
-                    # connection behind.
+                    # A halt must not interrupt the closing of the stream: its connection would
+                    # stay open.
                     limit.disarm()
     except TimeoutError:
         if not limit.has_expired:
             raise  # the provider's own
-        if reply.stopped is not None:  # what is slow to be closed has ended in time
+        if reply.stopped is not None:  # the deadline passed while the stream was closed
             reply.not_closed = "the reply is whole, but its stream was not closed in time"
         elif lease.halted is None:
             raise CallTimedOut(
@@ -180,14 +193,15 @@ async def _read(
     services: RunServices,
     reply: Reply,
 ) -> bool:
-    """File what comes; false when the stream ended by itself, with no end mark."""
+    """Read events into `reply`. Returns false if the stream ended without an end mark or a halt."""
     keep, say, meter = reply.pieces.append, services.publish_text, lease.output_grew
     has_begun = False
     async for event in stream:
         if not has_begun:
             has_begun = True
             lease.reply_started()
-        if type(event) is TextDelta and type(text := event.text) is str:  # nearly all of them
+        # The fast path for nearly all events; `_take` handles every kind, this one included.
+        if type(event) is TextDelta and type(text := event.text) is str:
             if text:
                 keep(text)
                 say(agent_id, text)
@@ -202,7 +216,7 @@ async def _read(
 def _take(
     event: StreamEvent, agent_id: str, lease: CallLease, services: RunServices, reply: Reply
 ) -> None:
-    """File one piece of a reply, of whatever kind."""
+    """Read one event of any kind into `reply`, and meter its output."""
     _check_shape(event)
     match event:
         case TextDelta(text):
@@ -217,11 +231,12 @@ def _take(
         case ToolUse(name=name, input=arguments):
             services.note_tool_call(event)
             whole = name + as_json(arguments)
+            # Meter only what its `ToolInputDelta` pieces did not: a provider may send none.
             ahead = min(reply.metered_ahead, len(whole))
             reply.metered_ahead -= ahead
             lease.output_grew(whole[ahead:])
         case Usage():
-            if _are_counts(event):  # one that is none says nothing: the estimate stands
+            if _are_counts(event):  # else ignored: the estimate stands
                 reply.usage = event
                 lease.input_counted(event)
         case Stopped():
@@ -229,7 +244,7 @@ def _take(
 
 
 def _check_shape(event: StreamEvent) -> None:
-    """What is of the wrong type is its provider's fault, and must not reach what holds it."""
+    """Raise `TypeError` for a field of the wrong type, before it is stored anywhere."""
     match event:
         case TextDelta(text) | ThinkingDelta(text) if not isinstance(text, str):
             raise TypeError(
@@ -240,7 +255,7 @@ def _check_shape(event: StreamEvent) -> None:
 
 
 def _are_counts(usage: Usage) -> bool:
-    """Whether every field is a count: the books take nothing else."""
+    """Whether every field is a count, as the budget needs."""
     for count in _counts(usage):
         if not isinstance(count, int) or not 0 <= count <= MOST:
             return False

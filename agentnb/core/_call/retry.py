@@ -1,8 +1,8 @@
-"""One turn of an agent: one reply, with as many calls as it takes and may take.
+"""Retries and failover: gets one reply for one turn of an agent.
 
-A call that failed before any of its text was shown is made again, up to four times. When that
-does not help and the provider is a chain, the next model of the chain is asked, again only
-while nothing was shown. Once text was shown the turn fails, and the agent's own rules decide.
+A call that failed before any of its text was shown is tried again, up to four times. If that does
+not help and the provider is a chain, the next model is asked, also only while nothing was shown.
+Once text was shown the turn fails, and the agent's own rules decide.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ LONGEST_WAIT_S = 60.0
 
 
 class TurnFailed(Exception):
-    """There is no reply, or not a whole one.
+    """A turn has no whole reply, after all retries.
 
     Args:
+        error: The error of its last call.
         may_retry: Whether the agent may try the turn once more.
         was_shown: Whether some of the reply was shown.
     """
@@ -48,11 +49,11 @@ class TurnFailed(Exception):
     ) -> None:
         self.error, self.may_retry, self.was_shown = error, may_retry, was_shown
         self.link = 0
-        """Which model of a chain it was."""
+        """Index of the failed model in its chain."""
 
     @property
     def moves_on(self) -> bool:
-        """Whether the next model of a chain is asked: after a fault, not after a refusal."""
+        """Whether a chain asks its next model: after a fault, not after a model's refusal."""
         is_fault = isinstance(self.error, LlmError) and not isinstance(self.error, Refused)
         return is_fault and not self.was_shown
 
@@ -63,16 +64,16 @@ async def take_turn(
     """Get one reply.
 
     Returns:
-        The reply, and which model of the chain gave it: 0 where there is no chain.
+        The reply, and the index of the model in its chain; 0 without a chain.
 
     Raises:
-        TurnFailed: There is none.
+        TurnFailed: All attempts failed.
         BudgetExceeded: The budget has no room for the next call.
     """
     if not is_chain(provider):
         return await _reply_of(work, request, provider, services), 0
     links = links_of(provider, work.model)
-    before: list[str] = []
+    before: list[str] = []  # errors of the models that failed, for the message of the last one
     for index in range(min(work.link, len(links) - 1), len(links)):
         link = links[index]
         try:
@@ -84,7 +85,7 @@ async def take_turn(
             )
         except TurnFailed as failed:
             failed.link = index
-            # Of a reply that was paused the beginning was shown, and is part of the answer.
+            # The beginning of a paused reply was shown, and is part of the answer.
             failed.was_shown |= bool(text_so_far(request.messages))
             if failed.moves_on and index + 1 < len(links):
                 before.append(f"{link.model} ({one_line(str(failed.error), limit=100)})")
@@ -116,7 +117,12 @@ def _publish_failover(
 async def _reply_of(
     work: AgentWork, request: CompletionRequest, provider: Provider, services: RunServices
 ) -> Reply:
-    """One model's reply, with as many transport attempts as it takes and may take."""
+    """One model's reply, with up to `TRANSPORT_ATTEMPTS` calls.
+
+    It fails in three ways: an error that cannot be retried, or after text was shown (the
+    agent may try once more unless it is permanent); the last attempt failed (the agent may not: it
+    was tried often enough); a bug in the provider or the gate (the agent may).
+    """
     the_provider = foreign(
         lambda: f"the provider {literal(provider.name)}",
         passes=(LlmError, InternalError, BudgetExceeded),
@@ -128,8 +134,8 @@ async def _reply_of(
                 await make_call(work, request, provider, services, reply, attempt=attempt)
             return reply
         except LlmError as raised:
-            # A copy: a provider may raise the same object in many runs, and each run puts its own
-            # result into its error.
+            # A copy: a provider may raise the same object in many runs, and each run sets
+            # `partial_result` on its error.
             error = _reworded(raised, str(raised))
             if reply.pieces or not error.retryable:
                 raise TurnFailed(
@@ -165,7 +171,7 @@ async def _wait_to_retry(
 
 
 def _asked_wait_s(error: LlmError) -> float:
-    """The wait that a provider asks for; 0 when it asks for none, or for none that there is."""
+    """Seconds that the provider asks to wait; 0 for none, or for what is no number."""
     asked_s: Any = error.retry_after_s
     is_time = isinstance(asked_s, int | float) and not math.isnan(asked_s)
     return float(asked_s) if is_time else 0.0

@@ -1,7 +1,7 @@
-"""What one agent's attempts need of their run: a sink for facts, and leases on the budget.
+"""Run services for one agent: its events, its leases on the budget, its waits.
 
-The order of waiting is: a person's answer, a slot at the gate, room in the pot. Whoever waits
-for the answer or for room holds no slot that another call could use.
+A call waits in this order: for a person's answer to the budget's question, for the gate, for room
+in the budget. While it waits for the answer or for room it does not hold the gate.
 """
 
 from __future__ import annotations
@@ -47,23 +47,25 @@ _LONGEST_DELAY_S = 8.0
 
 @dataclass(slots=True)
 class Siblings:
-    """The agents that one parent started, as far as they know of each other."""
+    """State that the children of one parent share."""
 
     have_answered: bool = False
-    """Whether any text ever came from one of them."""
+    """Whether any of them has produced text."""
 
 
 class AgentServices:
-    """What one agent's calls need of its run. See `agentnb.core.protocols.RunServices`.
+    """Run services for one agent. See `agentnb.core.protocols.RunServices`.
 
     Args:
-        siblings: What it shares with the agents beside it.
-        provider: Who answers it.
-        cache_prefix: Asked just before each call: how many leading characters of the system
+        agent_id: The agent.
+        run: Its run.
+        provider: Answers its calls.
+        siblings: Shared with its siblings.
+        cache_prefix: Called just before each call: how many leading characters of the system
             prompt are worth a cache breakpoint now.
-        gate: Before its model.
-        jobs: The agent's own, where it may start sub-agents by tools.
-        withheld: Tools that it has not, each with what says why.
+        gate: Its model's gate.
+        jobs: The agent's jobs; `None` if it may start none.
+        withheld: By name: tools that it does not have. See `RunServices.withheld`.
     """
 
     def __init__(
@@ -86,18 +88,19 @@ class AgentServices:
         self.jobs = jobs
         self.withheld = withheld
         self.usage = Usage()
-        """The provider's numbers of all calls so far."""
+        """Usage of all calls so far."""
         self.conversation_tokens = 0
-        """Of its newest call that was counted: what it was sent and what it said."""
+        """Input and output of its newest call that was counted."""
         self._announced: Event | None = None
-        self._asked_input = 0
-        """The size of its newest call's input, as it was reserved."""
+        self._reserved_input = 0
+        """Input tokens reserved for its newest call."""
         self._heard: list[str] = []
+        """Text of the newest reply, in pieces."""
         self._numbers_given = 0
         self._unstarted_orders: list[ToolUse] = []
         """Tool calls of the newest reply that have not begun to run."""
         self._block_is_settled = False
-        """Whether each task of a spawn block in the newest reply was dealt with."""
+        """Whether each task of a spawn block in the newest reply was started or published."""
         self._input_estimate = InputEstimate()
         self._agent_id = agent_id
         self._provider = provider
@@ -109,16 +112,16 @@ class AgentServices:
 
     @property
     def text(self) -> str:
-        """What the newest call has said so far."""
+        """Text of the newest reply so far."""
         return "".join(self._heard)
 
     def take_unstarted(self, spawn_tool: str, *, is_read: bool) -> tuple[str, ...]:
-        """Tasks that the newest reply asked for and that will not be started. Each is told once.
+        """Tasks that the newest reply asked for and that will not be started; each only once.
 
         Args:
-            spawn_tool: The name of the tool that starts sub-agents; empty where there is none.
-            is_read: Whether the reply came to its end. Its agent then reads it, and deals with the
-                tasks of a block in it.
+            spawn_tool: The name of the tool that starts sub-agents; empty if there is none.
+            is_read: Whether the reply is whole. Its agent then reads it, and deals with the tasks
+                of a block in it.
         """
         by_block = () if is_read or self._block_is_settled else read_reply(self.text).tasks
         by_tool = [
@@ -128,7 +131,7 @@ class AgentServices:
         return (*by_block, *filter(None, by_tool))
 
     def reply_is_read(self) -> None:
-        """The agent's own rules deal with the tasks of a block in the newest reply."""
+        """Note that the agent deals with the tasks of a block in the newest reply itself."""
         self._block_is_settled = True
 
     def take_numbers(self, count: int) -> tuple[int, ...]:
@@ -139,15 +142,15 @@ class AgentServices:
     def publish(self, event: Event) -> None:
         match event:
             case ModelCallStarted():
-                # A call that goes on with a paused reply has its beginning in the conversation.
+                # The call may continue a paused reply, whose beginning is in the conversation.
                 self._heard = [text_so_far(event.request.messages)]
                 self._unstarted_orders, self._block_is_settled = [], False
             case ModelCallFinished():
                 self.usage += event.usage
                 if (counted := event.usage.total_tokens) > 0:
-                    # No less than what a call with as much input would have to hold.
-                    asked = self._asked_input + event.usage.output_tokens
-                    self.conversation_tokens = max(counted, asked)
+                    # The next call reserves its input by the estimate: count no less than that.
+                    reserved = self._reserved_input + event.usage.output_tokens
+                    self.conversation_tokens = max(counted, reserved)
                 self._heard = [self.text]
             case ToolCallStarted():
                 self._mark_started(event.tool_use_id)
@@ -172,7 +175,7 @@ class AgentServices:
     async def commit_and_publish(self, event: Event) -> None:
         try:
             await self._journal.commit()
-        finally:  # a cancel that came meanwhile is no reason to lose it
+        finally:  # also when a cancel arrives during the commit
             self.publish(event)
 
     def keep_tool_call(self, record: ToolCallRecord) -> None:
@@ -205,7 +208,7 @@ class AgentServices:
         return _Leasing(self, work, request)
 
     def _announce(self, event: Event | None) -> None:
-        """Tell once of what an agent begins. A call that is made again begins nothing new."""
+        """Publish an announcement once: a call that is tried again announces nothing."""
         if event is not None and event is not self._announced:
             self._announced = event
             self._bus.publish(event)
@@ -215,7 +218,10 @@ class AgentServices:
 
 
 class _Leasing:
-    """A call's way to its slot and its lease, and back."""
+    """`async with` around a call: passes the gate, leases budget, and leaves the gate at the end.
+
+    `make_call` settles the lease.
+    """
 
     def __init__(
         self, services: AgentServices, work: AgentWork, request: CompletionRequest
@@ -231,6 +237,9 @@ class _Leasing:
         provider = _provider_of(services._provider, self._work)
         input_tokens = input_tokens_of(request, provider, estimate=services._input_estimate.of)
         for_root_synthesis = _is_root_synthesis(self._work)
+        # A lease can be refused for two reasons that pass: a pause began while the call waited at
+        # the gate, or other calls hold the room. Either way the call leaves the gate, waits, and
+        # starts over. A refusal that cannot pass is `BudgetExceeded`.
         while True:
             if meter.holds(for_root_synthesis=for_root_synthesis):
                 services._publish_waiting("an answer to the budget's question", None)
@@ -246,10 +255,10 @@ class _Leasing:
                     for_root_synthesis=for_root_synthesis,
                 )
             finally:
-                if lease is None:
+                if lease is None:  # refused or raised
                     await self._slot.__aexit__(None, None, None)
             if lease is not None:
-                services._asked_input = input_tokens
+                services._reserved_input = input_tokens
                 services._announce(self._work.announcement)
                 return lease
             if not meter.holds(for_root_synthesis=for_root_synthesis):
@@ -257,7 +266,7 @@ class _Leasing:
                 await meter.wait_for_room(input_tokens + OUTPUT_SLICE)
 
     async def _enter_gate(self) -> None:
-        """Wait for the gate, and no longer than there is a budget."""
+        """Wait at the gate; `BudgetExceeded` if the budget ends meanwhile."""
         services, work = self._services, self._work
         with foreign("the gate", passes=(BudgetExceeded,)):
             self._slot = services.gate.acquire(work.model, on_wait=services._publish_waiting)
@@ -280,7 +289,7 @@ def _is_root_synthesis(work: AgentWork) -> bool:
 
 
 def _provider_of(provider: Provider, work: AgentWork) -> Provider:
-    """Who answers for a call's model: one of a chain, else the provider itself."""
+    """The provider of a call's model: a chain's link, else the provider itself."""
     if is_chain(provider):
         for link in links_of(provider, work.model):
             if link.model == work.model:
@@ -294,14 +303,14 @@ def input_tokens_of(
     *,
     estimate: Callable[[CompletionRequest], int] = estimate_input_tokens,
 ) -> int:
-    """Tokens of a request's whole input: the provider's count, else by its size."""
+    """Tokens of a request's whole input: counted by the provider if it can, else estimated."""
     if supports_token_count(provider):
         return int(provider.count_tokens(request))
     return estimate(request)
 
 
 def _may_hide_output(request: CompletionRequest) -> bool:
-    """Whether output may be made that is seen only when it is whole: thinking, tool calls."""
+    """Whether the model may produce output that does not stream: thinking, tool calls."""
     thinking = request.extra.get("thinking")
     thinks = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
     return thinks or bool(request.tools)

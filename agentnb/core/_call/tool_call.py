@@ -1,9 +1,8 @@
-"""One tool call, from a model's order to the result that the model is told.
+"""One tool call, from a model's order to the result for the model.
 
-Whatever a tool does (raises, hangs, returns something odd or far too long) becomes a result for
-the model: nothing but the cancellation that was asked for leaves `run_tool`. No event of a call
-comes after its `ToolCallFinished`, and the call is over by then, but for a thread that does not
-see that it was cancelled.
+Whatever a tool does (raises, hangs, returns the wrong type or far too much) becomes a result for
+the model; only the task's own cancellation leaves `run_tool`. `ToolCallFinished` is the last event
+of a call, and nothing of the call runs after it, except a thread that ignores its cancellation.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ from agentnb.core.types import MALFORMED_INPUT, ToolResultBlock, ToolUseBlock
 T = TypeVar("T")
 
 THREAD_PATIENCE_S = 2.0
-"""A thread whose call was cancelled has so long to see it."""
+"""Seconds that a thread has to end after its call was cancelled."""
 REPORT_PAUSE_S = 0.1
-"""Between two reports of one call."""
+"""Least seconds between two reports of one call."""
 MOST_IN_EVENT = 2000
-"""Characters of an input, and of a result, that an event holds."""
+"""Most characters of an input or a result in an event."""
 _MOST_PER_ARGUMENT = 200
 _MOST_ARGUMENTS = 20
 
@@ -54,7 +53,7 @@ _MOST_ARGUMENTS = 20
 async def run_tool(
     agent_id: str, order: ToolUseBlock, tools: Mapping[str, Tool], services: RunServices
 ) -> ToolResultBlock:
-    """Run one call, and tell of its beginning and its end."""
+    """Run one call, and publish its start and its end."""
     started_at_s = services.clock.now()
     services.publish(_started(agent_id, order))
     context = CallContext(agent_id, order, services)
@@ -85,7 +84,7 @@ async def run_tool(
 async def _outcome(
     order: ToolUseBlock, tools: Mapping[str, Tool], context: CallContext, services: RunServices
 ) -> tuple[str, bool]:
-    """What the model is told, and whether it is an error."""
+    """The result for the model, and whether it is an error."""
     tool = tools.get(order.name)
     if tool is None and order.name in services.withheld:
         return services.withheld[order.name](order.input), True
@@ -100,7 +99,7 @@ async def _outcome(
             return f"The tool {order.name!r} was not run: {why}.", True
         call = tool.call(order.input, context)
         text: object = await context.in_time(call, timeout_s)
-    except BaseException as error:  # a tool's body is not ours: what it raises is told to the model
+    except BaseException as error:  # a tool's body is foreign code: any error is a result
         if is_own_cancellation(error):
             raise
         return _in_words(error), True
@@ -110,7 +109,7 @@ async def _outcome(
 
 
 class CallContext:
-    """Fulfils `agentnb.core.protocols.ToolContext`, for a tool that runs in this process."""
+    """Implements `agentnb.core.protocols.ToolContext` for a tool that runs in this process."""
 
     def __init__(self, agent_id: str, order: ToolUseBlock, services: RunServices) -> None:
         self._agent_id = agent_id
@@ -120,9 +119,10 @@ class CallContext:
         self._lock = threading.Lock()
         self._is_stopped = self._has_ended = False
         self._limit: TimeLimit | None = None
-        self._news: str | None = None
-        self._will_tell = False
-        self._told_at_s = -REPORT_PAUSE_S
+        self._report: str | None = None
+        """The newest report that was not published yet."""
+        self._will_publish = False
+        self._published_at_s = -REPORT_PAUSE_S
         self._timer: TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -156,59 +156,63 @@ class CallContext:
     def jobs(self) -> Jobs | None:
         return self._services.jobs
 
-    # -- how far it is --------------------------------------------------------------------------
+    # -- progress reports -------------------------------------------------------------------------
 
     def report(self, text: str) -> None:
         line = one_line(str(text))
         with self._lock:
-            self._news = line
-            if self._will_tell or self._has_ended:
+            self._report = line
+            if self._will_publish or self._has_ended:
                 return
-            self._will_tell = True
-        with suppress(RuntimeError):  # the loop is closed, and with it the run
-            self._loop.call_soon_threadsafe(self._tell_soon)
+            self._will_publish = True
+        with suppress(RuntimeError):  # the loop is closed: the run is over
+            self._loop.call_soon_threadsafe(self._publish_soon)
 
-    def _tell_soon(self) -> None:
-        """On the run's loop: tell the newest report, no sooner than it may be told."""
+    def _publish_soon(self) -> None:
+        """On the run's loop: publish the newest report, `REPORT_PAUSE_S` after the last one."""
         if self._has_ended:
             return
-        wait_s = self._told_at_s + REPORT_PAUSE_S - self._services.clock.now()
+        wait_s = self._published_at_s + REPORT_PAUSE_S - self._services.clock.now()
         if wait_s > 0:
-            self._timer = self._services.clock.call_later(wait_s, self._tell)
+            self._timer = self._services.clock.call_later(wait_s, self._publish_report)
         else:
-            self._tell()
+            self._publish_report()
 
-    def _tell(self) -> None:
+    def _publish_report(self) -> None:
         with self._lock:
-            news, self._news, self._will_tell = self._news, None, False
+            report, self._report, self._will_publish = self._report, None, False
         self._timer = None
-        self._told_at_s = self._services.clock.now()
-        if news is not None:
+        self._published_at_s = self._services.clock.now()
+        if report is not None:
             order = self._order
             self._services.publish(
                 ToolCallReported(
                     agent_id=self._agent_id,
                     tool_use_id=order.id,
                     name=order.name,
-                    text=sendable(news),
+                    text=sendable(report),
                 )
             )
 
     def end(self) -> None:
-        """The call is over: tell the last report, and take no other."""
+        """The call is over: publish the last report, and ignore further ones."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._news is not None:
-            self._tell()
+        if self._report is not None:
+            self._publish_report()
         self._is_stopped = self._has_ended = True
 
-    # -- how long it may take ---------------------------------------------------------------------
+    # -- time limits ------------------------------------------------------------------------------
 
     async def in_time(self, call: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-        """Await `call`, but no longer than so, and no longer than the run may take.
+        """Await `call` within the tool's time limit and the run's.
+
+        Args:
+            call: The tool's call.
+            timeout_s: The tool's own limit in seconds; `None` for none.
 
         Raises:
-            ToolError: It took longer, whatever it then came to.
+            ToolError: A limit was reached, also if the call then returned or raised.
         """
         try:
             with TimeLimit(self._services.clock, timeout_s) as limit:
@@ -216,7 +220,8 @@ class CallContext:
                 with self._services.ending_with_run(limit):
                     result = await call
         except BaseException as error:
-            # The limit's own cancellation is no `CancelledError` any more.
+            # The limit's own cancellation is a `TimeoutError` by now, or what the tool made of it.
+            # A `CancelledError` of this task has another source, and passes.
             if not limit.has_expired or is_own_cancellation(error):
                 raise
             raise ToolError(self._why_stopped(timeout_s)) from error
@@ -234,23 +239,23 @@ class CallContext:
         try:
             await call.wait()
         except asyncio.CancelledError:
-            await self._leave(call)
+            await self._abandon(call)
             raise
         return call.result()
 
-    async def _leave(self, call: ThreadCall[Any]) -> None:
-        """Give a thread time to see that its call was cancelled; then leave it behind."""
+    async def _abandon(self, call: ThreadCall[Any]) -> None:
+        """Wait `THREAD_PATIENCE_S` for a thread whose call was cancelled; then abandon it."""
         self._is_stopped = True
         try:
-            if not self._is_too_slow:  # else its model has waited long enough
+            if not self._is_too_slow:  # at its time limit a call has waited long enough
                 with suppress(TimeoutError):
                     with TimeLimit(self._services.clock, THREAD_PATIENCE_S):
                         await call.wait()
-        finally:  # also when somebody in a hurry cancels a second time
+        finally:  # also when the task is cancelled a second time
             call.abandon(None if call.has_ended else self._services.abandon_tool())
 
 
-# -- what is told ---------------------------------------------------------------------------------
+# -- events and results ---------------------------------------------------------------------------
 
 
 def _started(agent_id: str, order: ToolUseBlock) -> ToolCallStarted:
@@ -269,7 +274,7 @@ def _started(agent_id: str, order: ToolUseBlock) -> ToolCallStarted:
 
 
 def _is_short(given: Any) -> bool:
-    """Whether it is seen at a glance that an input needs no cut, as of most."""
+    """A quick check that an input needs no cut, true for most."""
     if type(given) is not dict or len(given) > _MOST_ARGUMENTS:
         return False
     length = 0
@@ -277,13 +282,13 @@ def _is_short(given: Any) -> bool:
         if type(name) is not str or type(value) not in (str, int, bool):
             return False
         length += len(name) + (len(value) if type(value) is str else value.bit_length())
-    return length * 6 < MOST_IN_EVENT // 2  # as JSON a character takes six at most
+    return length * 6 < MOST_IN_EVENT // 2  # a character takes at most six in JSON
 
 
 def _shortened(given: Any) -> dict[str, Any]:
     """The beginnings of the first arguments."""
     arguments = plain(given)
-    if not isinstance(arguments, dict):  # a provider that gives no arguments by name
+    if not isinstance(arguments, dict):  # from a provider that sends no object
         arguments = {"input": arguments}
     first = list(arguments.items())[:_MOST_ARGUMENTS]
     return {name[:_MOST_PER_ARGUMENT]: _beginning(value) for name, value in first}
@@ -295,7 +300,7 @@ def _beginning(value: Any) -> Any:
 
 
 def _complaint(given: Any) -> str:
-    """What a model is told whose arguments are no JSON object; nothing where they are one."""
+    """The error for a model whose arguments are not a JSON object; empty if they are."""
     if not isinstance(given, Mapping) or list(given) != [MALFORMED_INPUT]:
         return ""
     raw = str(given[MALFORMED_INPUT])
@@ -320,10 +325,10 @@ def _for_model(text: str) -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    """An error for the model. One that cannot even say what it is has its name."""
+    """An error for the model: its message, or its type's name if it has none."""
     try:
         text = error.for_model if isinstance(error, ToolError) else str(error)
-    except BaseException as worse:  # its words are not ours either
+    except BaseException as worse:  # its `__str__` is foreign code, too
         if is_own_cancellation(worse):
             raise
         text = ""
