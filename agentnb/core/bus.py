@@ -1,14 +1,13 @@
-"""The run's record, and everyone who reads along.
+"""The run's record, and its subscribers.
 
-The record is an append-only list of entries: `seq` is an entry's place in it. A subscriber
-is no queue that could overflow but a position in that list, so publishing costs the same
-whoever reads, and a reader that never reads costs one number. A reader that fell behind by
-more than its limit gets the backlog joined: the text of one agent in one piece, the newest
-budget update only, and every lifecycle event in its place. It takes from the record no more
-than its limit of such entries at a time: what it has not come to stays where it is.
+The record is an append-only list of entries; `seq` is an entry's index in it. A subscriber is a
+position in that list and not a queue that could overflow: publishing costs the same with any number
+of readers, and a reader that never reads costs one number. A reader that fell behind by more than
+its limit gets the backlog joined: the text of one agent in one piece, the newest budget update
+only, and every lifecycle event in its place. It takes at most its limit of such entries at a time.
 
-Entries are kept as light rows (`agentnb.core.events.Row`): a text delta that nobody looks at costs
-one tuple and nothing to the garbage collector. Readers get objects.
+Entries are kept as light rows (`agentnb.core.events.Row`): a text delta costs one tuple and nothing
+to the garbage collector. Readers get objects.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from agentnb.core.events import (
 from agentnb.core.text import literal
 
 _WAKE_PAUSE_S = 0.015
-"""A reader on another loop sleeps so long after a wake-up: a call across threads for each
+"""Seconds that a reader on another loop sleeps after a wake-up: a call across threads for each
 delta would cost a fifth of the run."""
 
 
-_BUDGET = "budget updates"  # no agent id: those hold no space
+_BUDGET = "budget updates"  # never an agent id, which contains no space
 
 
 class EventBus:
     """Publishes the events of one run. Safe from any thread; publishing never blocks or fails.
 
     Args:
-        run_id: What every entry carries; the orchestrator fills it in when it is empty.
-        clock: Gives `Entry.at_s`, counted from the making of the bus.
+        run_id: The run id of every entry; the orchestrator fills it in when it is empty.
+        clock: Gives `Entry.at_s`, in seconds since the bus was created.
     """
 
     def __init__(self, run_id: str = "", *, clock: Clock | None = None) -> None:
@@ -58,14 +57,14 @@ class EventBus:
         self._waiting: dict[_Waiter | _ThreadWaiter, None] = {}
         self._waiting_for_change: set[_ThreadWaiter] = set()
         self.changes = 0
-        """How many entries so far say more than that something grew: text, or what is used. Whoever
-        stirs counts as one."""
+        """Number of entries so far that are neither text nor budget updates, plus the calls of
+        `notify`."""
         self.closed = False
-        """Whether `RunFinished` was published: nothing comes after it."""
+        """Whether `RunFinished` was published: no entry comes after it."""
 
     @classmethod
     def of_record(cls, run_id: str, rows: list[Row]) -> EventBus:
-        """A bus that has said everything: `rows`, which belong to it from now on."""
+        """A closed bus with the rows of a finished run, which it owns from now on."""
         bus = cls(run_id)
         bus._log = rows
         bus._lifecycle_rows = [row for row in rows if len(row) == 2]
@@ -74,7 +73,7 @@ class EventBus:
         return bus
 
     def begin(self, run_id: str) -> None:
-        """The run begins: its id is on every entry, unless the bus was made with one."""
+        """The run begins: its id is on every entry, unless the bus was created with one."""
         self.run_id = self.run_id or run_id
 
     @property
@@ -88,22 +87,22 @@ class EventBus:
         return Entries(self.since(0))
 
     def since(self, seq: int) -> list[Entry]:
-        """The entries from `seq` on."""
+        """All entries from `seq` on."""
         run_id = self.run_id
         return [entry_of(run_id, place, row) for place, row in enumerate(self._log[seq:], seq)]
 
     def rows_since(self, seq: int) -> list[Row]:
-        """The same as they are kept."""
+        """All rows from `seq` on."""
         return self._log[seq:]
 
     @property
     def lifecycle_rows(self) -> list[EventRow]:
-        """The rows so far that are no text: a fold of a run that has ended needs no others."""
+        """All rows so far but text: enough to fold a run that has ended."""
         return self._lifecycle_rows.copy()
 
     @property
     def newest(self) -> Event | None:
-        """The newest event that is no text."""
+        """The newest event that is not text."""
         return self._lifecycle_rows[-1][1] if self._lifecycle_rows else None
 
     def __len__(self) -> int:
@@ -113,6 +112,7 @@ class EventBus:
         return entry_of(self.run_id, seq, self._log[seq])
 
     def publish(self, event: Event) -> None:
+        """Append an event to the record, and wake its readers."""
         if isinstance(event, AgentTextDelta):
             self.publish_text(event.agent_id, event.text)
             return
@@ -130,8 +130,8 @@ class EventBus:
             self._wake()
 
     def publish_text(self, agent_id: str, text: str) -> None:
-        """The same as publishing an `AgentTextDelta`, without making one."""
-        # No lock: a list takes one append at a time, and nothing here depends on the place.
+        """Publish an `AgentTextDelta` without creating the object."""
+        # No lock: appending to a list is atomic, and nothing here depends on the index.
         self._log.append((self._now() - self._started_at, agent_id, text))
         if self._waiting:
             self._wake()
@@ -146,16 +146,16 @@ class EventBus:
         """A gapless stream of entries, from the beginning or from now on, to the run's end.
 
         Args:
-            past: Whether what happened before comes first.
+            past: Whether to begin with the first entry of the record.
             limit: How many entries a reader may be behind before they are joined, and how many
-                it holds of its own at most.
+                joined entries it holds at most.
         """
         return Subscription(self, position=0 if past else len(self._log), limit=limit)
 
     def wait_past(self, position: int, *, timeout_s: float) -> None:
-        """Block the calling thread until there may be more than `position` entries, or so long.
+        """Block the calling thread until there may be more than `position` entries, or the timeout.
 
-        Never for the run's own thread, which would wait for itself.
+        Never call it on the run's own thread, which would wait for itself.
         """
         waiter = _ThreadWaiter()
         with self._lock:
@@ -166,7 +166,7 @@ class EventBus:
             self._waiting.pop(waiter, None)
 
     def wait_for_change(self, changes: int, *, timeout_s: float) -> None:
-        """Block the calling thread until there are more than so many `changes`, or so long."""
+        """Block the calling thread until there are more than `changes` changes, or the timeout."""
         waiter = _ThreadWaiter()
         with self._lock:
             if self.changes > changes or self.closed:
@@ -177,30 +177,31 @@ class EventBus:
             self._waiting_for_change.discard(waiter)
 
     def notify(self) -> None:
-        """Count as a change what is none of an entry: who waits for one has to look again."""
+        """Count a change without an entry, so that those who wait for one look again."""
         with self._lock:
             self.changes += 1
             for waiter in self._waiting_for_change:
                 waiter.wake()
 
     async def _wait_past(self, position: int) -> None:
-        """Return when there may be more than `position` entries, or there is no more to come."""
+        """Return when there may be more than `position` entries, or the record is closed."""
         waiter = _Waiter()
         with self._lock:
             self._waiting[waiter] = None
         try:
-            # Only now: text is added without the lock, and then looks for who waits.
+            # Check after the waiter is registered: `publish_text` appends without the lock, and
+            # then wakes the waiters that it finds.
             if len(self._log) > position or self.closed:
                 return
             await waiter.wait()
         finally:
-            # Of a reader that gives up waiting, again and again in a silent run, nothing stays.
+            # A reader with a timeout waits again and again in a silent run: leave nothing behind.
             with self._lock:
                 self._waiting.pop(waiter, None)
 
 
 class _Waiter:
-    """One reader, asleep on its own loop."""
+    """One reader that waits on its own loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -214,7 +215,7 @@ class _Waiter:
             else:
                 self._loop.call_soon_threadsafe(self._resolve, True)
         except RuntimeError:
-            pass  # the reader's loop is closed: nobody is left to wake
+            pass  # the reader's loop is closed
 
     def _resolve(self, from_other_thread: bool) -> None:
         if not self._future.done():
@@ -251,24 +252,24 @@ class Subscription:
         self._limit = limit
         self._past_ends = len(bus)
         self._joined: list[Entry] = []
-        """What stands for the entries before `_position` and was not read yet; newest first."""
+        """Joined entries before `_position` that were not read yet, newest first."""
 
     def __aiter__(self) -> Subscription:
         return self
 
     @property
     def has_news(self) -> bool:
-        """Whether the next entry is there already."""
+        """Whether the next entry is available without waiting."""
         return bool(self._joined) or self._position < len(self._bus)
 
     async def __anext__(self) -> Entry:
         log = self._bus._log
         while not self._joined:
-            # Nobody fell behind on what was past already: it is handed over as it is.
+            # Entries from before the subscription are never joined: the reader did not fall behind.
             is_past = self._position < self._past_ends
             if not is_past and len(log) - self._position > self._limit:
-                news = (self._bus[seq] for seq in range(self._position, len(log)))
-                fewer, taken = _join_some(news, self._limit)
+                backlog = (self._bus[seq] for seq in range(self._position, len(log)))
+                fewer, taken = _join_some(backlog, self._limit)
                 self._position += taken
                 self._joined = fewer[::-1]
             elif self._position < len(log):
@@ -282,16 +283,16 @@ class Subscription:
 
 
 def joined(entries: Sequence[Entry]) -> list[Entry]:
-    """The same news in fewer entries, ordered by `seq`.
+    """The same content in fewer entries, ordered by `seq`.
 
-    Deltas of one agent are joined as long as no lifecycle event of that agent stands between
-    them; of the budget updates the newest is kept. All other entries stay as they are.
+    Deltas of one agent are joined unless a lifecycle event of that agent is between them; of the
+    budget updates the newest is kept. All other entries stay as they are.
     """
     return _join_some(entries, len(entries))[0]
 
 
 def _join_some(entries: Iterable[Entry], limit: int) -> tuple[list[Entry], int]:
-    """Join the first entries, as many as become `limit`; and how many those were."""
+    """Join entries until there are `limit`. Returns them, and how many entries went into them."""
     slots: dict[int, list[Entry]] = {}
     open_slot: dict[str, int] = {}
     taken = 0

@@ -1,8 +1,8 @@
 """A tree of cancel scopes, one for each agent, reachable by agent id from any thread.
 
-A scope is entered by the task that runs the agent. It cancels that task at most once, so
-whatever cleans up afterwards is never interrupted by a second cancel; it translates only the
-cancellation that it asked for, and says who and why; any other passes through.
+A scope is entered by the task that runs the agent. It cancels that task at most once, so clean-up
+code is never interrupted by a second cancel. Only its own cancellation becomes `AgentStopped`, with
+agent and reason; any other passes through.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentnb.core.errors import AgentnbError, InternalError
 
 
 class AgentStopped(AgentnbError):
-    """Leaves a scope whose agent was cancelled. Ends in the orchestrator, never outside."""
+    """Raised by a scope whose agent was cancelled. Never leaves the orchestrator."""
 
     def __init__(self, agent_id: str, reason: str) -> None:
         super().__init__(agent_id, reason)
@@ -28,29 +28,29 @@ class AgentStopped(AgentnbError):
 def is_own_cancellation(error: BaseException) -> bool:
     """True for this task's own cancellation, and for the closing of its coroutine.
 
-    False for anything that the code of others raised, a `CancelledError` of its own included.
+    False for anything that foreign code raised, even if that is a `CancelledError`.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
-    # To close a coroutine raises a new `GeneratorExit` in each of its frames. One that foreign code
-    # raised has come through that code's frame as well.
+    # Closing a coroutine raises a new `GeneratorExit` in each of its frames. One that foreign code
+    # raised has passed through that code's frame as well.
     trace = error.__traceback__
     return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
 
 
 class foreign:
-    """`with foreign("the gate"):` around the code of others, which may raise anything.
+    """`with foreign("the gate"):` around foreign code, which may raise anything.
 
-    All of it is caught: a `SystemExit` would end the runtime's loop, and anything else that is no
-    `Exception` the run. A block that does something else with an error asks `is_own_cancellation`.
+    Every `BaseException` is caught: a `SystemExit` would end the runtime's loop, and any other the
+    run. Code that handles an error differently asks `is_own_cancellation` itself.
 
     Args:
-        where: Names the code in the error; asked only then, where it takes time to say.
-        passes: Errors that it may raise.
+        where: Names the code in the error; a function is called only for an error.
+        passes: Errors that pass unchanged.
 
     Raises:
-        InternalError: It raised anything else but this task's own cancellation.
+        InternalError: The block raised anything else but this task's own cancellation.
     """
 
     __slots__ = ("_passes", "_where")
@@ -73,7 +73,7 @@ class foreign:
             return
         where = self._where if isinstance(self._where, str) else self._where()
         wrapped = InternalError.wrapping(error, where=where)
-        # The error may hold a key: neither this frame's locals nor the context show it.
+        # The error may contain a key: keep it out of this frame's locals and of the context.
         del error, trace
         try:
             raise wrapped from wrapped.__cause__
@@ -84,14 +84,14 @@ class foreign:
 async def wait_shielded(
     tasks: Iterable[asyncio.Task[Any]], on_cancel: Callable[[], None] | None = None
 ) -> asyncio.CancelledError | None:
-    """Wait until all of `tasks` have ended, also when the task that waits is cancelled meanwhile.
+    """Wait until all of `tasks` have ended, even if the waiting task is cancelled meanwhile.
 
     Args:
-        tasks: What they return or raise is left to the caller.
-        on_cancel: Called when a cancellation arrives, each time.
+        tasks: Their results and errors are left to the caller.
+        on_cancel: Called for each cancellation that arrives.
 
     Returns:
-        That cancellation, for the caller to raise once it has done what must be done; else `None`.
+        The newest cancellation, for the caller to raise when it is done; `None` if there was none.
     """
     cancelled: asyncio.CancelledError | None = None
     pending = set(tasks)
@@ -106,24 +106,24 @@ async def wait_shielded(
 
 
 class CancelScope:
-    """What can be cancelled of one agent: its own task, and its children's scopes."""
+    """One agent's cancel scope, entered by the agent's task."""
 
     def __init__(self, cancellation: Cancellation, agent_id: str, parent_id: str | None) -> None:
         self.agent_id = agent_id
         self.parent_id = parent_id
         self.reason: str | None = None
-        """Why it was cancelled; `None` while it was not."""
+        """Why it was cancelled; `None` if it was not."""
         self.ended = asyncio.Event()
-        """Set when the agent's terminal event is out."""
+        """Set when the agent's terminal event was published."""
         self._cancellation = cancellation
         self._task: asyncio.Task[object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._delivered = False
         self._cancelling = 0
         self.order: list[CancelScope] = []
-        """Those who were stopped by the same order."""
+        """All scopes that the same `Cancellation.cancel` stopped."""
         self.closed = False
-        """Whether the agent is past the point where a cancel could still reach it."""
+        """Whether the agent has left its scope, so that a cancel cannot reach it."""
 
     async def __aenter__(self) -> CancelScope:
         with self._cancellation.lock:
@@ -144,17 +144,19 @@ class CancelScope:
         with self._cancellation.lock:
             task, self._task = self._task, None
             self.closed = True
-        heard = error if isinstance(error, asyncio.CancelledError) else None
+        arrived = error if isinstance(error, asyncio.CancelledError) else None
         if self._delivered and task is not None:
-            if heard is None:
-                # The task was told, but had no await left to hear it at: take it back here.
+            if arrived is None:
+                # The task was cancelled but did not await any more: receive the cancellation here.
                 try:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError as late:
-                    heard = late
+                    arrived = late
             task.uncancel()
-        if heard is not None and task is not None and task.cancelling() > self._cancelling:
-            raise heard  # somebody else cancelled the task, too
+        # Three ways out: the task was cancelled from elsewhere, too, and that
+        # cancellation passes; only this scope was cancelled; or neither, and `error` passes.
+        if arrived is not None and task is not None and task.cancelling() > self._cancelling:
+            raise arrived
         if self.reason is not None:
             raise AgentStopped(self.agent_id, self.reason) from error
 
@@ -165,15 +167,15 @@ class CancelScope:
             self._task.cancel()
 
 
-def _tell(scopes: Iterable[CancelScope]) -> None:
-    """Have a cancel delivered, from whichever thread."""
+def _deliver_soon(scopes: Iterable[CancelScope]) -> None:
+    """Have a cancel delivered on each scope's loop, from any thread."""
     by_loop: dict[asyncio.AbstractEventLoop, list[CancelScope]] = {}
     for scope in scopes:
-        if scope._loop is not None:  # one that is not entered yet will see the reason then
+        if scope._loop is not None:  # a scope that is not entered yet reads its reason on entry
             by_loop.setdefault(scope._loop, []).append(scope)
     for loop, theirs in by_loop.items():
-        # One call across threads for all: each wakes the loop, which takes longer than the rest.
-        with suppress(RuntimeError):  # the loop is closed, and with it the tasks
+        # One call per loop: each wakes the loop, which takes longer than the rest.
+        with suppress(RuntimeError):  # the loop is closed, so its tasks have ended
             loop.call_soon_threadsafe(_deliver, theirs)
 
 
@@ -191,10 +193,10 @@ class Cancellation:
         self._children: dict[str, list[str]] = {}
         self._root_reason: str | None = None
         self.root_order: list[CancelScope] = []
-        """Those who were stopped by the order that stopped the whole run."""
+        """All scopes stopped by the cancel of the whole run."""
 
     def scope(self, agent_id: str, parent_id: str | None = None) -> CancelScope:
-        """The scope of a new agent. Below a cancelled parent it is cancelled from the start."""
+        """Create the scope of a new agent. Below a cancelled parent it is cancelled already."""
         with self.lock:
             made = CancelScope(self, agent_id, parent_id)
             self._scopes[agent_id] = made
@@ -209,11 +211,16 @@ class Cancellation:
             return made
 
     def cancel(self, agent_id: str | None = None, reason: str = "cancelled") -> list[CancelScope]:
-        """Stop an agent and everything below it, or the whole run.
+        """Cancel an agent and everything below it, or the whole run. Returns at once.
 
-        Returns at once; the scopes it returns are those that this call stopped, and each has
-        `ended` set when its agent is really gone. Empty when there was nothing left to stop. Who
-        comes to be below them while they stop is stopped with them, and added.
+        Args:
+            agent_id: The agent; the whole run when left out.
+            reason: Kept in the terminal events.
+
+        Returns:
+            The scopes that this call stopped; empty if nothing was left to stop. `ended` is set on
+            each when its agent has ended. Agents started below them meanwhile are stopped, too,
+            and their scopes are added to this list.
 
         Raises:
             KeyError: There is no such agent.
@@ -227,11 +234,11 @@ class Cancellation:
                     scope.reason, scope.order = reason, order
                     order.append(scope)
             stopped_now = order.copy()
-        _tell(stopped_now)
+        _deliver_soon(stopped_now)
         return order
 
     def cancelled(self, agent_id: str | None = None) -> list[CancelScope]:
-        """Those of an agent and everything below it, or of the whole run, that were stopped."""
+        """The cancelled scopes of an agent and everything below it, or of the whole run."""
         with self.lock:
             return [scope for scope in self._with_all_below(agent_id) if scope.reason is not None]
 

@@ -1,4 +1,4 @@
-"""Wraps a journal: its failures never fail an agent, and no cancel interrupts a commit."""
+"""A wrapper around the journal of a run."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
 
 
 class ShieldedJournal:
-    """A journal whose failures never fail an agent, and whose commits no cancellation interrupts.
+    """Wraps a journal: its failures never fail an agent, and a cancel never interrupts a commit.
 
     Args:
-        journal: What keeps the events; `None` where nothing is kept.
-        bus: Where they are published.
+        journal: The journal; `None` if the run has none.
+        bus: The bus that the run publishes on.
     """
 
     def __init__(self, journal: Journal | None, bus: EventBus) -> None:
         self._journal = journal
         self._bus = bus
         self._handed = 0
-        """How many entries the journal was handed."""
+        """Number of entries that the journal was given."""
         self.error: InternalError | None = None
-        """The first failure; the run tells of it at its end."""
+        """The first failure; the run raises it at its end."""
 
     def keep_tool_call(self, record: ToolCallRecord) -> None:
-        """Hand a whole tool call on, where the journal takes such."""
+        """Pass a whole tool call on, if the journal keeps such."""
         if not supports_tool_calls(self._journal):
             return
         try:
             self._journal.keep_tool_call(record)
-        except BaseException as error:  # it is no coroutine: nothing here is a task's own end
+        except BaseException as error:  # no await here, so it is never this task's cancellation
             self._failed(error)
 
     def hand_entries(self) -> None:
-        """Hand on what was published since the last time, where the journal takes such."""
+        """Pass on the entries published since the last call, if the journal takes them."""
         if not supports_entries(self._journal):
             return
         entries = self._bus.since(self._handed)
         self._handed += len(entries)
         try:
             self._journal.published(entries)
-        except BaseException as error:  # it is no coroutine: nothing here is a task's own end
+        except BaseException as error:  # no await here, so it is never this task's cancellation
             self._failed(error)
 
     async def commit(self) -> None:
-        """Keep what was published. A cancel that comes meanwhile is passed on once it is kept."""
+        """Commit what was published. A cancel during the commit is raised after it."""
         if self._journal is None:
             return
         self.hand_entries()

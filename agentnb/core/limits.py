@@ -1,8 +1,8 @@
-"""What a run may start and whether it may go on: every limit but the budget, asked in one way.
+"""Every limit of a run but its budget: what it may start, and whether it may go on.
 
-`RunLimits.admit` is asked for each task, whoever wants it done: a spawn block, a job, a person's
-own list. `RunLimits.may_call` is asked before each call. Both answer with a `Refusal`, a plain
-value that a record can keep, or with `None`. The limits decide; who asked acts and tells of it.
+`RunLimits.admit` is asked for each task, from a spawn block, a job or a person's own list;
+`RunLimits.may_call` before each call. Both return a `Refusal`, a plain value, or `None`. The limits
+only decide: the caller acts, and publishes the event.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ class Refusal:
     """Why a task is not started, or a call not made."""
 
     limit: str
-    """The name of the limit: the setting's, where it is one."""
+    """The limit's name: that of its setting, or `CYCLE`."""
     reason: str
     """Part of a sentence."""
     value: float | None = None
-    """What the limit is set to; `None` where it is no number."""
+    """The limit's value; `None` if it is not a number."""
     stops_open_calls: bool = False
-    """Whether calls and tools that are open end, too."""
+    """Whether open calls and running tools are ended, too."""
 
 
 class RunLimits:
-    """The limits of one run, with what counts towards them. Thread-safe, but for what ends a run.
+    """The limits of one run, and its counts. Only `admit` is thread-safe; the rest is the loop's.
 
     Args:
         max_depth: Depth of the deepest sub-agent; the root has 0.
         max_agents: Most sub-agents that agents may start. Neither the root nor the tasks of a
             person's own list count.
         cycle_threshold: How many times a task may come up.
-        max_time_s: Seconds that the run may take, without its pauses; no limit when left out.
+        max_time_s: Seconds that the run may take, pauses not counted; no limit when left out.
         stop_after_failures: Failed sub-agents after which nothing new begins; no limit when left
             out.
 
@@ -80,19 +80,23 @@ class RunLimits:
         self._on_reached: Callable[[Refusal], None] = _ignore
         self._time: _Stopwatch | None = None
 
-    # -- what is asked ----------------------------------------------------------------------------
+    # -- questions --------------------------------------------------------------------------------
 
     def admit(
         self, task: str, depth: int, lineage: Sequence[str], *, in_plan: bool = False
     ) -> Refusal | None:
-        """Count a task that is about to start, and say why it must not.
+        """Count a task that is about to start.
 
         Args:
-            task: What it is known by when it comes again.
-            depth: Where its agent would stand in the tree.
+            task: The task, or another key that detects its repetition.
+            depth: The depth of its agent.
             lineage: The tasks of the agents above it, the asking one included.
-            in_plan: It stands in a person's own list: what bounds models does not bind it.
+            in_plan: Whether the task is from a person's own list.
+
+        Returns:
+            Why it must not start; `None` if it may.
         """
+        # Depth, cycles and number of agents bound what models ask for, not a person's own list.
         if self._reached is not None or in_plan:
             return self._reached
         if (refusal := self.too_deep(depth)) is not None:
@@ -107,27 +111,27 @@ class RunLimits:
         return Refusal(MAX_AGENTS, why, self.max_agents)
 
     def too_deep(self, depth: int) -> Refusal | None:
-        """Why no agent may stand at a depth; `None` when one may."""
+        """Why no agent may be started at a depth; `None` if one may."""
         if depth <= self.max_depth:
             return None
         why = f"sub-agents at depth {depth} are not allowed (the deepest is {self.max_depth})"
         return Refusal(MAX_DEPTH, why, self.max_depth)
 
     def may_call(self, *, for_root_synthesis: bool = False) -> Refusal | None:
-        """Why no call may be made any more; the root's synthesis always may."""
+        """Why no further call may be made; always `None` for the root's synthesis."""
         return None if for_root_synthesis else self._reached
 
-    # -- what counts towards them -----------------------------------------------------------------
+    # -- counts and times -------------------------------------------------------------------------
 
     def lower_depth(self, max_depth: int) -> None:
-        """Hold a second limit of depth, too."""
+        """Apply a second depth limit: the lower of the two counts."""
         self.max_depth = min(self.max_depth, max_depth)
 
     def begin(self, clock: Clock, on_reached: Callable[[Refusal], None]) -> None:
-        """The run begins, on this loop: its time counts from now.
+        """Start the run's time, on the running loop.
 
         Args:
-            clock: Tells the time.
+            clock: Of the run.
             on_reached: Called once, with the first limit that ends the run's work.
         """
         self._on_reached = on_reached
@@ -136,18 +140,18 @@ class RunLimits:
             self._time.go_on()
 
     def end(self) -> None:
-        """The run is over: nothing counts any more."""
+        """The run is over: no limit is reached from now on."""
         self._on_reached = _ignore
         self.pause()
         self._time = None
 
     def pause(self) -> None:
-        """Let the run's time stand still."""
+        """Stop the run's time until `resume`."""
         if self._time is not None:
             self._time.stop()
 
     def resume(self) -> None:
-        """Let the run's time go on."""
+        """Let the run's time go on after a pause."""
         if self._time is not None:
             self._time.go_on()
 
@@ -171,7 +175,7 @@ class RunLimits:
 
 
 class _Stopwatch:
-    """Calls back once when so much time has passed while it ran."""
+    """Calls back once when it has run for `left_s` seconds in all."""
 
     def __init__(self, clock: Clock, left_s: float, on_over: Callable[[], None]) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
-"""The door to the core: trees of agents, run one after another or side by side.
+"""The entry point of the core: runs trees of agents, one after another or side by side.
 
-One algorithm for every agent, the root included: speak; if the words hold a spawn, run the
-sub-agents; then hand the same conversation their results and let it speak again.
+One algorithm for every agent, the root included: get a reply; if it holds a spawn block, run the
+sub-agents; then give the same conversation their results and get the final reply.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ __all__ = ["AgentOrchestrator", "build_synthesis_prompt"]
 
 
 class AgentOrchestrator:
-    """Runs one tree of agents after another; holds nothing of any of them.
+    """Runs trees of agents, and keeps no state of any of them.
 
     Args:
         max_depth: Depth of the deepest sub-agent. The request's own limit holds, too.
-        engine: Where attempts run; in this process when left out.
+        engine: Runs the attempts; in this process when left out.
         sub_agent_memory: `inherit` hands sub-agents their parent's recalled memories, `fresh`
             does not.
         max_turns: Most model calls of one agent.
         delegation: How agents may start sub-agents; by a spawn block when left out.
+
+    Raises:
+        ValueError: `sub_agent_memory` is neither.
     """
 
     def __init__(
@@ -72,23 +75,28 @@ class AgentOrchestrator:
         """Run one tree from one message to its end.
 
         Args:
-            provider: Answers every call of the run.
-            context: What the root agent is and knows.
+            provider: Answers the calls of agents that have no model of their own.
+            context: The root agent's configuration, memories and history.
             user_message: The person's task.
             request: Budget, limits, cancellation. For one run only.
             bus: Takes the events. For one run only.
             budget_gate: Asked at the budget's warning line.
-            tools: What agents may call, but for the tools that start sub-agents.
-            journal: Keeps what happened before anyone is told of an end.
-            plan: A person's own tasks, which the root does not plan but only brings together.
-            synthesis: Whether a plan's results are brought together by a model.
+            tools: Tools that agents may call, without the spawn tools.
+            journal: Committed before each finished or terminal event is published.
+            plan: A person's own tasks: the root only brings their results together.
+            synthesis: Whether a model brings a plan's results together.
+
+        Returns:
+            The result, also of a run that a limit ended.
 
         Raises:
             ValueError: The plan has no task.
             LlmError: The root's own call failed for good.
             NoAnswer: The root was asked for its answer once more and gave none.
             RunCancelled: The whole run was cancelled.
-            InternalError: A bug. Each has `partial_result`.
+            InternalError: A bug, or the journal failed.
+
+        Each but `ValueError` has `partial_result`.
         """
         if plan is not None and not plan.tasks:
             raise ValueError("The plan has no task: give at least one.")
@@ -122,7 +130,7 @@ class AgentOrchestrator:
 
 
 def _root_context(context: AgentContext, run: RunState) -> AgentContext:
-    """The root's context with what this run says: a model's name, and how agents delegate."""
+    """The root's context with this run's settings: the model's name, and how agents delegate."""
     config, delegation = context.agent_config, run.delegation
     return replace(
         context,

@@ -1,7 +1,4 @@
-"""What all agents of one run share, and how deep one of them stands.
-
-Ids are made here: a thread's, a run's, and each agent's from its parent's.
-"""
+"""The state that all agents of one run share, and the ids of runs and threads."""
 
 from __future__ import annotations
 
@@ -65,23 +62,27 @@ class OpenGate:
 
 
 class RequestContext:
-    """One run's shared state: its pot, its cancel tree, its cycle counts, its limits.
+    """One run's shared state: its budget, cancel tree and limits.
 
     Args:
-        budget: The pot that all agents draw on.
+        budget: All agents draw on it.
         max_depth: Depth of the deepest sub-agent; the root has 0.
         max_agents: Most sub-agents that agents may start in the whole run. Neither the root nor
             the tasks of a person's own list count.
-        thread_id: The root agent's id.
-        gate: Lets calls through, so many at a time; all at once when left out.
+        run_id: A new one when left out.
+        thread_id: The root agent's id; a new one when left out.
+        clock: The real time when left out.
+        gate: Limits how many calls are open at a time; no limit when left out.
+        call_timeout_s: Seconds that one call to a model may take.
         on_budget_warning: `ask`, `continue` or `stop`.
+        pause_timeout_s: Seconds without an answer after which a paused run stops.
         is_attended: Whether a person is there to answer.
-        workspace: What a person's tools share in the run. The agents' notes are not in it.
+        workspace: Shared by a person's tools in the run. It does not hold the agents' notes.
         cycle_threshold: How many times a task may come up.
         max_time_s, stop_after_failures: See `agentnb.core.limits.RunLimits`.
 
     Raises:
-        ValueError: A limit is below what makes sense, or the warning policy is unknown.
+        ValueError: A limit is out of its range, or the warning policy is unknown.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class RequestContext:
         self.cancellation = Cancellation()
         self.workspace: dict[str, Any] = {} if workspace is None else workspace
         self.notes: dict[str, str] = {}
-        """What agents write for each other with `workspace_write`, by key."""
+        """Notes that agents write for each other with `workspace_write`, by key."""
         self.clock = clock or MonotonicClock()
         self.gate = gate or OpenGate()
         self.call_timeout_s = call_timeout_s
@@ -134,26 +135,29 @@ class RequestContext:
 
     @property
     def meter(self) -> Meter | None:
-        """Of the run that this is the context of; `None` before it begins."""
+        """The run's meter; `None` before the run begins."""
         return self._meter
 
     def begin(self, meter: Meter) -> None:
-        """The run begins: a person's answer to its budget's question goes to this meter."""
+        """The run begins: answers to the budget's question go to this meter."""
         self._meter = meter
 
     def answer_budget(self, answer: str) -> None:
-        """Answer the question that a paused run asks. On the run's own loop.
+        """Answer the budget's question. Call it on the run's loop.
+
+        Args:
+            answer: `continue` or `stop`.
 
         Raises:
-            ValueError: It is neither `continue` nor `stop`.
-            NoOpenQuestion: Nothing was asked.
+            ValueError: It is neither.
+            NoOpenQuestion: No question is open.
         """
         if self._meter is None:
             raise NoOpenQuestion
         self._meter.answer(answer)
 
     def child(self) -> RequestContext:
-        """The same run, one level deeper: all but `depth` is shared."""
+        """The same state, one level deeper: all but `depth` is shared."""
         deeper = RequestContext.__new__(type(self))
         deeper.__dict__.update(self.__dict__, depth=self.depth + 1)
         return deeper
@@ -172,14 +176,14 @@ class RequestContext:
 
 
 class AbandonedTools:
-    """Which agents have tools that go on though nobody waits for them. Thread-safe."""
+    """Agents with an abandoned tool whose thread still runs. Thread-safe."""
 
     def __init__(self) -> None:
         self._tools: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def add(self, agent_id: str) -> Callable[[], None]:
-        """One more tool of an agent. What is returned is called when it has ended."""
+        """Add one tool of an agent. Call what this returns when the tool has ended."""
         with self._lock:
             self._tools[agent_id] += 1
         return lambda: self._end(agent_id)
@@ -196,7 +200,7 @@ class AbandonedTools:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunState:
-    """What all that works on one run shares: complete when it is made, and never changed."""
+    """The parts of one run, complete when created and never replaced."""
 
     request: RequestContext
     bus: EventBus
@@ -204,9 +208,9 @@ class RunState:
     journal: ShieldedJournal
     engine: Engine
     provider: Provider
-    """Answers where an agent has no model of its own."""
+    """Answers agents that have no model of their own."""
     tools: tuple[Tool, ...]
-    """What agents may call, but for the tools that start sub-agents."""
+    """Tools that agents may call, without the spawn tools."""
     delegation: Delegation
     inherit_memory: bool
     max_turns: int

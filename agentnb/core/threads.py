@@ -1,8 +1,8 @@
-"""Blocking functions on daemon threads, with the context variables of whoever calls them.
+"""Blocking functions on daemon threads, with the caller's context variables.
 
-To start a thread takes longer than most tools, so one that has nothing to do waits a second for
-more. `asyncio.to_thread` and `concurrent.futures` do the same, but the interpreter joins their
-threads at exit, and one function that blocks would hold up the closing of a kernel.
+Starting a thread takes longer than most tools, so an idle thread waits a second for more work.
+`asyncio.to_thread` and `concurrent.futures` do the same, but the interpreter joins their threads at
+exit: one function that blocks would keep a kernel from closing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IDLE_S = 1.0
 async def run_in_thread(function: Callable[[], T]) -> T:
     """Await `function()` on a daemon thread.
 
-    Cancelled, the thread goes on, and what it returns or raises is dropped.
+    If this is cancelled, the thread goes on, and its result or error is dropped.
     """
     call = ThreadCall(function)
     call.start()
@@ -37,9 +37,9 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 
 
 class ThreadCall(Generic[T]):
-    """A call of a blocking function on a thread, as the loop that waits for it sees it.
+    """A call of a blocking function on a thread, awaited on a loop.
 
-    The thread writes what `function` came to; all else happens on the loop.
+    The thread stores the function's result; everything else happens on the loop.
     """
 
     def __init__(self, function: Callable[[], T]) -> None:
@@ -61,14 +61,14 @@ class ThreadCall(Generic[T]):
     def _run(self) -> None:
         try:
             self._value = self._context.run(self._function)
-        except BaseException as error:  # raised again on the loop, whatever it is
+        except BaseException as error:  # raised again on the loop
             self._error = as_loops_take_it(error)
         self._has_returned = True
         if self._is_abandoned:
             self._drop()
         try:
             self._loop.call_soon_threadsafe(self._finish)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed, so nothing awaits the result
             self._drop()
 
     def _finish(self) -> None:
@@ -79,45 +79,45 @@ class ThreadCall(Generic[T]):
             self._when_over()
 
     def abandon(self, when_over: Callable[[], None] | None = None) -> None:
-        """Drop what the function returns or raises, now or later.
+        """Drop the function's result or error, now or later.
 
         Args:
-            when_over: Called on the loop when a function that still runs has ended.
+            when_over: Called on the loop when the function, if it still runs, has ended.
         """
-        # The loop may close before it hears of the end, so the thread looks, too: whichever of the
-        # two comes second sees the other.
+        # The loop may close before it learns of the end, so the thread checks, too. Each sets its own
+        # flag before it reads the other's: at least one of them drops the result.
         self._when_over = when_over
         self._is_abandoned = True
         if self._has_returned:
             self._drop()
 
     def _drop(self) -> None:
-        # A function that only makes a coroutine (a lambda around an `async def`): Python warns of
-        # one that nobody awaits, in whatever code runs when it is collected.
+        # The function may have returned a coroutine (a lambda around an `async def`). Close it, or
+        # Python warns that it was never awaited, in unrelated code.
         if self._error is None and inspect.iscoroutine(self._value):
             self._value.close()
 
     async def wait(self) -> None:
-        """Return when the function has ended. A cancelled wait can be repeated."""
+        """Return when the function has ended. May be awaited again after a cancel."""
         if not self.has_ended:
             self._waiting = self._loop.create_future()
             await self._waiting
 
     def result(self) -> T:
-        """What the function returned or raised."""
+        """Return what the function returned, or raise what it raised."""
         error, self._error = self._error, None
         if error is None:
             return self._value
         try:
             raise error
         finally:
-            del error  # its traceback holds this frame
+            del error  # its traceback refers to this frame
 
 
 def as_loops_take_it(error: BaseException) -> Exception:
-    """An error of another thread as a loop can be given it: as it is, or in words."""
-    # In a task `SystemExit` ends the loop and `CancelledError` passes for a cancel of the task;
-    # a future that is given `StopIteration` stays without an end.
+    """An error of another thread that is safe to raise on a loop: itself, or a `RuntimeError`."""
+    # In a task `SystemExit` ends the loop, and `CancelledError` looks like a cancel of the task; a
+    # future never ends with `StopIteration`.
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     wrapped = RuntimeError(f"{type(error).__name__} was raised on a worker thread: {error}")
@@ -126,7 +126,7 @@ def as_loops_take_it(error: BaseException) -> Exception:
 
 
 class _Worker:
-    """One thread, which makes one call after the other."""
+    """One thread, which runs one call after the other."""
 
     def __init__(self) -> None:
         self.orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -141,9 +141,9 @@ class _Worker:
                     if self in _idle:
                         _idle.remove(self)
                         return
-                continue  # it was given work just now
+                continue  # `_start` took it from `_idle` just now, and puts work
             work()
-            del work  # while it waits it holds nothing of the run
+            del work  # while the thread is idle it must not keep the run in memory
             with _lock:
                 _idle.append(self)
 
