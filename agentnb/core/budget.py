@@ -1,12 +1,12 @@
-"""One pot of tokens for a whole run: reserved before it is spent.
+"""The token budget of a run: reserved before it is spent.
 
-What is reserved counts against the total until it is settled, so any number of calls in
-parallel cannot promise themselves the same tokens. Used plus reserved passes the total only
-by what a provider counted beyond an estimate.
+A reservation counts against the total until it is settled, so parallel calls cannot reserve the
+same tokens. Used plus reserved tokens exceed the total only by what a provider counted beyond an
+estimate.
 
-Output that streams is counted piece by piece, and booked some pieces later: far from the warning
-line nothing depends on the order. Near it, every piece is booked when it comes. Whoever asks
-always gets what was really spent.
+Streamed output is counted piece by piece and booked a little later: far from the warning line
+nothing depends on the order. Near it, every piece is booked as it arrives. `tokens_used` is exact
+at any time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from agentnb.core.types import (
 
 BYTES_PER_TOKEN = 4
 OUTPUT_SLICE = 256
-"""Output tokens that a call holds ahead of what has streamed.
+"""Output tokens that a call reserves ahead of what has streamed.
 
-Where no line is near, it may stream as many before they are booked.
+Far from the warning line and the total, it may stream as many before they are booked.
 """
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of `text`, by its size: four bytes to a token, rounded up."""
+    """Tokens of `text` by its size: four bytes to a token, rounded up."""
     return tokens_in(size_in_bytes(text))
 
 
@@ -48,12 +48,12 @@ def size_in_bytes(text: str) -> int:
 
 
 def tokens_in(size: int) -> int:
-    """Tokens of so many bytes of text."""
+    """Tokens of `size` bytes of text."""
     return -(-size // BYTES_PER_TOKEN)
 
 
 def estimate_input_tokens(request: CompletionRequest) -> int:
-    """Tokens of a request's whole input, by its size."""
+    """Tokens of a request's whole input by its size."""
     return estimate_tokens(request.system) + sum(map(_tokens_of, _parts_of(request)))
 
 
@@ -74,28 +74,28 @@ def _tokens_of(part: Message | ToolSpec) -> int:
     return tokens
 
 
-_encode = json.JSONEncoder(default=str).encode  # `json.dumps` would make one each time
+_encode = json.JSONEncoder(default=str).encode  # `json.dumps` would create one each time
 
 
 def as_json(value: Mapping[str, Any]) -> str:
-    """`value` as a provider would send it, for its size."""
+    """`value` as JSON, as a provider would send it; only its size is used."""
     return _encode(dict(value))
 
 
 class InputEstimate:
-    """What `estimate_input_tokens` says of one conversation's requests, one after the other.
+    """`estimate_input_tokens` for the requests of one conversation, measuring each message once.
 
-    Each turn sends again all that went before it, so a message is measured once. It is known by its
-    identity, and held: no other can take its place.
+    Each turn sends all earlier messages again. They are cached by identity, and kept, so that no
+    other object gets the same id.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Message | ToolSpec, int]] = {}
 
     def of(self, request: CompletionRequest) -> int:
-        """Tokens of the next request's whole input, by its size."""
+        """Tokens of the next request's whole input by its size."""
         if len(request.messages) < _MESSAGES_OF_A_LONG_CONVERSATION:
-            return estimate_input_tokens(request)  # most agents come to no more
+            return estimate_input_tokens(request)  # not worth a cache, and true for most agents
         tokens, known = estimate_tokens(request.system), self._known
         for part in _parts_of(request):
             found = known.get(id(part))
@@ -113,7 +113,7 @@ class RequestBudget:
 
     Args:
         total: Tokens, at least 0.
-        warn_at: Part of the total at which a warning is due, above 0 and at most 1.
+        warn_at: Fraction of the total at which a warning is due, above 0 and at most 1.
 
     Raises:
         ValueError: An argument is out of its range.
@@ -128,9 +128,9 @@ class RequestBudget:
         self._reserved = 0
         self._armed = True
         self._ahead: dict[Reservation, None] = {}
-        """Those who may have streamed more than is booked."""
+        """Reservations that may have streamed more than is booked."""
         self.crossings = 0
-        """How often the warning line was crossed."""
+        """Number of times the warning line was crossed."""
         self._lock = threading.Lock()
         self._on_new_total: Callable[[], None] | None = None
 
@@ -143,24 +143,24 @@ class RequestBudget:
 
     @property
     def tokens_used(self) -> int:
-        """What has been spent, estimates of open calls included."""
+        """Tokens spent, estimates of open calls included."""
         with self._lock:
             return self._used + sum(reservation.unbooked for reservation in self._ahead)
 
     @property
     def reserved(self) -> int:
-        """What open calls hold beyond what they have spent."""
+        """Tokens that open calls hold beyond what they have spent."""
         return self.tokens_committed - self.tokens_used
 
     @property
     def tokens_committed(self) -> int:
-        """What has been spent or is reserved."""
+        """Tokens spent or reserved."""
         with self._lock:
             return self._used + self._reserved
 
     @property
     def remaining(self) -> int:
-        """Tokens not spent yet, at least 0; part of them may be reserved."""
+        """Tokens not spent, at least 0; some of them may be reserved."""
         return max(0, self._total - self.tokens_used)
 
     @property
@@ -175,7 +175,7 @@ class RequestBudget:
 
     @property
     def is_warning_due(self) -> bool:
-        """Whether the warning line was not crossed since it was drawn, or armed again."""
+        """Whether the warning is armed: the line was not crossed yet, or not since it was armed."""
         return self._armed
 
     def add_tokens(self, n: int) -> BudgetStatus:
@@ -189,10 +189,10 @@ class RequestBudget:
 
         Args:
             n: Tokens, at least 0.
-            leave: Tokens that must stay free beside them.
+            leave: Tokens that must stay free.
 
         Returns:
-            The reservation, or `None` when it does not fit now.
+            The reservation; `None` if it does not fit now.
         """
         _checked(n, "`n`")
         with self._lock:
@@ -204,8 +204,8 @@ class RequestBudget:
     def set_total(self, n: int) -> None:
         """Set a new total, also while calls are open.
 
-        A raise arms the warning again when what is used lies below the new warning line. At or
-        below what is used, the budget is exhausted at once.
+        A higher total arms the warning again if the used tokens are below the new warning line. A
+        total at or below the used tokens exhausts the budget at once.
         """
         _checked(n, "A budget's total")
         with self._lock:
@@ -218,11 +218,11 @@ class RequestBudget:
             callback()
 
     def when_total_set(self, callback: Callable[[], None] | None) -> None:
-        """Have `callback` called after each `set_total`, in that thread; `None` to end that."""
+        """Call `callback` after each `set_total`, in the same thread; `None` removes it."""
         self._on_new_total = callback
 
     def book_all(self) -> None:
-        """Book what has streamed so far, so that the next piece of each call is booked at once."""
+        """Book all streamed output. The next piece of each call is then booked at once."""
         with self._lock:
             self._book_all()
 
@@ -232,7 +232,7 @@ class RequestBudget:
         self._ahead.clear()
 
     def _is_line_near(self, ahead: int) -> bool:
-        """Whether the next line could be passed unseen by so many calls that stream ahead."""
+        """Whether `ahead` calls that stream unbooked could cross the next line unnoticed."""
         line = self._warning_line() if self._armed else self._total
         return self._used + OUTPUT_SLICE * ahead >= line
 
@@ -240,7 +240,7 @@ class RequestBudget:
         return math.floor(self._warn_at * self._total)
 
     def _spend(self, n: int) -> BudgetStatus:
-        """Move what is used by `n` (below 0 for an estimate that was too high)."""
+        """Add `n` to the used tokens (negative for an estimate that was too high)."""
         self._used = max(0, self._used + n)
         if self._ahead and self._is_line_near(len(self._ahead)):
             self._book_all()
@@ -265,20 +265,20 @@ class Reservation:
         self._open = True
         self._booked = 0
         self.streamed = 0
-        """Bytes of output that came. Whoever adds to it calls `book` when it passes the next."""
+        """Bytes of output so far. The lease adds to it, and calls `book` above `free_until`."""
         self.free_until = 0
-        """Bytes that may come before they are booked."""
+        """Bytes of output that may arrive unbooked."""
 
     @property
     def unbooked(self) -> int:
-        """Tokens that came and are not booked."""
+        """Tokens that have streamed and are not booked."""
         return tokens_in(self.streamed) - self._booked
 
     def book(self, *, limit: int) -> BudgetStatus:
-        """Spend what has streamed, as `meter` does; what comes next may wait a little.
+        """Spend what has streamed, and let the next output stream unbooked if no line is near.
 
         Args:
-            limit: Tokens of output in all, beyond which nothing may wait.
+            limit: Total output tokens up to which output may stay unbooked.
         """
         budget = self._budget
         with budget._lock:
@@ -286,7 +286,7 @@ class Reservation:
                 return BudgetStatus.OK
             budget._ahead.pop(self, None)
             status = budget._spend(self._take_unbooked())
-            # Not beyond what is held: what streams ahead must not be anybody else's.
+            # Not beyond what is held: the tokens beyond may be another call's.
             ahead = min(OUTPUT_SLICE, self._held, limit - self._booked)
             if ahead > 0 and not budget._is_line_near(len(budget._ahead) + 1):
                 budget._ahead[self] = None
@@ -313,11 +313,11 @@ class Reservation:
 
     @property
     def metered(self) -> int:
-        """Tokens spent so far, by estimate."""
+        """Tokens spent so far, estimated."""
         return self._metered + self.unbooked
 
     def extend(self, n: int, *, leave: int = 0) -> bool:
-        """Hold `n` more tokens; false, and nothing changed, when they do not fit."""
+        """Hold `n` more tokens. Returns false, and changes nothing, if they do not fit."""
         _checked(n, "`n`")
         budget = self._budget
         with budget._lock:
@@ -329,7 +329,7 @@ class Reservation:
             return True
 
     def extend_by_what_fits(self, n: int) -> None:
-        """Hold up to `n` more tokens, as many as there are: they are spent already elsewhere."""
+        """Hold up to `n` more tokens, as many as fit: the provider has spent them already."""
         budget = self._budget
         with budget._lock:
             more = min(n, max(0, budget._total - budget._used - budget._reserved))
@@ -338,7 +338,7 @@ class Reservation:
                 self._held += more
 
     def meter(self, n: int) -> BudgetStatus:
-        """Count `n` of the held tokens as spent while the call is still open."""
+        """Spend `n` of the held tokens while the call is open."""
         budget = self._budget
         with budget._lock:
             if not self._open:
@@ -348,7 +348,7 @@ class Reservation:
             return budget._spend(n)
 
     def settle(self, actual: int) -> BudgetStatus:
-        """Spend what the call really took, in place of what was held and metered."""
+        """Spend the tokens that the call really used, in place of what was held and metered."""
         _checked(actual, "`actual`")
         budget = self._budget
         with budget._lock:
@@ -359,7 +359,7 @@ class Reservation:
             return budget._spend(actual - self._metered)
 
     def release(self) -> None:
-        """Give back what is held; what was metered stays spent."""
+        """Give back the held tokens; metered ones stay spent."""
         with self._budget._lock:
             if self._open:
                 self._book()
@@ -378,6 +378,6 @@ class Reservation:
 def _checked(n: int, name: str) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise ValueError(f"{name} must be a whole number of tokens, at least 0, not {literal(n)}.")
-    if n > MOST:  # and is not shown: it may have more digits than Python writes
+    if n > MOST:  # not quoted: it may have more digits than Python converts
         raise ValueError(f"{name} must be at most {float(MOST):g} tokens.")
     return n

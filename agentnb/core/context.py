@@ -1,8 +1,7 @@
-"""What an agent knows when it starts: who it is, what it remembers, what was said before.
+"""What an agent knows when it starts: its identity, its memories, the conversation before.
 
-A context is a value of its own. It shares nothing that can change with whoever made it, and
-a child's context is built from nothing: what is not handed over here, the child cannot see.
-The system prompts that go out are made here, and nowhere else.
+A context shares no mutable state with its creator. A child's context starts empty: the child sees
+only what is passed on here. All system prompts are built here.
 """
 
 from __future__ import annotations
@@ -17,45 +16,45 @@ from agentnb.core.types import AgentConfig, Briefing, Message, Role, TextBlock
 
 @dataclass(frozen=True)
 class AgentContext:
-    """All that goes into an agent's prompt and the start of its conversation."""
+    """Everything that goes into an agent's prompt and the start of its conversation."""
 
     agent_config: AgentConfig = field(default_factory=AgentConfig)
     soul_content: str = ""
     """The personality, shared by all agents of a run."""
     identity_content: str = ""
     user_content: str = ""
-    """About the person; never handed to a sub-agent."""
+    """About the person; never passed to a sub-agent."""
     memories: tuple[str, ...] = ()
-    """Of this conversation; never handed to a sub-agent."""
+    """Of this conversation; never passed to a sub-agent."""
     recalled_memories: tuple[str, ...] = ()
-    """From earlier on; handed to a sub-agent only by `inherit_memory`."""
+    """From earlier conversations; passed to a sub-agent only by `inherit_memory`."""
     conversation_history: tuple[Message, ...] = ()
-    """Also as `{"role": …, "content": text}`, which is made a message."""
+    """Messages; `{"role": …, "content": text}` is converted to one."""
     system_prompt: str = ""
     """For the root: the person's own instructions, empty for the built-in ones. For a sub-agent:
-    its whole system prompt, as it goes out."""
+    its whole system prompt, as it is sent."""
     verbose: bool = False
     task: str = ""
     """A sub-agent's task; empty for the root, whose task is a message."""
     depth: int = 0
     """0 for the root."""
     briefings: tuple[Briefing, ...] = ()
-    """What a sub-agent that was started by a tool is told before its task; for it alone."""
+    """Texts before a sub-agent's task in its prompt; not passed on."""
     max_depth: int = 3
-    """Deepest level of the run. This and what follows decides what prompts say of delegation; the
-    orchestrator sets it for each run."""
+    """Deepest level of the run. This and the following fields determine what prompts say about
+    delegation; the orchestrator sets them for each run."""
     by_block: bool = True
     """Whether agents may delegate by a spawn block."""
     nested_spawn: bool = False
-    """Whether sub-agents may have the spawn tools, as the root has."""
+    """Whether sub-agents may have the spawn tools, too."""
     profiles: str = ""
-    """The block that tells an agent with spawn tools which profiles there are."""
+    """Description of the profiles, for agents with spawn tools."""
 
     def __post_init__(self) -> None:
         for name in ("soul_content", "identity_content", "user_content", "system_prompt"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"`{name}` must be a text, not {literal(getattr(self, name))}.")
-        # A list is welcome, but a later change of it must not reach in.
+        # A list is accepted; the copy protects this value from later changes of it.
         for name in ("memories", "recalled_memories"):
             object.__setattr__(self, name, texts(getattr(self, name), name))
         history = tuple(_message(item) for item in self.conversation_history)
@@ -65,7 +64,7 @@ class AgentContext:
         """Build the whole system prompt of a run's root.
 
         Args:
-            has_spawn_tools: Whether the root may call them, and so chooses among the profiles.
+            has_spawn_tools: Whether the root has the spawn tools, and so needs the profiles.
         """
         own = SystemPromptBuilder.build_with_capabilities(
             self.agent_config,
@@ -89,21 +88,21 @@ class AgentContext:
         model: str = "",
         briefings: Sequence[Briefing] = (),
     ) -> AgentContext:
-        """Make the context of a sub-agent: the same agent, with a task and without a past.
+        """Create the context of a sub-agent: the same agent with a task and without a history.
 
-        Its `system_prompt` is the whole system prompt of the sub-agent, as it goes out.
+        Its `system_prompt` is the sub-agent's whole system prompt, as it is sent.
 
         Args:
-            task: What the sub-agent has to do.
-            depth: Where it stands in the tree; the root's children are at 1.
-            inherit_memory: Whether it gets this agent's recalled memories as well.
-            model: `provider/model` of its own; this agent's when left out.
-            briefings: What it is told before its task, in this order.
+            task: The sub-agent's task.
+            depth: Its depth in the tree; the root's children are at 1.
+            inherit_memory: Whether it gets this agent's recalled memories.
+            model: Its own `provider/model`; this agent's when left out.
+            briefings: Texts before its task in its prompt, in this order.
         """
         config = replace(self.agent_config, model=model) if model else self.agent_config
         recalled = self.recalled_memories if inherit_memory else ()
         may_use_tools = self.nested_spawn and depth < self.max_depth
-        child = object.__new__(AgentContext)  # of parts that were checked already
+        child = object.__new__(AgentContext)  # without `__post_init__`: these parts are checked
         child.__dict__.update(
             _BLANK,
             agent_config=config,
@@ -135,10 +134,10 @@ class AgentContext:
 
 
 def texts(values: Iterable[str], name: str) -> tuple[str, ...]:
-    """`values`, if they are a row of texts.
+    """`values` as a tuple of texts.
 
     Raises:
-        ValueError: They are not: a single text is none.
+        ValueError: They are not a list of texts; a single text is not one either.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ValueError(f"`{name}` must be a list of texts, not {literal(values)}.")

@@ -1,8 +1,7 @@
-"""Notices when a run goes round in circles: the same task, asked for again and again.
+"""Detects cycles in a run: the same task, asked for again and again.
 
-Two tasks are the same when they differ only in case and white space. One detector serves a
-whole run and counts every sighting, whoever asked, so that a circle through several agents
-shows as well as one that an agent runs alone.
+Two tasks are the same if they differ only in case and white space. One detector counts all
+sightings in a run, so a cycle through several agents is found like one of a single agent.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ class CycleDetector:
     def check_and_register(
         self, task: str, depth: int, ancestors: Iterable[str] = ()
     ) -> str | None:
-        """Count a task that is about to start, and say whether that would be a cycle.
+        """Count a task that is about to start, and check whether it is a cycle.
 
-        A sighting counts also when it is refused, so a cycle stays one.
+        A refused sighting counts, too, so a cycle stays one.
 
         Args:
-            task: The task as it was asked for.
+            task: The task.
             depth: The depth at which it would run.
             ancestors: The tasks of the agents above it, the asking one included.
 
         Returns:
-            A description, as part of a sentence, that names the normalised task, how often it
-            came up and the threshold; `None` when the task may start.
+            A description, as part of a sentence, with the normalised task, the number of its
+            sightings and the threshold; `None` if the task may start.
         """
         known_as = signature(task)
         with self._lock:
@@ -68,5 +67,5 @@ class CycleDetector:
 
 
 def signature(task: str) -> str:
-    """The task as it is compared: without case, and with its white space folded."""
+    """The task for comparison: lower case, white space folded."""
     return " ".join(task.lower().split())

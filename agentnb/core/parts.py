@@ -1,17 +1,16 @@
-r"""An answer that is put together: Markdown of several agents, each kept within its own part.
+r"""Joins Markdown of several agents into one answer, so that none affects the others.
 
-A person sees it as Markdown, through a renderer of ours or of somebody else's. A part is a block
-quote: every line has its mark, so its lists, tables, headings and fences end where it ends. Three
-things would not: HTML, which some renderers hand through; definitions of links and footnotes, which
-hold for the whole text; and formulas, which some look for before anything else. So a part is
-written anew in a form that leaves nothing to be read in two ways:
+Different renderers show the answer. Each agent's Markdown becomes a block quote: every line has a
+quote mark, so lists, tables, headings and fences end with it. Three things would not: HTML, which
+some renderers pass through; definitions of links and footnotes, which apply to the whole text; and
+formulas, which some renderers find before anything else. So a part is rewritten in a form that all
+renderers read alike:
 
-- Code that stands in a fence is a quote of its own, between blank lines, in a fence of ours.
-- In what is left tags, definitions, and signs of formulas that have no partner in their paragraph
-  are made the characters that they look like.
+- Fenced code becomes a separate block, between blank lines, in a new fence.
+- In the rest, tags, definitions and unpaired formula signs are replaced by entities or escaped.
 
-Code in a line is left as it is only where every renderer agrees that it is code. In doubt it is
-made harmless like the words beside it: better an ugly `&lt;` than a stranger's link.
+Inline code is kept only if every renderer agrees that it is code. In doubt it is escaped like the
+words beside it: better an ugly `&lt;` than a stranger's link.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from agentnb.core.text import block_quote
 
 _DEEPEST = 6
-"""Quotes within a quote; what stands deeper is shown as it was written."""
+"""Levels of quotes; deeper ones are shown as code."""
 _MANY_LISTS = re.compile(r" {20}|[ >]*+(?:(?:[-*+]|\d{1,9}[.)]) ++[ >]*+){6}")
-"""A line in lists so deep that a renderer may give up the whole text for it."""
+"""A line in lists so deep that a renderer may fail on the whole text."""
 
 _QUOTE = re.compile(r" {0,3}> ?")
 _FENCE = re.compile(
     r"(?P<before>[ >*+\-0-9.)]*?)(?P<fence>`{3,}+(?=[^`]*\Z)|~{3,}+) *+(?P<language>[\w+#.-]{0,40})"
 )
-"""The first line of code in a fence, also behind the marks of lists and quotes."""
+"""The opening line of a fence, also after the marks of lists and quotes."""
 
 
 def title(text: str) -> str:
-    """`text` on one line, as the words that it consists of: none of it is Markdown."""
+    """`text` on one line, with all Markdown escaped."""
     return _ACTIVE.sub(_as_words, " ".join(text.split()))
 
 
 def line(text: str) -> str:
-    """`text` as one line of Markdown, with code and emphasis and nothing that reaches beyond it."""
+    """`text` as one line of Markdown that affects nothing after it: code and emphasis stay."""
     return _harmless(" ".join(text.split()))
 
 
 def part(markdown: str) -> str:
-    """Markdown of one agent as a part of an answer: quoted, and nothing of it reaches beyond."""
+    """One agent's Markdown as a part of an answer: a block quote that affects nothing else."""
     return _joined(map(block_quote, _blocks(markdown.splitlines())))
 
 
 def closed(markdown: str) -> str:
-    """Markdown that others follow: not quoted, and nothing of it reaches into them."""
+    """Markdown that other parts follow: not quoted, but it affects none of them."""
     return _joined(_blocks(markdown.splitlines()))
 
 
@@ -69,7 +68,7 @@ def _joined(blocks: Iterable[list[str]]) -> str:
 
 
 def _blocks(lines: Sequence[str], depth: int = 1) -> Iterator[list[str]]:
-    """Code in fences, quotes, and the text between them."""
+    """Split Markdown into fenced code, quotes, and the text between them."""
     lines = [_with_spaces(line) for line in lines]
     text: list[str] = []
     at = 0
@@ -96,7 +95,7 @@ def _blocks(lines: Sequence[str], depth: int = 1) -> Iterator[list[str]]:
 
 
 def _with_spaces(line: str) -> str:
-    """A line whose indentation is the same wherever it begins."""
+    """The line with the tabs of its indentation expanded."""
     words = line.lstrip(" \t")
     return line[: len(line) - len(words)].expandtabs(4) + words if words else ""
 
@@ -107,7 +106,7 @@ def _inner(lines: Sequence[str], depth: int) -> Iterator[list[str]]:
 
 
 def _closes(line: str, fence: str) -> bool:
-    """Whether it ends the code, at whatever indentation: the end is written anew."""
+    """Whether a line closes a fence, at any indentation: the fence is written anew."""
     bare = line.strip()
     return len(bare) >= len(fence) and not bare.strip(fence[0])
 
@@ -129,7 +128,7 @@ def _text(lines: Sequence[str]) -> Iterator[list[str]]:
     if any(map(_MANY_LISTS.match, lines)):
         yield _code(text.split("\n"))
         return
-    pieces = re.split(r"(\n(?: *\n)+)", text)  # paragraphs, and what stands between them
+    pieces = re.split(r"(\n(?: *\n)+)", text)  # paragraphs, and the blank lines between them
     pieces[::2] = map(_harmless, pieces[::2])
     yield "".join(pieces).split("\n")
 
@@ -137,16 +136,16 @@ def _text(lines: Sequence[str]) -> Iterator[list[str]]:
 # -- a paragraph ----------------------------------------------------------------------------------
 
 _IN_DOUBT = re.compile(r"\\|\]\(|://|www\.|~~|~\Z", re.IGNORECASE)
-"""What may make a backtick something else than the border of code: an escape, an address, and for
-some a tilde."""
+"""Text beside which a backtick may not delimit code: an escape, an address, and for some renderers
+a tilde."""
 _IN_DOUBT_AS_CODE = re.compile(r"[\n|]|~~|\]:|\\\\[()\[\]]|\\(?:begin|end)\{")
-"""What some renderer reads before it looks for code."""
+"""Signs that some renderer interprets before it looks for code."""
 
 _SIGN = re.compile(
     r"(?P<opener>\$\$?|\\\\?[(\[]|\\begin\{[A-Za-z]+\*?\})"
     r"|(?P<half>\\(?=\\?[)\]]|(?:begin|end)\{))"
     r"|(?P<escape>\\\\(?!(?:begin|end)\{)"
-    r"|\\[!-/:;=-@\[\]-`{-~])"  # not of `<`: an address takes the backslash to itself
+    r"|\\[!-/:;=-@\[\]-`{-~])"  # not `\<`: an address before it would include the backslash
     r"|(?P<tag>\\?<(?=[A-Za-z/!?]))"
     r"|(?P<definition>\](?=:))"
 )
@@ -159,7 +158,7 @@ _AS_CHARACTERS = {ord("\\"): "&#92;", ord("$"): "&#36;", ord("<"): "&lt;"}
 
 
 def _harmless(paragraph: str) -> str:
-    """A paragraph in which no tag, no definition and no half formula stands outside code."""
+    """The paragraph without a tag, a definition or an unpaired formula sign outside code."""
     lengths: set[str] = set(re.findall("`+", paragraph))
     if len(lengths) != 1:
         return _tamed(paragraph)
@@ -167,7 +166,7 @@ def _harmless(paragraph: str) -> str:
     words_and_code = paragraph.split(ticks)
     words, code = words_and_code[::2], words_and_code[1::2]
     if (
-        len(words) == len(code)  # one has no partner
+        len(words) == len(code)  # an odd number of backtick runs
         or any(map(_IN_DOUBT.search, words))
         or any(map(_IN_DOUBT_AS_CODE.search, code))
     ):
@@ -197,12 +196,12 @@ def _tamed(text: str) -> str:
 
 
 def _tamed_formula(formula: str) -> str:
-    # A quote would end the attribute of an address that the formula stands in. With an open brace,
-    # or a backslash before its end, it does not end here for JupyterLab.
+    # A quote would end the attribute of an address that contains the formula. After an open brace,
+    # or a backslash before its end, JupyterLab does not end the formula here.
     braces = re.sub(r"\\[{}$]|[^{}]", "", formula)
     if '"' in formula or formula.endswith("\\$$") or not _is_balanced(braces):
         return formula.translate(_AS_CHARACTERS).replace("]:", "]\\:")
-    # A blank changes no formula, and neither `< b` nor `] :` is anything else.
+    # A blank changes no formula, and `< b` and `] :` are neither a tag nor a definition.
     return _TAG_OR_DEFINITION.sub(r"\g<0> ", formula)
 
 
@@ -216,9 +215,9 @@ def _is_balanced(braces: str) -> bool:
 
 
 def _end_of_formula(text: str, sign: re.Match[str], last_ends: Mapping[str, int]) -> int | None:
-    """Where the formula ends that begins there; `None` when there is none.
+    """The end of the formula that begins at `sign`; `None` if it has none.
 
-    What has an end somewhere is read up to it: so no text is gone through again and again.
+    `last_ends` avoids searches without a result, so that the time stays linear.
     """
     opener = sign[0]
     if (

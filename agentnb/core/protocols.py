@@ -1,9 +1,8 @@
-"""The seams: what the core asks of the parts that it does not know.
+"""The core's interfaces to parts that it does not know.
 
-Each is small, and says what types cannot: who may call it, from where, and what it may raise.
-What a part may leave out is a `Supports...` protocol of its own, with the function that asks for
-it: `isinstance` would take microseconds for each call, and miss what a wrapper hands on by
-`__getattr__`.
+Each says what types cannot: who may call it, from where, and what it may raise. An optional method
+is a `Supports...` protocol of its own, with a function that checks for it: `isinstance` would take
+microseconds for each call, and miss methods that a wrapper provides through `__getattr__`.
 """
 
 from __future__ import annotations
@@ -34,17 +33,19 @@ T = TypeVar("T")
 
 
 class Provider(Protocol):
-    """Something that can answer a conversation: an API, or a script in a test.
+    """Answers conversations: an API, or a script in a test.
 
     Implementations are safe to call from many tasks at once, raise only `LlmError` (never
     their SDK's own exceptions), let `asyncio.CancelledError` pass, and end every complete
-    turn with one `Stopped`. A stream that ends without it counts as cut. What it may have
-    besides: `SupportsReady`, `SupportsTokenCount`, `SupportsLinks`, `SupportsClose`.
+    turn with one `Stopped`. A stream that ends without it counts as cut. Optional:
+    `SupportsReady`, `SupportsTokenCount`, `SupportsLinks`, `SupportsClose`.
     """
 
     name: str
 
-    def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]: ...
+    def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
+        """Make one call, and yield its reply as it arrives."""
+        ...
 
 
 def is_provider(value: object) -> TypeGuard[Provider]:
@@ -54,10 +55,10 @@ def is_provider(value: object) -> TypeGuard[Provider]:
 
 
 class SupportsReady(Provider, Protocol):
-    """A provider that loads something first."""
+    """A provider that loads something before its first call."""
 
     async def ready(self) -> None:
-        """Load it. Awaited before each call, and before the time of its turn begins to count."""
+        """Load it. Awaited before each call, and before the call's deadline starts."""
         ...
 
 
@@ -66,10 +67,10 @@ def supports_ready(provider: object) -> TypeGuard[SupportsReady]:
 
 
 class SupportsTokenCount(Provider, Protocol):
-    """A provider that knows the size of a request; for others four bytes count as a token."""
+    """A provider that counts a request's tokens; for others four bytes count as a token."""
 
     def count_tokens(self, request: CompletionRequest) -> int:
-        """Tokens of the whole input. Called before each call, on the run's loop: it is quick."""
+        """Tokens of the whole input. Called before each call on the run's loop: must be quick."""
         ...
 
 
@@ -78,10 +79,10 @@ def supports_token_count(provider: object) -> TypeGuard[SupportsTokenCount]:
 
 
 class SupportsClose(Protocol):
-    """A stream that was left early, or a provider that holds connections."""
+    """A stream or a provider that holds connections."""
 
     async def aclose(self) -> None:
-        """Hang up. A provider opens its connections anew when it is called again."""
+        """Close the connections. A provider opens new ones when it is called again."""
         ...
 
 
@@ -90,7 +91,7 @@ def supports_close(value: object) -> TypeGuard[SupportsClose]:
 
 
 class closing:
-    """Closes a provider's stream that was left early, where it can be closed."""
+    """`async with closing(stream):` closes a provider's stream at the end, if it can be closed."""
 
     def __init__(self, stream: AsyncIterator[StreamEvent]) -> None:
         self._stream = stream
@@ -105,7 +106,7 @@ class closing:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One model of a fallback chain, and who answers for it."""
+    """One model of a fallback chain, and its provider."""
 
     provider: Provider
     model: str
@@ -113,15 +114,15 @@ class Link:
 
 
 class SupportsLinks(Provider, Protocol):
-    """A provider that stands for several models: a chain.
+    """A fallback chain: a provider that stands for several models.
 
-    An engine that looks at `links` makes each call under its own model's gate and tells of every
-    move; to any other a chain is just a provider.
+    An engine that reads `links` makes each call under that model's own gate and publishes each
+    failover; to any other a chain is just a provider.
     """
 
     @property
     def links(self) -> Sequence[Link]:
-        """In the order in which they are asked."""
+        """The models, in the order in which they are asked."""
         ...
 
 
@@ -130,16 +131,15 @@ def is_chain(provider: object) -> TypeGuard[SupportsLinks]:
 
 
 def links_of(provider: Provider, model: str) -> Sequence[Link]:
-    """The models to ask, one after the other: those of a chain, else the one that is named."""
+    """The models to ask, one after the other: those of a chain, else only `model`."""
     return provider.links if is_chain(provider) else (Link(provider, model),)
 
 
 class ToolContext(Protocol):
-    """The call that a tool runs in: who called, what may be shared, whether it still matters.
+    """One call of a tool: its agent, the run's shared values, and whether it was cancelled.
 
-    All of it may be used from any thread, but for `jobs`, which belongs to the run's loop, and for
-    `on_thread`, which is awaited where the tool itself is. Once the call has ended, a report is
-    passed over.
+    May be used from any thread, except `jobs`, which belongs to the run's loop, and `on_thread`,
+    which the tool itself awaits. A report after the call's end is ignored.
     """
 
     @property
@@ -147,7 +147,7 @@ class ToolContext(Protocol):
 
     @property
     def path(self) -> str:
-        """What a person reads for the agent: `root`, `1`, `1.2`."""
+        """The agent's path: `root`, `1`, `1.2`."""
         ...
 
     @property
@@ -157,51 +157,60 @@ class ToolContext(Protocol):
 
     @property
     def notes(self) -> dict[str, str]:
-        """What the agents of the run wrote for each other with `workspace_write`, by key."""
+        """Notes that the run's agents write for each other with `workspace_write`, by key."""
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more. A tool on a thread has to ask."""
+        """Whether the call was cancelled or timed out. A tool on a thread has to check this."""
         ...
 
     @property
     def jobs(self) -> Jobs | None:
-        """The sub-agents that the agent started by tools; `None` where it may start none."""
+        """The sub-agents that the agent started by tools; `None` if it may start none."""
         ...
 
     def report(self, text: str) -> None:
-        """Have the tree show how far the tool is.
+        """Show the tool's progress in the tree.
 
-        On one line, cut to 200 characters, at most ten times a second: of those between, the
-        newest is shown.
+        Args:
+            text: Shown on one line, cut to 200 characters. At most ten reports a second are
+                published: of those in between only the newest.
         """
         ...
 
     async def on_thread(self, function: Callable[[], T]) -> T:
-        """Await a function that blocks, on a daemon thread.
+        """Await a blocking function on a daemon thread.
 
-        When the call is stopped, the thread has two seconds to see it (`cancelled`); then it is
-        left behind, and what it returns is dropped.
+        When the call is cancelled, the thread has two seconds to notice it (`cancelled`); then it
+        is abandoned, and its result is dropped.
         """
         ...
 
 
 MOST_FOR_MODEL = 100_000
-"""Characters of a tool's result that a model is told: some 25,000 tokens."""
+"""Most characters of a tool's result that go to the model: some 25,000 tokens."""
 
 
 class Tool(Protocol):
-    """Something that a model can order to be run.
-
-    `call` may raise anything: what it raises becomes an error result for the model, never a
-    failure of the agent. The text of a `ToolError` is told as it is. It may have a time limit:
-    `SupportsTimeout`.
-    """
+    """A tool that a model can call. May have a time limit: `SupportsTimeout`."""
 
     spec: ToolSpec
 
-    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str: ...
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+        """Run the tool.
+
+        May raise anything: an error becomes an error result for the model, never a failure of the
+        agent. The text of a `ToolError` reaches the model unchanged.
+
+        Args:
+            input: The arguments by name.
+            context: The call. See `ToolContext`.
+
+        Returns:
+            The result for the model.
+        """
+        ...
 
 
 class SupportsTimeout(Tool, Protocol):
@@ -209,7 +218,7 @@ class SupportsTimeout(Tool, Protocol):
 
     @property
     def timeout_s(self) -> float:
-        """After so many seconds a call is stopped, with an error result that says so."""
+        """Seconds after which a call is stopped, with an error result."""
         ...
 
 
@@ -225,10 +234,10 @@ class Delegation:
     """How the agents of a run may start sub-agents.
 
     Args:
-        by_block: By a spawn block in a reply.
-        spawn_tools: The tools that start sub-agents, and look after them; none for not by tools.
-        nested: Whether sub-agents get these tools, too, as far as the depth allows.
-        profiles: What an agent that has them is told of the profiles that there are.
+        by_block: Whether by a spawn block in a reply.
+        spawn_tools: The tools that start and manage sub-agents; empty for no delegation by tools.
+        nested: Whether sub-agents get the spawn tools, too, as far as the depth allows.
+        profiles: The description of the profiles, for the prompt of an agent with spawn tools.
     """
 
     by_block: bool = True
@@ -241,14 +250,14 @@ class Delegation:
         return bool(self.spawn_tools)
 
     def tools_at(self, depth: int, max_depth: int) -> Sequence[Tool]:
-        """The spawn tools of an agent."""
+        """The spawn tools of an agent at `depth`."""
         may_spawn = depth < max_depth and (self.nested or depth == 0)
         return self.spawn_tools if may_spawn else ()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """Who answers a sub-agent, in place of whoever answers its parent."""
+    """A sub-agent's own model, in place of its parent's."""
 
     provider: Provider
     name: str
@@ -258,22 +267,22 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class JobOrder:
-    """What an agent hands to a sub-agent that it starts: all that this one will ever know."""
+    """An agent's order for a sub-agent: all that the sub-agent gets to know."""
 
     task: str
     context: str = ""
-    """Stands before the task in its first message."""
+    """Precedes the task in its first message."""
     briefings: tuple[Briefing, ...] = ()
     tools: tuple[Tool, ...] = ()
-    """What it may call, but for the tools that start sub-agents."""
+    """Tools that it may call, without the spawn tools."""
     model: ModelChoice | None = None
     """`None` for its parent's."""
     profile: str = ""
-    """The name of the profile that it was made by."""
+    """The name of its profile; empty for none."""
 
 
 class NotStarted(Exception):
-    """A job was refused; the message says why, as part of a sentence."""
+    """A job was refused. The message says why, as part of a sentence."""
 
     @property
     def for_model(self) -> str:
@@ -283,7 +292,7 @@ class NotStarted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """How a job stands."""
+    """The state of a job."""
 
     job_id: str
     path: str
@@ -291,11 +300,11 @@ class JobState:
     task: str
     status: AgentStatus
     doing: str = ""
-    """What its agent waits for or is at, in words; empty when its text says it."""
+    """What its agent is doing or waiting for, in words; empty if its text shows it."""
     said: str = ""
-    """What its agent has said so far."""
+    """Its agent's text so far."""
     result: SubAgentResult | None = None
-    """What came of it; `None` while it goes on."""
+    """Its result; `None` while it runs."""
 
 
 class Jobs(Protocol):
@@ -303,7 +312,7 @@ class Jobs(Protocol):
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """What the agent itself may call, but for the tools that start sub-agents."""
+        """Tools that the agent itself may call, without the spawn tools."""
         ...
 
     def start(self, order: JobOrder) -> str:
@@ -315,61 +324,61 @@ class Jobs(Protocol):
         ...
 
     def ids(self) -> list[str]:
-        """All of them, in the order in which they were started."""
+        """The ids of all jobs, in the order in which they were started."""
         ...
 
     def state(self, job_id: str) -> JobState | None:
-        """How one stands; `None` when there is none of that id."""
+        """The state of a job; `None` if there is no such job."""
         ...
 
     async def wait(self, job_ids: Sequence[str]) -> None:
-        """Return when these have ended. Ids that do not exist are passed over."""
+        """Return when these jobs have ended. Unknown ids are ignored."""
         ...
 
     def mark_reported(self, job_ids: Sequence[str]) -> None:
-        """Note that the agent is told what came of these."""
+        """Note that the agent gets the results of those of these jobs that have ended."""
         ...
 
     async def cancel(self, job_ids: Sequence[str]) -> list[str]:
-        """Stop those of these that go on, wait until they have stopped, and say which."""
+        """Cancel those of these jobs that run, and wait for their end. Returns their ids."""
         ...
 
 
-# -- what is kept, let through and asked ----------------------------------------------------------
+# -- journal, gate, budget gate, controls ---------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallRecord:
-    """A tool call that has ended, with all of its input and result: plain values, picklable."""
+    """A tool call that has ended, with its whole input and result: plain values, picklable."""
 
     agent_id: str
     tool_use_id: str
     name: str
     input: Mapping[str, Any]
     result: str
-    """What the tool came to, also where the model is told less of it."""
+    """The whole result, even if the model gets only its beginning."""
     is_error: bool
 
 
 class Journal(Protocol):
-    """Keeps what happened. `commit` returns once everything published so far is kept.
+    """Durable storage of a run's events. Optional: `SupportsEntries`, `SupportsToolCalls`."""
 
-    It is awaited before a finished or terminal event is published, so that what anyone is
-    told has been kept. It may keep tool calls whole: `SupportsToolCalls`. It may be handed what it
-    is to keep: `SupportsEntries`.
-    """
+    async def commit(self) -> None:
+        """Return once everything published so far is kept.
 
-    async def commit(self) -> None: ...
+        Awaited before each finished or terminal event is published, so that no reader learns of an
+        end that was not kept.
+        """
+        ...
 
 
 class SupportsEntries(Journal, Protocol):
-    """A journal that is handed the record, and needs no bus to read it from."""
+    """A journal that is given the entries of the record, so that it needs no bus."""
 
     def published(self, entries: Sequence[Entry]) -> None:
-        """Take the entries published since the last time, in order: each one once.
+        """Take the entries published since the last call: each once, in order.
 
-        Called before each commit, and a last time after `RunFinished`. What came before a commit
-        is kept when it returns.
+        Called before each commit, which keeps them, and a last time after `RunFinished`.
         """
         ...
 
@@ -379,10 +388,10 @@ def supports_entries(journal: object) -> TypeGuard[SupportsEntries]:
 
 
 class SupportsToolCalls(Journal, Protocol):
-    """A journal that keeps every tool call whole: events hold the beginning of what is long."""
+    """A journal that keeps tool calls whole: events hold only the beginning of long values."""
 
     def keep_tool_call(self, record: ToolCallRecord) -> None:
-        """Keep it. Called before the commit that its `ToolCallFinished` waits for."""
+        """Keep a call. Called before the commit that precedes its `ToolCallFinished`."""
         ...
 
 
@@ -391,26 +400,30 @@ def supports_tool_calls(journal: object) -> TypeGuard[SupportsToolCalls]:
 
 
 class Gate(Protocol):
-    """Lets calls to one model through, so many at a time.
-
-    A call holds what `acquire` returns while it is open. `throttle` keeps new calls waiting for
-    `seconds`, after the provider asked one of them to slow down. `on_wait` is called once per
-    wait: why a call cannot go yet, and for how long where that is known. What `acquire` returns
-    may be entered without waiting: `SupportsEnterNow`.
-    """
+    """Limits how many calls to one model are open at a time."""
 
     def acquire(
         self, model: str, *, on_wait: Callable[[str, float | None], None]
-    ) -> AbstractAsyncContextManager[None]: ...
+    ) -> AbstractAsyncContextManager[None]:
+        """An `async with` around one call. May be `SupportsEnterNow`.
 
-    def throttle(self, model: str, seconds: float) -> None: ...
+        Args:
+            model: `provider/model`.
+            on_wait: Called once per wait, with why the call waits and for how many seconds, if that
+                is known.
+        """
+        ...
+
+    def throttle(self, model: str, seconds: float) -> None:
+        """Let new calls wait for `seconds`, because the provider asked a call to slow down."""
+        ...
 
 
 class SupportsEnterNow(Protocol):
-    """What a gate's `acquire` returns, where it can be entered without a task switch."""
+    """The return value of a gate's `acquire`, if it can be entered without a task switch."""
 
     def enter_now(self) -> bool:
-        """Enter if there is nothing to wait for; else return false, and have changed nothing."""
+        """Enter if that needs no wait, and return true; else change nothing and return false."""
         ...
 
 
@@ -419,11 +432,11 @@ def supports_enter_now(slot: object) -> TypeGuard[SupportsEnterNow]:
 
 
 BudgetGate = Callable[["BudgetWarning"], str | Awaitable[str]]
-"""Asked once per crossing of the warning line; answers `continue` or `stop`."""
+"""Called once per crossing of the warning line; returns `continue` or `stop`."""
 
 
 class RunControls(Protocol):
-    """The orders that a person can give to a running tree. Safe from any thread."""
+    """How a person steers a running tree. Safe from any thread."""
 
     def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt: ...
 
@@ -437,7 +450,7 @@ class RunControls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentWork:
-    """What an agent has to do until it stops asking for tools: plain values, picklable."""
+    """One attempt's input: turns until the agent asks for no more tools. Picklable."""
 
     agent_id: str
     model: str
@@ -448,136 +461,154 @@ class AgentWork:
     is_root: bool = False
     turns_left: int = 50
     link: int = 0
-    """Which model of a fallback chain the agent has come to."""
+    """Index of the agent's current model in a fallback chain."""
     announcement: Event | None = None
-    """Published just before the first call of this work starts, if one does."""
+    """Published just before the first call of this work starts, and only then."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentOutcome:
-    """What came of it. On a failure `messages` holds what was finished before the failed turn."""
+    """One attempt's output. After a failure `messages` ends before the failed turn."""
 
     messages: tuple[Message, ...]
-    """The conversation afterwards: as it was, and what was added."""
+    """The whole conversation afterwards."""
     text: str = ""
-    """The last turn's text, as far as it came."""
+    """The last turn's text so far."""
     stop_reason: str | None = None
     error: OrchestratorError | None = None
     """The failed turn's error; whether to try again is the orchestrator's decision."""
     may_retry: bool = False
     exhausted: str | None = None
-    """Why the budget ended it, in words; `None` when it did not."""
+    """Why the budget ended it, in words; `None` if it did not."""
     turns_used: int = 0
     link: int = 0
-    """Which model of a fallback chain the agent has come to: it does not go back."""
+    """Index of the agent's current model in a fallback chain: it never goes back."""
 
 
 class CallLease(Protocol):
-    """The right to make one call, with its share of the budget held.
-
-    Output is metered by `output_grew` as it streams. When the budget ends in mid-call,
-    `halted` says why in words.
-    """
+    """The right to make one call, with its share of the budget reserved."""
 
     request: CompletionRequest
-    """The request as it may go out."""
+    """The request to send: the budget may have lowered its `max_tokens`."""
     max_tokens_from_budget: bool
-    """Whether the pot, and not the agent's own limit, made `request.max_tokens`."""
+    """Whether the budget, not the agent's own limit, determined `request.max_tokens`."""
     halted: str | None
+    """Why the budget ended the call while it was open, in words; `None` if it did not."""
 
     def when_halted(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when the budget ends the call, at once and on the run's loop."""
+        """Call `callback` on the run's loop as soon as the budget ends the call."""
         ...
 
-    def reply_started(self) -> None: ...
+    def reply_started(self) -> None:
+        """The first event arrived: the input counts as spent."""
+        ...
 
     def input_counted(self, usage: Usage) -> None:
-        """The provider said how large the input was."""
+        """The provider counted the input."""
         ...
 
-    def output_grew(self, text: str) -> None: ...
+    def output_grew(self, text: str) -> None:
+        """Meter output that arrived."""
+        ...
 
     def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
-        """Close the books on this call, on the provider's own count as far as there is one.
+        """Settle the call with the provider's count.
 
-        Returns the usage that counted, and by how many pot tokens it differs from what was
-        held and metered meanwhile. The count of a reply that was left early is mended by the
-        estimate.
+        Args:
+            usage: The provider's count; `None` for the estimate.
+            is_complete: Whether the reply is whole. Otherwise output that the provider did not
+                count is added by the estimate.
+
+        Returns:
+            The usage that counts, and by how many budget tokens it differs from what was reserved
+            and metered before.
         """
         ...
 
 
 class RunServices(Protocol):
-    """What an attempt needs of the run it belongs to: a sink for its facts, and leases.
+    """What an attempt uses of its run: events, leases, time, waits.
 
-    Budget, cancellation and the bus stay with the run; an engine elsewhere brings its own
-    `RunServices` that speaks to the run's over a wire.
+    Budget, cancellation and the bus stay with the run. An engine on another machine brings its own
+    `RunServices`, which talks to the run's over the wire.
     """
 
     clock: Clock
     call_timeout_s: float
     path: str
-    """What a person reads for the agent."""
+    """The agent's path, as in `ToolContext`."""
     workspace: dict[str, Any]
+    """As in `ToolContext`."""
     notes: dict[str, str]
-    """Both are what a `ToolContext` offers under these names."""
+    """As in `ToolContext`."""
     jobs: Jobs | None
     withheld: Mapping[str, Callable[[Mapping[str, Any]], str]]
-    """By name: tools of the run that this agent has not. Given its input, each says why, as an
-    error for the model, and has it recorded."""
+    """By name: tools of the run that this agent does not have. Called with a call's input, each
+    publishes the refusal and returns why, as an error for the model."""
 
     def publish(self, event: Event) -> None: ...
 
     def take_numbers(self, count: int) -> tuple[int, ...]:
-        """The numbers of the next tasks that the agent asks for, whatever becomes of them."""
+        """Numbers for the next `count` tasks that the agent asks for, started or not."""
         ...
 
     def publish_text(self, agent_id: str, text: str) -> None:
-        """Publish an `AgentTextDelta`, without making one."""
+        """Publish an `AgentTextDelta` without creating the object."""
         ...
 
     def note_tool_call(self, order: ToolUse) -> None:
-        """Note a tool call of the reply that is coming in. It may run when the reply has ended."""
+        """Note a tool call of the reply that streams. It may run once the reply has ended."""
         ...
 
     async def commit_and_publish(self, event: Event) -> None:
-        """Publish once the journal has kept what came before."""
+        """Publish an event after the journal has committed what came before."""
         ...
 
     def keep_tool_call(self, record: ToolCallRecord) -> None:
-        """Hand the journal what an event is too short for."""
+        """Pass the whole call to the journal; its events may be cut."""
         ...
 
     def ending_with_run(self, limit: TimeLimit) -> AbstractContextManager[None]:
-        """While in this block, `limit` expires when a limit of the run stops all calls."""
+        """Inside this block, `limit` expires when a limit of the run stops all calls."""
         ...
 
     def stopped_by(self) -> str | None:
-        """Which limit of the run has stopped all calls, in words; `None` when none has."""
+        """Which limit of the run has stopped all calls, in words; `None` if none has."""
         ...
 
     def abandon_tool(self) -> Callable[[], None]:
-        """A tool's thread did not stop when it was told to: it goes on, and is left behind.
+        """Note that a tool's thread runs on after its call was cancelled.
 
-        What this returns is called, on the same loop, when it has ended after all.
+        Returns:
+            To be called on the same loop when the thread has ended.
         """
         ...
 
     def lease(
         self, work: AgentWork, request: CompletionRequest
-    ) -> AbstractAsyncContextManager[CallLease]: ...
+    ) -> AbstractAsyncContextManager[CallLease]:
+        """An `async with` around one call: waits for the gate and for room in the budget.
 
-    def throttle(self, model: str, seconds: float) -> None: ...
+        Raises:
+            BudgetExceeded: The budget has no room for the call.
+        """
+        ...
 
-    def retry_delay_s(self, attempt: int) -> float: ...
+    def throttle(self, model: str, seconds: float) -> None:
+        """See `Gate.throttle`."""
+        ...
+
+    def retry_delay_s(self, attempt: int) -> float:
+        """Seconds to wait after the failed attempt with that number, from 1."""
+        ...
 
     async def wait_to_retry(self, work: AgentWork, seconds: float) -> None:
-        """Let time pass before another call; `BudgetExceeded` when the budget ends meanwhile."""
+        """Wait before the next attempt; `BudgetExceeded` if the budget ends meanwhile."""
         ...
 
 
 class Engine(Protocol):
-    """Runs attempts: in this process, or elsewhere."""
+    """Runs attempts: in this process, or on another machine."""
 
     async def run(
         self,

@@ -1,12 +1,12 @@
-"""Words of others among ours in a prompt: quoted, so that none of them can pass for ours.
+"""Quotes foreign text in a prompt, so that it cannot be taken for agentnb's own.
 
-Two forms of quotation, for the two ways in which an agent is handed words:
+Two forms, for the two ways in which an agent gets text:
 
-- In an element (`<result …>`, `<task>`) the words are escaped as XML has it. A reader who takes
-  signs for what they stand for (NFKC) finds no angle bracket of theirs either.
-- In a block of a tool's result there are no elements: a block begins with a head, and its text
-  stands below as it is. Words that look like a head, or like one of the elements, in any disguise
-  are put behind quote marks, every line of them.
+- In an element (`<result …>`, `<task>`) the text is XML-escaped, compatibility characters that NFKC
+  turns into angle brackets included.
+- A block of a tool's result has no elements: it begins with a head, and its text follows unchanged.
+  Text that looks like a head or one of our elements, in any disguise, gets a quote mark before
+  every line.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from unicodedata import category, normalize
 from agentnb.core.text import block_quote
 
 _COMPATIBLE = {ord(sign): f"&#{ord(sign)};" for sign in "＜＞＆＂﹤﹥﹠"}  # noqa: RUF001
-"""Signs that NFKC makes `<`, `>`, `&` and `"`."""
+"""Signs that NFKC turns into `<`, `>`, `&` and `"`."""
 _IN_ATTRIBUTE = {ord(sign): f"&#{ord(sign)};" for sign in "\n\r\t\x85\u2028\u2029"}
-"""White space that a reader of XML would fold, or show as a new line."""
+"""White space that an XML reader would fold, or show as a new line."""
 
 
 def escaped(text: str) -> str:
@@ -36,32 +36,32 @@ def attribute(text: str) -> str:
 
 
 def behind_marks(text: str) -> str:
-    """`text` behind quote marks. Every line has one, wherever a terminal or Python ends a line."""
+    """`text` with a quote mark before every line, by every definition of a line end."""
     return "\n".join(block_quote(text.splitlines()))
 
 
-# -- what words look like -------------------------------------------------------------------------
+# -- lookalikes -----------------------------------------------------------------------------------
 
 
 def structure(heads: Iterable[str], elements: Iterable[str]) -> re.Pattern[str]:
-    """What finds our structure in the look of a text, as `look` has it.
+    """A pattern that finds our heads and elements in a text that `look` normalised.
 
     Args:
-        heads: What a head says behind its six hexadecimal characters.
-        elements: Names.
+        heads: The words of each head after its six hexadecimal characters.
+        elements: Names of elements.
     """
     words = "|".join(look(head) for head in heads)
     names = "|".join(look(name).replace("_", "_*") for name in elements)
-    # Without its brackets, or with others, a head still looks like one: they are not asked for.
+    # Brackets are not required: a head still looks like one without them, or with others.
     between = r"(?:(?!\n\n)[\W_]){0,6}"
     return re.compile(rf"(?<![^\W_])[0-9a-f]{{6}}{between}(?:{words})|<[/\\!?]?(?:{names})")
 
 
 def look(text: str) -> str:
-    """`text` as somebody takes it in who does not look closely, to be compared with others.
+    """`text` as it looks at a glance, for comparison.
 
-    Entities are read, case, marks and white space are dropped, and so is what has no look of its
-    own; letters and signs that look alike are one. Line ends stay.
+    Entities are decoded; case, marks, white space and invisible characters are dropped; letters and
+    signs that look alike become the same. Line ends stay.
     """
     for _ in range(_MOST_LAYERS):
         shorter = _ENTITY.sub(_decoded, text)
@@ -72,7 +72,7 @@ def look(text: str) -> str:
 
 
 _MOST_LAYERS = 8
-"""Of entities that stand for parts of entities."""
+"""Of entities that decode to parts of entities."""
 # Digits are bounded, since `int` refuses very long numbers.
 _ENTITY = re.compile(
     r"&(?:#0*+(?P<decimal>[0-9]{1,7})|#[xX]0*+(?P<hex>[0-9a-fA-F]{1,6})|[A-Za-z][A-Za-z0-9]{1,31});?"
@@ -80,7 +80,7 @@ _ENTITY = re.compile(
 
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _UNSEEN_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
-"""Fillers and a blank: no white space and no format characters to Unicode, and nothing to see."""
+"""Fillers and a blank: invisible, but neither white space nor format characters to Unicode."""
 _ALIKE = {
     **dict(zip("авсԁеѕікмноԛртухӏԍԝօ", "abcdesikmhoqptyxlgwo", strict=True)),
     **dict(zip("αβεζηικμνορτυχϲ", "abezhikmnoptyxc", strict=True)),
@@ -91,7 +91,7 @@ _TOO_ALIKE = str.maketrans("oil", "011")
 
 
 class _Looks(dict[int, str]):
-    """What each character looks like, found out when it first comes."""
+    """Maps each character to what it looks like, computed at its first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

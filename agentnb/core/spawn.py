@@ -1,24 +1,23 @@
-r"""Reads a model's reply: is there an order to start sub-agents in it?
+r"""Finds spawn blocks in a model's reply.
 
-The reply is gone through once, from left to right, and no position is looked at again from
-an earlier start. So whatever a model writes, reading takes time in proportion to its length
-and never fails; what cannot be understood is no order.
+The reply is scanned once, from left to right, and no position is scanned again from an earlier
+start. So reading takes linear time and never fails, whatever a model writes; a block that cannot be
+understood is not followed.
 
-- Lines are read as CommonMark does: what stands in a fenced code block is text, wherever the
-  fence opens; only inside a quoted value are three backticks just three backticks. Fences
-  that stand deeper than three spaces or behind a quote mark (`>`) are not known here.
-- So is inline code: what stands between a run of backticks and the next run of the same length
-  in its paragraph, which a blank line or a fence ends. Of code and a tag the one counts that
-  begins first: a start tag that stands in code is an example, and backticks in the quoted values
-  of a tag that does not are text.
-- A tag is its exact lower-case name, followed by white space, `>` or `/`. It ends at `>`, or,
-  where the model forgot that, at the next `<` or fence. Only an end tag completes a block: a
-  start tag closed by `/>` is a start tag like any other.
-- A start tag inside an open block begins anew: the earlier one was never completed.
+- Fenced code is text, by the rules of CommonMark, wherever the fence opens; only inside a quoted
+  value three backticks are not a fence. Fences that are indented by more than three spaces or
+  follow a quote mark (`>`) are not recognised.
+- Inline code is text, too: from a run of backticks to the next run of the same length in its
+  paragraph, which ends at a blank line or a fence. Of code and a tag the one that begins first
+  counts: a start tag in code is an example, and backticks in the quoted values of a tag are text.
+- A tag is its exact lower-case name, followed by white space, `>` or `/`. It ends at `>`, or, if
+  that is missing, at the next `<` or fence. Only an end tag completes a block: a start tag closed
+  by `/>` is like any other start tag.
+- A start tag inside an open block begins a new block: the earlier one was never completed.
 - A quote closes a value only if the tag then reads on: the next attribute or the tag's end
   comes before another quote does. In well-formed tags that is always so, and
   `task='Bob's work'` keeps its apostrophe. A quote behind an odd number of backslashes never
-  closes. A value that is never closed reaches to the end of the reply.
+  closes. A value that is never closed extends to the end of the reply.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ __all__ = [
 ]
 
 SPAWN = "spawn"
-"""The tool by which an agent starts a sub-agent; its input names the `task`."""
+"""Name of the tool that starts a sub-agent; its input has the `task`."""
 
 
 class SpawnProblem(StrEnum):
-    """Why a start tag outside any code led to no order."""
+    """Why a reply with a start tag outside code has no instruction."""
 
     UNCLOSED = "unclosed"
     """No block is complete: the end tag is missing."""
@@ -60,38 +59,38 @@ class SpawnProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpawnReading:
-    """All that a reply says about sub-agents."""
+    """Everything that a reply says about sub-agents."""
 
     instruction: SpawnInstruction | None
-    """The order; `None` when there is nothing to follow."""
+    """What to start; `None` if there is nothing to follow."""
     text_before: str
-    """What stands before the first start tag outside code; the whole reply without one."""
+    """Text before the first start tag outside code; the whole reply without one."""
     problem: SpawnProblem | None = None
-    """Set when there is such a start tag and yet no order."""
+    """Set if there is such a start tag but no instruction."""
     extra_blocks: int = 0
-    """Complete blocks outside code after the one that counts."""
+    """Number of complete blocks outside code after the one that counts."""
     in_code_only: bool = False
-    """There are start tags, and all of them stand in code, fenced or inline."""
+    """Whether there are start tags, and all of them are in code, fenced or inline."""
     other_tasks: tuple[str, ...] = ()
     """Tasks of the blocks that do not count: without an end, or after the one that counts."""
 
     @property
     def has_block(self) -> bool:
-        """Whether a spawn block stands outside all code, complete or not."""
+        """Whether there is a spawn block outside code, complete or not."""
         return self.instruction is not None or self.problem is not None
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """All tasks that can be read, whether they are followed or not."""
+        """All tasks that can be read, to be followed or not."""
         return (*(self.instruction.tasks if self.instruction else ()), *self.other_tasks)
 
 
 def parse_spawn_instructions(response: str) -> SpawnInstruction | None:
-    """Read the order of the first complete spawn block outside code, fenced or inline.
+    """Read the first complete spawn block outside code, fenced or inline.
 
     Returns:
-        The mode and the stripped, non-blank tasks in order; `None` when no block is complete
-        or the first complete one has no task.
+        The mode and the stripped, non-blank tasks in order; `None` if no block is complete or the
+        first complete one has no task.
     """
     return read_reply(response).instruction
 
@@ -102,10 +101,10 @@ def extract_text_before_spawn(response: str) -> str:
 
 
 def without_block(text: str) -> str:
-    """Return `text` as a last word: a start tag that stands outside all code is made words.
+    """Return `text` as an answer: start tags are escaped if one is outside code.
 
-    An answer that is put together may have one though no part of it was an order: in a task's
-    own name, in an error, or between two fences that were cut off.
+    An answer that was put together may contain one that no agent meant: in a task, in an error, or
+    between two fences that were cut off.
     """
     if not read_reply(text).has_block:
         return text
@@ -113,18 +112,18 @@ def without_block(text: str) -> str:
 
 
 def task_of(spawn_input: Mapping[str, Any]) -> str:
-    """Return the task in the input of a call of the tool `spawn`; empty where it names none."""
+    """Return the task in the input of a call of the tool `spawn`; empty if it has none."""
     task = spawn_input.get("task") if isinstance(spawn_input, Mapping) else None
     return task.strip() if isinstance(task, str) else ""
 
 
 def read_reply(response: str) -> SpawnReading:
-    """Read all that a reply says about sub-agents, in linear time, for any string.
+    """Read everything that a reply says about sub-agents, in linear time, for any string.
 
-    "The first complete block" is the one whose end tag comes first. It counts even when it
-    has no task: a later block then is an extra one and is not followed.
+    The first complete block is the one whose end tag comes first. It counts even if it has no task:
+    a later block is an extra one and is not followed.
     """
-    # Most replies; the search for code costs more.
+    # True for most replies, and cheaper than the search for code.
     if "<spawn_agents" not in response or _START_TAG.search(response) is None:
         return SpawnReading(None, response.strip())
     first_start, all_blocks = _scan(response)
@@ -186,7 +185,7 @@ _FENCE_END = re.compile(rf"{_LINE}(?P<fence>`{{3,}}+|~{{3,}}+)[ \t]*+(?=[\r\n]|\
 _PARAGRAPH_END = re.compile(rf"(?>\r\n|\r|\n)[ \t]*+(?=[\r\n]|\Z)|{_FENCE}", re.MULTILINE)
 _TICKS = re.compile(r"`++")
 
-# Without the look behind, a long name that leads nowhere would be tried from each letter.
+# Without the lookbehind, a long name without a value would be tried from each letter.
 _IN_TAG = re.compile(
     rf"{_FENCE}"
     r"|(?P<tag_end>[<>])"
@@ -194,7 +193,7 @@ _IN_TAG = re.compile(
     re.MULTILINE,
 )
 
-# Looks no further than the next quote or angle bracket: many quotes share no stretch of text.
+# Looks only to the next quote or angle bracket, so that many quotes do not scan the same text.
 _TAG_READS_ON = (
     r"""(?=(?:[^"'<>=]++|=(?!\s*+["']))*(?:=\s*+["']|>|</?(?:agent|spawn_agents)[\s/>]))"""
 )
@@ -239,29 +238,29 @@ def _after_fence(text: str, opening: re.Match[str]) -> int:
 
 
 class _InlineCode:
-    """Where inline code ends, asked from left to right.
+    """Finds the end of inline code, asked from left to right.
 
-    The runs of backticks of a paragraph are looked for once, when the first of them is met.
+    The runs of backticks of a paragraph are collected once, at the first of them.
     """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._known_to = 0
-        """The end of the paragraph whose runs are known."""
+        """End of the paragraph whose runs are known."""
         self._runs: dict[int, deque[int]] = {}
-        """By length: where each run that long begins, those from the current one on."""
+        """By length: the starts of the runs of that length, from the current one on."""
 
     def after(self, opening: re.Match[str]) -> int:
-        """The place behind the code that a run of backticks opens; behind itself if none."""
+        """The end of the code that a run of backticks opens; the run's own end if it opens none."""
         if opening.end() > self._known_to:
-            self._look_at_paragraph(opening.start())
+            self._collect_runs(opening.start())
         length = len(opening[0])
         same = self._runs.get(length, _NO_RUNS)
         while same and same[0] < opening.end():
             same.popleft()
         return same[0] + length if same else opening.end()
 
-    def _look_at_paragraph(self, start: int) -> None:
+    def _collect_runs(self, start: int) -> None:
         end = _PARAGRAPH_END.search(self._text, start)
         self._known_to = end.start() if end else len(self._text)
         self._runs = {}
@@ -273,11 +272,11 @@ _NO_RUNS: deque[int] = deque()
 
 
 def _read_tag(text: str, pos: int) -> tuple[dict[str, str], int]:
-    """Read the quoted attributes from behind a tag's name; of two of a name, the first."""
+    """Read the quoted attributes after a tag's name; of two with the same name, the first."""
     attributes: dict[str, str] = {}
     while found := _IN_TAG.search(text, pos):
         if found["name"] is None:
-            # Behind what was read: backticks that open code may stand before what ends the tag.
+            # `pos` if the tag has no `>`: backticks before the next tag may open code.
             return attributes, found.end() if found[0] == ">" else pos
         end = _value_end(text, found.end(), found["quote"])
         if end is None:
@@ -308,7 +307,7 @@ _ENCODED = re.compile(
 
 
 def _decode(value: str) -> str:
-    r"""Decode `\"`, `\'` and XML's entities once; a pair of backslashes stays a pair."""
+    r"""Decode `\"`, `\'` and XML entities once; a pair of backslashes stays a pair."""
     return _ENCODED.sub(_decoded, value)
 
 

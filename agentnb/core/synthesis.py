@@ -1,8 +1,7 @@
-"""What a parent is told of its sub-agents' work, and what is said when no model can say it.
+"""The message with sub-agents' results for their parent, and answers put together without a model.
 
-Pure text, values in and values out. Every piece that a model wrote is escaped, so that no
-answer can close the block it stands in, or start another spawn. In an answer for a person each
-agent's Markdown is a part of its own.
+Pure functions. Every piece that a model wrote is escaped, so that no answer can close its block or
+start another spawn. In an answer for a person each agent's Markdown is a separate part.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from agentnb.core.types import (
 )
 
 _MOST_OF_A_TOOL_RESULT = 2000
-"""Characters of what a tool came to that are an answer where there is no other."""
+"""Characters of a tool's result that stand in for a missing answer."""
 
 TOKENS_PER_TASK = 64
 TOKENS_OF_ANSWER = 512
@@ -36,21 +35,21 @@ _REQUEST = (
 
 
 _NO_PATH = "\N{EN DASH}"
-"""Of a result that no run has made."""
+"""Path of a result that is not from a run."""
 
 
 def synthesis_need(conversation_tokens: int, tasks: int) -> int:
-    """Tokens that a synthesis takes at least, whatever the results are.
+    """The least tokens that a synthesis needs, whatever the results are.
 
     Args:
-        conversation_tokens: What was said before it.
-        tasks: How many results it is handed, each cut to next to nothing.
+        conversation_tokens: Tokens of the conversation before it.
+        tasks: Number of results, each cut to next to nothing.
     """
     return conversation_tokens + TOKENS_PER_TASK * tasks + TOKENS_OF_ANSWER
 
 
 def result_body(result: SubAgentResult) -> str:
-    """What there is of a result: the response, else the error, else that there was none."""
+    """A result's text: the response, else the error, else `(no output)`."""
     if result.response and result.response.strip():
         return result.response
     return f"Error: {result.error}" if result.error else "(no output)"
@@ -59,12 +58,11 @@ def result_body(result: SubAgentResult) -> str:
 def build_synthesis_prompt(
     results: Sequence[SubAgentResult], *, body_limit: int | None = None
 ) -> str:
-    """The message that hands a parent its sub-agents' results.
+    """The message that gives a parent its sub-agents' results.
 
     Args:
-        results: In task order, skipped ones included. An answer that its agent did not come to
-            the end of is marked `cut`.
-        body_limit: Characters to which each body is cut here, and then marked `truncated`.
+        results: In task order, skipped ones included. An answer that is not whole is marked `cut`.
+        body_limit: Characters to which each body is cut here; such a result is marked `truncated`.
     """
     lines = ["<sub_agent_results>"]
     for result in results:
@@ -80,9 +78,9 @@ def build_synthesis_prompt(
 
 
 def even_limit(lengths: Sequence[int], room: int) -> int:
-    """The largest L for which the lengths, each cut to L, take at most `room` in all.
+    """The largest limit for which the lengths, each cut to it, add up to at most `room`.
 
-    Short bodies stay whole, and what they leave goes to the long ones.
+    Short bodies stay whole; the room that they leave goes to the long ones.
     """
     left = room
     for done, length in enumerate(sorted(lengths)):
@@ -94,7 +92,7 @@ def even_limit(lengths: Sequence[int], room: int) -> int:
 
 
 def results_as_text(results: Sequence[SubAgentResult]) -> str:
-    """The results as Markdown, in task order: what a person gets when no model sums them up."""
+    """The results as Markdown, in task order, for an answer without a synthesis."""
     return "\n\n".join(
         f"**{result.path or _NO_PATH} {parts.title(result.task)}** ({_standing(result)})\n\n"
         f"{_for_person(result)}"
@@ -103,7 +101,7 @@ def results_as_text(results: Sequence[SubAgentResult]) -> str:
 
 
 def said_and_results(said: str, results: Sequence[SubAgentResult]) -> str:
-    """What an agent said, in Markdown, and below it what its sub-agents came to."""
+    """An agent's text as Markdown, followed by its sub-agents' results."""
     if not results:
         return said
     return "\n\n".join(filter(None, (parts.closed(said), results_as_text(results))))
@@ -122,14 +120,14 @@ def _for_person(result: SubAgentResult) -> str:
 def answer_without_model(
     *, why: str, said: str, results: Sequence[SubAgentResult], total: int, limit: str = ""
 ) -> str:
-    """The answer of a run that ended before the root's own last words.
+    """The answer of a run that ended before the root's synthesis.
 
     Args:
-        why: What ended it.
-        said: The root's words, as far as they came.
-        results: Of its sub-agents.
-        total: The run's budget.
-        limit: The setting that ended it, where it was not the budget.
+        why: Why it ended.
+        said: The root's text so far.
+        results: Results of its sub-agents.
+        total: The run's budget in tokens.
+        limit: The setting that ended it; empty for the budget.
     """
     has = said_and_results(said.strip(), results)
     if not has and limit:
@@ -149,20 +147,20 @@ def answer_without_model(
 def answer_out_of_turns(
     text: str, messages: Sequence[Message], *, results: Sequence[SubAgentResult], turns: int
 ) -> str:
-    """The answer of an agent that would have gone on, had it had the turns: what it has.
+    """The answer of an agent that used all its turns and was not done.
 
-    Its last words; what its sub-agents came to, where it has not seen that yet; else what its tools
-    came to; and where it ended.
+    Its last text, followed by its sub-agents' results if it has not seen them yet. Without either,
+    the results of its last tool calls. Then a note that says where it ended.
     """
-    said, unseen = text.strip() or _last_words(messages), _last_tools(messages)
-    told = results if unseen or not said else ()
-    has = said_and_results(said, told) if told else parts.closed(said) or unseen
+    said, unseen = text.strip() or _last_text(messages), _last_tools(messages)
+    added = results if unseen or not said else ()
+    has = said_and_results(said, added) if added else parts.closed(said) or unseen
     note = f"*The agent ended here: it took all of its {turns} turns and was not done.*"
     return "\n\n".join(filter(None, (has, note)))
 
 
 def with_short_tool_results(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
-    """A conversation in which no tool result has more than so many characters."""
+    """The conversation with each tool result cut to `limit` characters."""
     return tuple(
         replace(message, content=tuple(_shortened(block, limit) for block in message.content))
         if any(isinstance(block, ToolResultBlock) for block in message.content)
@@ -177,8 +175,8 @@ def _shortened(block: Block, limit: int) -> Block:
     return replace(block, text=f"{block.text[:limit]}\n\n(cut here: the budget is used up)")
 
 
-def _last_words(messages: Sequence[Message]) -> str:
-    """What an agent said last since it was last told something that is no tool's result."""
+def _last_text(messages: Sequence[Message]) -> str:
+    """An agent's last text since the last user message that is not only tool results."""
     for message in reversed(messages):
         if message.role == Role.ASSISTANT and (said := message.text.strip()):
             return said

@@ -1,8 +1,8 @@
 """The tree of a run, folded from its events.
 
-The one place that knows what an event means for what a person sees. The fold looks at each
-agent's own events only, so the order in which agents' events were interleaved is of no
-consequence; a run that is still going on is folded just as one from a file.
+The one place that decides what an event means for the tree that a person sees. An agent's state
+depends only on its own events, so the interleaving of agents' events does not matter. A running
+run and one from a file are folded alike.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from agentnb.core.types import (
 )
 
 STALLED_AFTER_S = 30.0
-"""An agent whose open call has brought nothing for so long is stalled."""
+"""Seconds without text after which an open call counts as stalled."""
 LINE_LENGTH = 200
-"""Of what an agent is doing, and of what a tool reports."""
+"""Most characters of an agent's activity and of a tool's report."""
 _TOOL_LENGTH = 60
 
 
 class ToolCount(NamedTuple):
-    """An agent's own tool calls, those that are open included."""
+    """An agent's own tool calls, open ones included."""
 
     calls: int
     errors: int
-    """Those that ended in an error. A call that was cancelled is none of them."""
+    """Calls that ended in an error; cancelled ones do not count."""
 
     def __str__(self) -> str:
         """`3 tool calls, 1 error`."""
@@ -74,12 +74,12 @@ class ToolCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SkippedTask:
-    """A task that an agent asked for, and that no agent was made for."""
+    """A task that an agent asked for and that was never started."""
 
     task: str
     reason: str
     number: int | None
-    """Its place among all tasks that its agent asked for; `None` in older records."""
+    """Its number among all tasks that its agent asked for; `None` in older records."""
 
 
 @dataclass(slots=True)
@@ -88,9 +88,9 @@ class OpenTool:
 
     name: str
     since_s: float
-    """When it began, seconds since the run did."""
+    """Start, in seconds since the run began."""
     said: str = ""
-    """What it reported last."""
+    """Its newest report."""
 
 
 @dataclass(slots=True)
@@ -99,17 +99,18 @@ class Activity:
 
     is_calling: bool = False
     heard_at_s: float = 0.0
-    """When its open call began, or last brought text."""
+    """When its open call began, or last produced text."""
     said: int = 0
     """Characters of the reply that streams."""
     synthesising: int = 0
-    """How many results it brings together."""
+    """Number of results that it brings together; 0 before its synthesis."""
     attempt: int = 1
     wait_until_s: float | None = None
     tools: dict[str, OpenTool] = field(default_factory=dict)
-    """The open calls by id, in the order in which they began."""
+    """Open tool calls by id, in the order in which they began."""
 
     def learn(self, at_s: float, event: Event) -> None:
+        """Apply one of the agent's events."""
         match event:
             case ModelCallStarted():
                 self.is_calling, self.heard_at_s, self.said = True, at_s, 0
@@ -140,16 +141,16 @@ class Activity:
                 | AgentInterrupted()
             ):
                 self.is_calling, self.said = False, 0
-                self.tools.clear()  # where the process died they never end
+                self.tools.clear()  # if the process died, their own ends are missing
 
     @property
     def newest_tool(self) -> OpenTool | None:
-        """Of the open tool calls the one that is named."""
+        """The open tool call that began last."""
         return next(reversed(self.tools.values()), None)
 
     @property
     def tool_words(self) -> str:
-        """`look_up and 2 more`; empty where no tool call is open."""
+        """`look_up and 2 more`; empty if no tool call is open."""
         newest, others = self.newest_tool, len(self.tools) - 1
         if newest is None:
             return ""
@@ -159,12 +160,12 @@ class Activity:
 
 @dataclass(slots=True)
 class AgentState:
-    """What the events so far say of one agent."""
+    """One agent's state after the events so far."""
 
     agent_id: str
     path: str
     key: tuple[tuple[int, str], ...]
-    """Sorts agents as a tree is read."""
+    """Sort key: a parent before its children, siblings in spawn order."""
     parent_id: str | None = None
     task: str = ""
     depth: int = 0
@@ -174,28 +175,28 @@ class AgentState:
     error: str | None = None
     waiting_for: str | None = None
     notes: list[str] = field(default_factory=list)
-    """What was asked for and not done, one line each."""
+    """Spawns and tasks that were not followed, failovers, a cut answer: one line each."""
     spawned_at_s: float = 0.0
     seen_at_s: float = 0.0
-    """When its newest event came."""
+    """Time of its newest event."""
     ended_ms: int | None = None
-    """How long it lived, once that is known."""
+    """Its duration, once it has ended."""
     job_id: str = ""
-    """Of the job as which a tool started it; empty for any other."""
+    """Its job's id, if a tool started it; else empty."""
     profile: str = ""
-    """The profile that it was made by; empty for none."""
+    """The name of its profile; empty for none."""
     tool_calls: int = 0
     tool_errors: int = 0
     calls: int = 0
-    """Model calls, those that are open included."""
+    """Model calls, open ones included."""
     usage: dict[str, Usage] = field(default_factory=dict)
     """By `provider/model`, of the calls that have ended."""
     answer: str | None = None
-    """What it ended with; `None` before that, and where its process died."""
+    """Its final text; `None` before its end, and if its process died."""
     cut: bool = False
     """Whether its answer ended at a limit."""
     skipped: list[SkippedTask] = field(default_factory=list)
-    """Tasks that it asked for and that were not started, in the order in which that was told."""
+    """Tasks that it asked for and that were not started, in the order of their events."""
     activity: Activity = field(default_factory=Activity)
 
     @property
@@ -206,7 +207,7 @@ class AgentState:
         return round((self.seen_at_s - self.spawned_at_s) * 1000)
 
     def skip(self, tasks: Sequence[str], reason: str, numbers: Sequence[int | None]) -> None:
-        """Note tasks that are not done. `numbers` may be short: older records have none."""
+        """Add tasks that are not done. `numbers` may be shorter: older records have none."""
         padded = [*numbers[: len(tasks)], *[None] * (len(tasks) - len(numbers))]
         self.skipped += [
             SkippedTask(task, reason, number) for task, number in zip(tasks, padded, strict=True)
@@ -214,13 +215,13 @@ class AgentState:
 
     @property
     def reasons(self) -> list[str]:
-        """Why it did not complete, in a line; none where nothing says why."""
+        """Why it did not complete, as one line; empty if it did, or if no reason is known."""
         if not self.error:
             return []
         return [f"error: {self.error}" if self.status is AgentStatus.FAILED else self.error]
 
     def goes_on(self) -> None:
-        """It works, whatever it did before."""
+        """Mark it as running."""
         self.status, self.waiting_for, self.ended_ms = AgentStatus.RUNNING, None, None
 
 
@@ -232,21 +233,21 @@ def describe(
     is_stalled: bool = False,
     with_reports: bool = False,
 ) -> str:
-    """What an agent does or waits for, on one visible line; empty when its text says it.
+    """What an agent is doing or waiting for, on one visible line; empty if its text shows it.
 
     Args:
-        agent: As its events have it.
-        status: As it is shown: see `TreeFold.status_of`.
+        agent: The agent.
+        status: Its status as shown: see `TreeFold.status_of`.
         below: How many of its own sub-agents are at work.
-        is_stalled: Whether its open call has been silent for `STALLED_AFTER_S`.
-        with_reports: Tell what a tool reports, which changes many times a second.
+        is_stalled: Whether its open call produced no text for `STALLED_AFTER_S`.
+        with_reports: Whether to include a tool's report, which changes many times a second.
     """
     activity = agent.activity
     if status is AgentStatus.PENDING:
         return f"getting ready to ask {visible(agent.model, 60)}" if agent.model else "starting"
     if status is AgentStatus.WAITING:
         reason = str(agent.waiting_for)
-        # A reason is something to get, or something to do: "to try again".
+        # A reason is a noun ("room in the budget") or an infinitive ("to try again").
         return visible(f"waiting {'' if reason.startswith('to ') else 'for '}{reason}", LINE_LENGTH)
     if is_stalled:
         return f"no text for {STALLED_AFTER_S:.0f} s"
@@ -265,14 +266,14 @@ def describe(
 
 
 class TreeFold:
-    """Entries in, tree out. Feed it each entry once; ask as often as you like."""
+    """Folds entries into a tree. Feed each entry once, in order; read at any time."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.agents: dict[str, AgentState] = {}
         self.root_id = ""
         """The id of the run's root; empty before it is known."""
         self._usage: dict[str, Usage] = {}
-        # By the parent's id, which may be heard of after its sub-agents.
+        # By the parent's id: its own events may come after those of its sub-agents.
         self._children: Counter[str] = Counter()
         self._children_open: Counter[str] = Counter()
         for entry in entries:
@@ -282,7 +283,7 @@ class TreeFold:
         self.learn(entry.at_s, entry.event)
 
     def feed(self, rows: Iterable[Row]) -> None:
-        """Apply what the record keeps: text costs next to nothing here."""
+        """Apply rows of a record. Cheap for text, which most rows are."""
         for row in rows:
             if len(row) == 3:
                 at_s, agent_id, text = row
@@ -291,7 +292,7 @@ class TreeFold:
                 self.learn(*row)
 
     def hear(self, at_s: float, agent_id: str, text: str) -> Activity:
-        """Apply a piece of an agent's text; what the agent is doing."""
+        """Apply a piece of an agent's text. Returns the agent's activity."""
         agent = self.agents.get(agent_id) or self._new_agent(agent_id)
         activity = agent.activity
         agent.seen_at_s = activity.heard_at_s = at_s
@@ -305,12 +306,12 @@ class TreeFold:
         return path_of(agent_id, self.root_id)
 
     def id_at(self, path: str) -> str:
-        """The id that the agent of this run with that path has."""
+        """The id of the agent of this run with that path."""
         return id_at(path, self.root_id)
 
     def agent_at(self, path: str) -> AgentState | None:
-        """The agent of this run with that path; `None` while there is none."""
-        # One that does not stand below the root has its id as its path.
+        """The agent of this run with that path; `None` if there is none so far."""
+        # The path of an agent that is not below the root is its id.
         agent = self.agents.get(self.id_at(path)) or self.agents.get(path)
         return agent if agent is not None and agent.path == path else None
 
@@ -321,7 +322,7 @@ class TreeFold:
 
     def _set_root(self, root_id: str) -> None:
         self.root_id = root_id
-        for agent in self.agents.values():  # those that were heard of before their root
+        for agent in self.agents.values():  # agents whose events came before the root's
             agent.path = self.path_of(agent.agent_id)
             agent.key = path_key(agent.path)
 
@@ -358,7 +359,7 @@ class TreeFold:
             case AgentWaiting():
                 agent.status, agent.waiting_for = AgentStatus.WAITING, event.reason
             case ProviderFailover():
-                # In one line: where a model is down, each of many agents has this note.
+                # On one line: while a model is down, many agents have this note.
                 note = f"went on with {event.to_provider}: {event.error}"
                 agent.notes.append(one_line(note, limit=80))
             case ModelCallFinished():
@@ -408,15 +409,15 @@ class TreeFold:
         agent.ended_ms = getattr(event, "duration_ms", agent.duration_ms)
 
     def status_of(self, agent: AgentState) -> AgentStatus:
-        """An agent's status as it is shown."""
-        # The root of a person's own fan-out makes no call before its sub-agents.
+        """An agent's status as shown to a person."""
+        # The root of a plan makes no call before its sub-agents, but it is not pending.
         is_at_work = agent.status is AgentStatus.PENDING and self._children[agent.agent_id]
         return AgentStatus.RUNNING if is_at_work else agent.status
 
     def describe(
         self, agent: AgentState, *, is_stalled: bool = False, with_reports: bool = False
     ) -> str:
-        """What an agent of this run does or waits for, as `describe` says it."""
+        """See the function `describe`."""
         return describe(
             agent,
             self.status_of(agent),
@@ -431,7 +432,7 @@ class TreeFold:
 
     @property
     def tool_counts(self) -> dict[str, ToolCount]:
-        """By path: the tool calls of each agent that made any."""
+        """Tool calls by path, of each agent that made any."""
         return {
             agent.path: ToolCount(agent.tool_calls, agent.tool_errors)
             for agent in self.in_path_order()
@@ -439,13 +440,13 @@ class TreeFold:
         }
 
     def in_path_order(self) -> list[AgentState]:
-        """Agents as a tree is read: a parent before its children, siblings in spawn order."""
+        """All agents: a parent before its children, siblings in spawn order."""
         return sorted(self.agents.values(), key=attrgetter("key"))
 
     def root(self) -> AgentNode | None:
-        """The tree, or `None` before its root was spawned."""
+        """The tree; `None` before its root was spawned."""
         children: dict[str | None, list[AgentNode]] = {}
-        # From the end: every agent finds its children made, the last one first.
+        # From the end, so that the nodes of an agent's children exist; the last child comes first.
         for agent in reversed(self.in_path_order()):
             below = tuple(reversed(children.get(agent.agent_id, ())))
             node = AgentNode(
@@ -465,7 +466,7 @@ class TreeFold:
         return roots[-1] if roots else None
 
     def skipped(self) -> list[tuple[str, AgentState, SkippedTask]]:
-        """The tasks that were not started: the path that each would have had, and who asked."""
+        """Tasks that were not started: each with its would-be path and the asking agent."""
         children = Counter(agent.parent_id for agent in self.agents.values())
         return [
             (self.path_of(child_id(agent.agent_id, number)), agent, task)
@@ -474,7 +475,7 @@ class TreeFold:
         ]
 
     def _numbered(self, agent: AgentState, children: int) -> list[tuple[int, SkippedTask]]:
-        """An agent's skipped tasks; those without a number come after all that have one."""
+        """An agent's skipped tasks by number; those without one get numbers after all others."""
         found: dict[int, SkippedTask] = {}
         without: list[SkippedTask] = []
 
@@ -491,7 +492,7 @@ class TreeFold:
         return sorted(found.items())
 
     def notes(self) -> dict[str, list[str]]:
-        """By path: what went wrong with an agent, and what it asked for and did not get."""
+        """By path: why an agent did not complete, and its notes."""
         return {
             agent.path: lines
             for agent in self.in_path_order()
