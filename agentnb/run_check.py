@@ -1,8 +1,8 @@
-"""Whether a record can be one of a run, beyond that each of its events can be read.
+"""Checks that a record can be a run's, beyond each event by itself.
 
-Every look at a record (the tree, the figures, the cost, the panel) takes for granted what a run
-keeps to by itself: time goes on, counts are counts, each agent is spawned once, below one that is
-there. A file may say anything. What is checked here, in one place, no look has to doubt.
+Every view of a record (the tree, the figures, the cost, the panel) relies on what every run
+guarantees: times increase, counts are not negative, each agent is spawned once, below an existing
+one. A file may violate that. It is checked here, so that no view has to.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from agentnb.core.text import quoted
 from agentnb.core.types import DEEPEST, MOST, MOST_BITS, child_id
 
 _Check = Callable[[Any], None]
-"""Raises `ValueError` where a value cannot be; the message is a clause."""
+"""Raises `ValueError` for an impossible value; the message is a clause."""
 
 _BACK_S = 1.0
-"""So far time may go back from one event to a later one. Two threads that publish at once take
-their times and then their places: they can differ by the time that a thread is held up."""
+"""Seconds by which an event's time may be before that of an earlier event. A thread reads the clock
+before it appends, and may be held up in between."""
 _LONGEST_ID = 1_000
-"""Of a run, and of its root. Those below it have a number more for each level."""
+"""Most characters of a run's or its root's id. Ids below have one number more for each level."""
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
 
 
 def check_possible(rows: Iterable[Row]) -> None:
-    """See that the rows of a record can have come to be in a run.
+    """Check that the rows of a record can be a run's.
 
     Raises:
-        ValueError: They cannot; the message is a clause that names the first event that is wrong.
+        ValueError: They cannot; the message is a clause that names the first wrong event.
     """
     depths: dict[str, int] = {}
     latest_s = 0.0
@@ -71,7 +71,7 @@ def check_possible(rows: Iterable[Row]) -> None:
 
 
 def check_id(run_id: str) -> None:
-    """See that an id is none that a file made long.
+    """Check the length of a run's or a root's id.
 
     Raises:
         ValueError: It is too long; the message is a clause.
@@ -122,7 +122,7 @@ def _check_known(agent_id: str, depths: Mapping[str, int]) -> None:
 
 
 def check_event(event: Event) -> None:
-    """See that the numbers of an event are in the ranges that a run could have.
+    """Check that the numbers of an event are in the ranges that a run can have.
 
     Raises:
         ValueError: One is not; the message is a clause that names the field.
@@ -139,7 +139,7 @@ def _check_fields(value: Any) -> None:
 
 @cache
 def _check_of(cls: type) -> _Check | None:
-    """The check of a class's fields; `None` where nothing can be wrong."""
+    """The check of a class's fields; `None` if none of them can be wrong."""
     hints = get_type_hints(cls)
     found: dict[str, _Check | None] = {
         field.name: _OWN.get((cls, field.name)) or _check_for(hints[field.name])
@@ -162,7 +162,7 @@ def _check_for(hint: Any) -> _Check | None:
     arguments = get_args(hint)
     if isinstance(hint, UnionType):
         if NoneType not in arguments:
-            return _check_fields  # those of one of several classes
+            return _check_fields  # of one of several classes
         (other,) = (argument for argument in arguments if argument is not NoneType)
         check = _check_for(other)
         return check and (lambda value: None if value is None else check(value))
@@ -197,17 +197,17 @@ def _check_difference(value: int) -> None:
 
 
 def _check_time(value: float) -> None:
-    if not 0 <= value <= MOST:  # of what is not a number, neither holds
+    if not 0 <= value <= MOST:  # also true for NaN
         raise ValueError(f"it is not between 0 and {float(MOST):g}")
 
 
 def _check_patience(value: float) -> None:
-    if value != math.inf:  # a person may be waited for without an end
+    if value != math.inf:  # a pause may wait for a person for ever
         _check_time(value)
 
 
 def _check_json(value: Any) -> None:
-    """What may be anything is no deeper than it is written, and its numbers are JSON's."""
+    """Check a value of any type: its depth, and that its numbers are JSON's."""
     level = [value]
     for _ in range(DEEPEST + 1):
         if not level:
@@ -230,4 +230,4 @@ _OWN: Mapping[tuple[type, str], _Check] = {
     (ModelCallFinished, "estimate_error"): _check_difference,
     (BudgetPaused, "wait_s"): _check_patience,
 }
-"""The few fields whose numbers are neither counts nor times that end."""
+"""Checks of the few fields that are neither counts nor finite times."""

@@ -12,9 +12,9 @@
     ]
     }
 
-An event's place in `entries` is its `seq`. The document is strict JSON whatever the events hold,
-equal records make equal documents, and reading one back gives equal entries, but for secrets: where
-one stood in a text, the document has `[secret NAME]`.
+An event's index in `entries` is its `seq`. The document is always strict JSON, equal records make
+equal documents, and reading one gives equal entries, except for secrets: the document has
+`[secret NAME]` in their place.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from agentnb.run_check import check_id, check_possible
 
 FORMAT = "agentnb run"
 VERSION = 2
-"""Raised when a reader of an older version would misunderstand a record, and for new kinds.
+"""Increased when an older reader would misunderstand a record, and for new kinds.
 
 2: `limit_reached`.
 """
 
 _DELTA = "agent_text_delta"
 _LONGEST_S = 1e9
-"""A time beyond it, 30 years after a run began, is none."""
+"""Greatest time of an event, in seconds: 30 years after the run began."""
 _LONGEST_WHY = 200
-"""What is wrong with an event may quote it."""
+"""Most characters about a wrong event, which the message may quote."""
 _UPDATE = "Update agentnb: `pip install --upgrade agentnb`."
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -54,12 +54,12 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def write_document(run_id: str, task: str, rows: Iterable[Row], *, agentnb: str) -> str:
-    """The document of a run.
+    """Write a run as a document.
 
     Args:
         run_id: The run's id.
-        task: What the run was asked.
-        rows: All that happened so far; the place is the `seq`.
+        task: The run's task.
+        rows: All rows of its record so far, from `seq` 0.
         agentnb: The version of agentnb that writes.
     """
     secrets = known_secrets()
@@ -77,12 +77,12 @@ def write_document(run_id: str, task: str, rows: Iterable[Row], *, agentnb: str)
 
 
 def _without_secrets_in_text(rows: list[Row], secrets: Secrets) -> list[Row]:
-    """The same rows, without the secrets in what was said, which comes in pieces."""
+    """The rows without secrets in replies, where one may span several rows."""
     pieces: dict[str, list[int]] = {}
     for place, row in enumerate(rows):
         if len(row) == 3:
             pieces.setdefault(row[1], []).append(place)
-        elif isinstance(row[1], ModelCallStarted):  # what is said from here on is another reply
+        elif isinstance(row[1], ModelCallStarted):  # the agent's next reply begins
             _mask_at(pieces.pop(row[1].agent_id, []), rows, secrets)
     for places in pieces.values():
         _mask_at(places, rows, secrets)
@@ -115,7 +115,7 @@ def _json(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document, read."""
+    """A document that was read."""
 
     run_id: str
     task: str
@@ -124,15 +124,15 @@ class Document:
 
 
 def read_document(text: str, *, source: str, parse: Callable[[str], Any] = json.loads) -> Document:
-    """Read what `write_document` wrote, also when it was laid out anew.
+    """Read a document of `write_document`, in any JSON layout.
 
     Args:
         text: The document.
-        source: Where it comes from, for the error.
-        parse: A quicker reader of strict JSON. What it cannot read, the standard one is asked.
+        source: Its origin, for the error.
+        parse: A faster parser of strict JSON. If it fails, the standard one is used.
 
     Raises:
-        UnreadableRun: It is no such document, or not one that this version can read.
+        UnreadableRun: It is not such a document, or not one that this version can read.
     """
     try:
         return _read(_parsed(text, parse))
@@ -141,10 +141,10 @@ def read_document(text: str, *, source: str, parse: Callable[[str], Any] = json.
 
 
 def check_document(document: Document, *, source: str) -> None:
-    """See that a document is one of a run, so that every look at it works.
+    """Check that a document can be a run's, so that every view of it works.
 
     Raises:
-        UnreadableRun: No run can have come to this.
+        UnreadableRun: No run can have written it.
     """
     try:
         check_id(document.run_id)
@@ -205,7 +205,7 @@ def _read(document: Any) -> Document:
 
 
 def _rows_of(lines: list[Any]) -> list[Row]:
-    """The lines as rows, in place, since both together might not fit; the deltas in this loop."""
+    """Convert the lines to rows in place, to save memory. Text, which most lines are, inline."""
     for seq, line in enumerate(lines):
         try:
             if line["kind"] == _DELTA:
@@ -214,7 +214,7 @@ def _rows_of(lines: list[Any]) -> list[Row]:
                     lines[seq] = at_s, intern(line["agent_id"]), text
                     continue
         except (KeyError, TypeError):
-            pass  # what is wrong is told below
+            pass  # `_row_of` raises the error
         lines[seq] = _row_of(seq, line)
     return lines
 
@@ -239,5 +239,5 @@ def _row_of(seq: int, line: Any) -> Row:
 
 
 def _shown(value: Any) -> str:
-    """A value of the head that should be a number, and may be anything, of any length."""
+    """A value of the head for an error: it may be anything, of any length."""
     return literal(value, 60)

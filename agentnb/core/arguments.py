@@ -1,7 +1,6 @@
-"""The arguments of a tool call, as a model wrote them: JSON that can be kept and sent back.
+"""Reads the arguments of a tool call: JSON that can be kept and sent back.
 
-There is one rule for what is taken, so that whoever refuses them and whoever tells the model why
-cannot differ.
+The provider that refuses arguments and the error for the model use the same rule.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ _NO_NUMBER = "a number that is not finite or has more than 600 digits"
 
 
 class BadArguments(ValueError):
-    """They cannot be taken. The text says why, in the beginning of a sentence."""
+    """Arguments are refused. The message says why, as the beginning of a sentence."""
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """The arguments that stand in a text.
+    """Read arguments from JSON.
 
     Raises:
-        BadArguments: They are no JSON object, or hold what no record and no request can hold.
+        BadArguments: They are not a JSON object, or contain a value that a record or a request
+            cannot hold.
     """
     try:
         value = json.loads(text)
@@ -42,7 +42,7 @@ def read_arguments(text: str) -> dict[str, Any]:
 
 
 def _check(name: str, argument: Any) -> None:
-    """Look at everything in one argument, level by level: it may be deeper than Python's stack."""
+    """Check an argument level by level: it may be deeper than Python's stack."""
     level = [argument]
     for _ in range(DEEPEST):
         below: list[Any] = []

@@ -1,10 +1,9 @@
 """Events as plain JSON values, and back.
 
-Both ways are read off the fields of the dataclasses, so a new event, or a new field of one,
-needs nothing here. Where a field has a choice of classes, `kind` tells them apart: an event's
-own, and for the blocks of a message the snake_case of their name. What JSON can hold comes back
-equal. What it cannot hold, where anything may stand (a tool's input, a provider's extra fields),
-is written as text: so writing never fails.
+Both directions are derived from the dataclasses' fields, so a new event or field needs nothing
+here. For a union of classes `kind` selects one: an event's own `kind`, and for the blocks of a
+message the snake_case of their class name. JSON values come back equal. Other values in a field of
+any type (a tool's input, a provider's extra fields) are written as text, so writing never fails.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from agentnb.core.text import literal
 from agentnb.core.types import DEEPEST, MOST_BITS
 
 _Reader = Callable[[Any], Any]
-"""Makes a value of one type from plain JSON values; raises `ValueError` where it cannot be."""
+"""Makes a value of one type from plain JSON values; raises `ValueError` if it cannot."""
 
 _SPECIAL_FLOATS = ("nan", "inf", "-inf")
 _OURS = (events.__name__, types.__name__)
@@ -44,7 +43,7 @@ def plain(value: Any, text: _Text = str) -> Any:
 
     Args:
         value: An event, or any part of one.
-        text: What is made of each text that is no name of ours.
+        text: Applied to each text but agentnb's own names.
     """
     return _plain(value, set(), text)
 
@@ -52,7 +51,7 @@ def plain(value: Any, text: _Text = str) -> Any:
 def _plain(value: Any, inside: set[int], text: _Text) -> Any:
     if value is None or isinstance(value, bool):
         return value
-    # A subclass (an enum, a number of another library) stands for what it holds.
+    # A subclass (an enum, a number of another library) becomes its plain value.
     if isinstance(value, str):
         own = str.__str__(value)
         return own if isinstance(value, Enum) else text(own)
@@ -65,7 +64,7 @@ def _plain(value: Any, inside: set[int], text: _Text) -> Any:
     inside.add(id(value))
     try:
         return _plain_parts(value, inside, text)
-    except Exception:  # somebody's own mapping, say, that does not let itself be read
+    except Exception:  # a foreign mapping that raises, for example
         return text(_text(value))
     finally:
         inside.discard(id(value))
@@ -91,7 +90,7 @@ def _text(value: Any) -> str:
 
 
 class UnknownKind(ValueError):
-    """A value of a kind that this version does not have."""
+    """A value of a kind that this version does not know."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -102,14 +101,14 @@ class UnknownKind(ValueError):
 
 
 def event_of(value: Any) -> Event:
-    """The event that `plain` made `value` of.
+    """Read an event that `plain` wrote.
 
-    A field that is not known is passed over, and one that is missing has its default: so events
-    can get further fields without older records, or older readers, being lost.
+    An unknown field is ignored and a missing one gets its default, so that new fields break neither
+    older records nor older readers.
 
     Raises:
-        UnknownKind: It, or a block in it, is of a kind that only another version has.
-        ValueError: It cannot be an event; the message is a clause.
+        UnknownKind: It, or a block in it, is of a kind that only another version knows.
+        ValueError: It is not an event; the message is a clause.
     """
     return _one_of(Event)(value)  # type: ignore[no-any-return]
 
@@ -229,14 +228,14 @@ _SCALARS: Mapping[Any, _Reader] = {
 
 
 def _named(value: Any) -> str:
-    """A value of the wrong type, in a few words: it may be a long text of a model."""
+    """The type of a wrong value, in words; not the value, which may be a model's long text."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     names = {str: "a text", int: "a number", float: "a number", list: "a list"}
     return names.get(type(value), "an object")
 
 
-# -- what the classes say -------------------------------------------------------------------------
+# -- names of classes and fields ------------------------------------------------------------------
 
 
 def _kind_of(cls: type) -> str:
@@ -245,11 +244,11 @@ def _kind_of(cls: type) -> str:
 
 @cache
 def _names_of(cls: type) -> tuple[str, ...]:
-    """A class's fields, but for an event's own `kind`."""
+    """A class's fields except `kind`."""
     return tuple(field.name for field in dataclasses.fields(cls) if field.name != "kind")
 
 
 @cache
 def _tagged() -> frozenset[type]:
-    """The classes that are told apart by `kind`."""
+    """The classes that are written with a `kind`."""
     return frozenset((*get_args(Event), *get_args(types.Block)))

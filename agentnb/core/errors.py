@@ -1,4 +1,4 @@
-"""What runs, models and tools raise, as one tree.
+"""The errors of runs, models and tools.
 
     AgentnbError
     ├── OrchestratorError           a run ended without an answer; has `partial_result`
@@ -8,19 +8,18 @@
     │   │   └── StreamBroken, CallTimedOut
     │   ├── NoAnswer                a model was asked for its answer once more and gave none
     │   ├── RunCancelled            a person, or the notebook, stopped it
-    │   └── InternalError           a bug, in agentnb or in what was handed to it
+    │   └── InternalError           a bug, in agentnb or in foreign code
     ├── UnknownAgent                a path or an id that no agent of the run has
     ├── UnknownModel                a model name that no provider answers to
-    ├── NoOpenQuestion              an answer where the budget asked nothing
-    ├── UnreadableRun               a file that holds no run, or not one that can be read
+    ├── NoOpenQuestion              an answer, but the budget asked nothing
+    ├── UnreadableRun               a file that is not a run, or that cannot be read
     ├── MissingExtra                an optional dependency is not installed
-    └── ToolError                   what a tool tells the model as an error, in its own words
+    └── ToolError                   an error that a tool reports to the model
 
-Those of settings, magics and notebooks are in agentnb/errors.py.
+Errors of settings, magics and notebooks are in agentnb/errors.py.
 
-Bad arguments of plain functions stay `ValueError`. No message holds a key or a whole prompt: all
-are masked where they are made. In none does anything act on a terminal or turn the reading order,
-and each has a greatest length.
+Bad arguments of plain functions raise `ValueError`. Messages are masked, made visible and cut when
+the error is created: none contains a key, a whole prompt, or characters that act on a terminal.
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ if TYPE_CHECKING:
     from agentnb.core.types import OrchestratorResult
 
 _MOST_SAID = 10_000
-"""Characters of another library's error that are looked at."""
+"""Characters of a foreign error's message that are read."""
 
 
 class AgentnbError(Exception):
-    """Base of all errors of this package. Copied and pickled whole, fields included.
+    """Base of all errors of this package. Copies and pickles keep its fields.
 
-    Its words are masked, made visible and cut when it is made, and so they are in `args`, in a
-    pickle and in an event as they are in `str`. Its fields hold what was given.
+    Its words are masked, made visible and cut in the constructor, so `args`, pickles and events
+    have the same words as `str`. Its fields hold the original values.
     """
 
     def __init__(self, *words: object) -> None:
         super().__init__(*(_in_bounds(word) if isinstance(word, str) else word for word in words))
 
-    # For a subclass whose constructor does not call this one, and for words that are no text.
+    # For a subclass whose constructor does not call this one, and for arguments that are not text.
     def __str__(self) -> str:
         return _in_bounds(super().__str__())
 
@@ -67,7 +66,7 @@ class AgentnbError(Exception):
         return masked_words(f"{type(self).__name__}({words})")
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Not by the constructor, as exceptions do it: some of ours make their message there.
+        # Not by the constructor, as for other exceptions: some of ours build their message there.
         return _remade, (type(self), self.args, self.__dict__)
 
 
@@ -84,9 +83,9 @@ def _remade(
 
 
 def make_causes_visible(error: BaseException) -> None:
-    """Treat the words of what an error was raised from like its own: a traceback shows them, too.
+    """Mask and escape the messages of an error's causes: a traceback shows them, too.
 
-    An SDK puts what a server said into its errors as it came.
+    An SDK's errors quote a server's text unchanged.
     """
     seen: set[int] = set()
     chained = [error.__cause__, error.__context__]
@@ -97,33 +96,34 @@ def make_causes_visible(error: BaseException) -> None:
         seen.add(id(each))
         chained += [each.__cause__, each.__context__]
         if not isinstance(each, AgentnbError):
-            with suppress(Exception):  # somebody else's class
+            with suppress(Exception):  # a foreign class
                 each.args = tuple(_in_bounds(a) if isinstance(a, str) else a for a in each.args)
 
 
 class ForeignError(Exception):
-    """What another library raised, in its words: the error itself may hold a key.
-
-    Stands for it as the cause of one of ours.
-    """
+    """Replaces a foreign error as the cause of one of ours: the original may contain a key."""
 
 
 def in_words(error: BaseException, *, limit: int = LONGEST_IN_ERROR) -> str:
-    """What an error says, on one line and without secrets; empty when it says nothing."""
+    """An error's message on one line, without secrets; empty if it has none."""
     return visible(masked_words(_said(error)), limit)
 
 
 def _said(error: BaseException) -> str:
     try:
         return str(error)[:_MOST_SAID]
-    except Exception:  # of a class that is wrong itself
+    except Exception:  # its class has a bug
         return ""
 
 
 def without_frames(error: BaseException, *, links: int = 5) -> ForeignError:
-    """An error and what caused it, as words: without its fields, and the frames it came through.
+    """An error and its causes as words, without their fields and frames.
 
-    A library's frames hold what it was given: headers, and the key in them.
+    A library's frames contain its arguments: headers, and the key in them.
+
+    Args:
+        error: The foreign error.
+        links: How many errors of the chain are kept.
     """
     kind = type(error)
     said = in_words(error, limit=300)
@@ -134,25 +134,29 @@ def without_frames(error: BaseException, *, links: int = 5) -> ForeignError:
 
 
 def cause_of(error: BaseException) -> BaseException | None:
-    """What a traceback shows as the reason of an error."""
+    """The cause that a traceback shows for an error."""
     if error.__cause__ is None and not error.__suppress_context__:
         return error.__context__
     return error.__cause__
 
 
 def show_as_line(error: BaseException, line: str | None = None) -> None:
-    """Have a notebook show an error as one line, in place of the frames it came through.
+    """Let a notebook show an error as one line instead of its traceback.
 
-    IPython asks an exception itself for its traceback where it has `_render_traceback_`. The
-    traceback stays on the error, for a debugger and for a script.
+    IPython calls an exception's own `_render_traceback_`. The traceback stays on the error, for a
+    debugger or a script.
+
+    Args:
+        error: The error.
+        line: The line; type and message when left out.
     """
     if line is None:
         words = str(error)
-        # What a plain error quotes (a table, say) may have lines of its own; ours have none, or
-        # one for each mistake.
+        # A plain error may quote many lines (a table, for example); ours have one, or one for each
+        # mistake.
         line = words if isinstance(error, AgentnbError) else visible(words, LONGEST_LINE)
         line = masked_words(f"{type(error).__name__}: {line}")
-    # No lambda: an error that was shown can still be pickled.
+    # Not a lambda, so that the error can still be pickled.
     error._render_traceback_ = partial(list, (line,))  # type: ignore[attr-defined]
 
 
@@ -160,7 +164,7 @@ class OrchestratorError(AgentnbError):
     """A run ended without an answer."""
 
     partial_result: OrchestratorResult | None = None
-    """What the run had reached; `None` while the error has not left the run."""
+    """The run's partial result; `None` until the error leaves the run."""
 
 
 class LlmError(OrchestratorError):
@@ -168,15 +172,15 @@ class LlmError(OrchestratorError):
 
     Args:
         message: What happened, with the provider's own words, and what to do.
-        retryable: Whether the same request may succeed in a moment. Obeyed only while
-            nothing of the reply was shown.
-        retry_after_s: How long the provider asks to wait, in seconds.
-        status_code: The HTTP status, where there was one.
+        retryable: Whether the same request may succeed soon; the class's default when left out.
+            Used only while nothing of the reply was shown.
+        retry_after_s: Seconds that the provider asks to wait.
+        status_code: The HTTP status, if there was one.
     """
 
     default_retryable = False
     permanent = False
-    """Asking again cannot help, so the agent does not try a second time."""
+    """Whether a retry cannot help, so that the agent does not try a second time."""
     # Here as well, for a subclass whose constructor does not call this one.
     retryable = False
     retry_after_s: float | None = None
@@ -223,7 +227,7 @@ class ModelNotFound(LlmError):
 
 
 class Refused(LlmError):
-    """The model, or a filter before it, declined to answer."""
+    """The model, or the provider's filter, declined to answer."""
 
     permanent = True
 
@@ -253,7 +257,7 @@ class ConnectionFailed(LlmError):
 
 
 class StreamBroken(LlmError):
-    """A reply began and did not end: cut, or garbled."""
+    """A reply was cut or garbled."""
 
     default_retryable = True
 
@@ -263,11 +267,11 @@ class CallTimedOut(LlmError):
 
 
 class NoAnswer(OrchestratorError):
-    """A model asked for sub-agents that it could not have, and gave no answer without them.
+    """A model's sub-agents were not started, and it gave no answer without them.
 
     Args:
-        why_not: Why it could not have them, as the rest of a sentence.
-        asked_again: Whether it only asked for them once more; else it said nothing.
+        why_not: Why they were not started, as the rest of a sentence.
+        asked_again: Whether it asked for sub-agents again; otherwise it said nothing.
     """
 
     def __init__(self, why_not: str, *, asked_again: bool) -> None:
@@ -291,10 +295,16 @@ class RunCancelled(OrchestratorError):
 
 
 class InternalError(OrchestratorError):
-    """A bug: something raised what it must not raise. The cause is chained."""
+    """A bug: code raised an error that it must not raise. The cause is chained."""
 
     @classmethod
     def wrapping(cls, error: BaseException, *, where: str) -> InternalError:
+        """Wrap an error.
+
+        Args:
+            error: Becomes the cause, or its words do if it contains a secret.
+            where: The code that raised it, for the message.
+        """
         detail = in_words(error) or "no message"
         wrapped = cls(f"Unexpected {type(error).__name__} in {where}: {detail}")
         wrapped.__cause__ = without_frames(error) if _shows_a_secret(error) else error
@@ -303,7 +313,7 @@ class InternalError(OrchestratorError):
 
 
 def _shows_a_secret(error: BaseException) -> bool:
-    """Whether a secret stands in the words of an error, or of what caused it."""
+    """Whether the message of an error, or of one of its causes, contains a secret."""
     seen: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in seen:
@@ -314,14 +324,14 @@ def _shows_a_secret(error: BaseException) -> bool:
 
 
 class ToolError(AgentnbError):
-    """Raised by a tool: the model is told its text as it is, as an error that it can act on."""
+    """Raised by a tool: the model gets its text unchanged, as an error that it can act on."""
 
     def __init__(self, *words: object) -> None:
         Exception.__init__(self, *words)  # what a model is sent is not masked
 
     @property
     def for_model(self) -> str:
-        """Its text as it is. `str` is for a person."""
+        """Its text, unchanged. `str` is for a person."""
         is_ours = type(self).__str__ is AgentnbError.__str__
         return Exception.__str__(self) if is_ours else str(self)
 
@@ -355,7 +365,7 @@ def known_names(names: Sequence[str], none: str = "none") -> str:
 
 
 class NoOpenQuestion(AgentnbError):
-    """An answer was given where the budget asked nothing."""
+    """An answer was given, but the budget asked nothing."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -365,12 +375,12 @@ class NoOpenQuestion(AgentnbError):
 
 
 class UnreadableRun(AgentnbError, ValueError):
-    """A file holds no run that this version can read.
+    """A file is not a run that this version can read.
 
     Args:
         source: The file, as it was named.
         what: What is wrong with it, as a clause.
-        fix: What to do, as a sentence, where that is more than to give another file.
+        fix: What to do, as a sentence; to give another file when left out.
     """
 
     def __init__(self, source: str, what: str, *, fix: str = "") -> None:

@@ -1,13 +1,13 @@
-"""What happened in a run, as plain values.
+"""The events of a run, as plain values.
 
-An event is written once and never changed. Everything a person sees (the tree, the figures,
-the record on disk) is computed from the list of events, so a finished run can be looked at
-again without a provider. An event is news, not an order: its name is in the past tense.
+An event is written once and never changed. Everything that a person sees (the tree, the figures,
+the record on disk) is computed from the list of events, so a finished run can be shown without a
+provider. An event reports what happened, so its name is in the past tense.
 
-Ids in events are agent ids; `agentnb.core.types.path_of` gives the path that a person reads, by
-the root's id, which `root_id_in` finds. A number is the place of a task among all tasks that its
-agent asked for, from 1, skipped ones included: the last part of its agent's id and path.
-All `tokens_used` are totals so far, all `duration_ms` run from the agent's spawn.
+Ids in events are agent ids; `agentnb.core.types.path_of` makes the path of one and of the root's
+id, which `root_id_in` finds. A task's number counts all tasks that its agent asked for, from 1,
+skipped ones included: it is the last part of the id and path of the task's agent. All `tokens_used`
+are totals so far, all `duration_ms` are counted from the agent's spawn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agentnb.core.types import AgentStatus, CompletionRequest, SpawnMode, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """First event of every run."""
+    """A run began. First event of every run."""
 
     kind: Literal["run_started"] = "run_started"
     task_description: str
@@ -45,14 +45,14 @@ class AgentSpawned:
     index: int = 0
     """Position among the tasks of the same spawn, from 0."""
     total: int = 1
-    """How many tasks that spawn had."""
+    """Number of tasks of that spawn."""
     model: str = ""
     mode: SpawnMode | None = None
     """How the spawn runs; `None` for the root, and for a sub-agent that a tool started."""
     job_id: str = ""
-    """The id of the job by which a tool started it; empty for any other."""
+    """The id of its job, if a tool started it; else empty."""
     profile: str = ""
-    """The name of the profile that it was made by; empty for none."""
+    """The name of its profile; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,21 +66,21 @@ class AgentTextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentWaiting:
-    """An agent wants to make a call and cannot yet."""
+    """An agent waits before it can make a call."""
 
     kind: Literal["agent_waiting"] = "agent_waiting"
     agent_id: str
     reason: str
-    """In words: what it waits for."""
+    """What it waits for, in words."""
     wait_s: float | None = None
-    """How long, where that is known."""
+    """For how many seconds; `None` if that is not known."""
     attempt: int = 1
-    """The transport attempt that this wait leads to, from 1."""
+    """The transport attempt after this wait, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCompleted:
-    """Terminal: an agent has answered."""
+    """Terminal: an agent answered."""
 
     kind: Literal["agent_completed"] = "agent_completed"
     agent_id: str
@@ -91,13 +91,13 @@ class AgentCompleted:
     tokens_used: int
     duration_ms: int
     cut: bool = False
-    """The answer ended at the model's `max_tokens`, at its context window, or at the agent's
-    `max_turns`."""
+    """Whether the answer ended at the model's `max_tokens`, at its context window, or at the
+    agent's `max_turns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFailed:
-    """An attempt failed; terminal when it will not be tried again."""
+    """An attempt failed; terminal unless `will_retry`."""
 
     kind: Literal["agent_failed"] = "agent_failed"
     agent_id: str
@@ -105,14 +105,14 @@ class AgentFailed:
     will_retry: bool
     attempt: int
     text: str = ""
-    """What the failed attempt had said."""
+    """The failed attempt's text so far."""
     tokens_used: int = 0
     duration_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCancelled:
-    """Terminal: an agent was stopped, and nothing of it runs any more."""
+    """Terminal: an agent was cancelled, and nothing of it runs any more."""
 
     kind: Literal["agent_cancelled"] = "agent_cancelled"
     agent_id: str
@@ -124,7 +124,7 @@ class AgentCancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentExhausted:
-    """Terminal: the budget ended before the agent's work did; it keeps what it had."""
+    """Terminal: a limit of the run stopped an agent; its partial answer is kept."""
 
     kind: Literal["agent_exhausted"] = "agent_exhausted"
     agent_id: str
@@ -136,7 +136,7 @@ class AgentExhausted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInterrupted:
-    """Terminal for now: the process died under the agent."""
+    """Terminal for now: the process died while the agent ran."""
 
     kind: Literal["agent_interrupted"] = "agent_interrupted"
     agent_id: str
@@ -145,7 +145,7 @@ class AgentInterrupted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallStarted:
-    """A request goes out, exactly as it stands here."""
+    """A request is sent, exactly as it is here."""
 
     kind: Literal["model_call_started"] = "model_call_started"
     agent_id: str
@@ -159,43 +159,43 @@ class ModelCallStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallFinished:
-    """A call ended: with a reply, or with an error."""
+    """A call ended, with a reply or with an error."""
 
     kind: Literal["model_call_finished"] = "model_call_finished"
     agent_id: str
     model: str
     usage: Usage
-    """The provider's numbers; estimates where it gave none."""
+    """The provider's count, or the estimate if there is none."""
     duration_ms: int
     stop_reason: str | None = None
-    """`None` when the call did not come to its end."""
+    """`None` if the reply is not whole."""
     error: str | None = None
     """With a `stop_reason`: the reply is whole, and something went wrong after it."""
     estimate_error: int = 0
-    """Pot tokens by which the final count differs from what was held and metered for the call."""
+    """Budget tokens by which the final count differs from what was reserved and metered before."""
 
 
 TOOL_CANCELLED = "cancelled"
-"""The result of a tool call that was stopped."""
+"""The result of a cancelled tool call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted:
-    """A tool that a model ordered begins to run."""
+    """A tool that a model called starts to run."""
 
     kind: Literal["tool_call_started"] = "tool_call_started"
     agent_id: str
     tool_use_id: str
     name: str
     input: Any
-    """The arguments by name; of long ones the beginning. The whole is in the journal."""
+    """The arguments by name; long ones are cut here, and whole in the journal."""
     input_length: int | None = None
-    """Characters of the whole input as JSON, where `input` is cut; `None` where it is whole."""
+    """Characters of the whole input as JSON, if `input` is cut; `None` if it is whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallReported:
-    """A tool said how far it is: at most ten times a second for each call."""
+    """A tool reported its progress: at most ten times a second for each call."""
 
     kind: Literal["tool_call_reported"] = "tool_call_reported"
     agent_id: str
@@ -207,7 +207,7 @@ class ToolCallReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallFinished:
-    """It has ended, well or badly."""
+    """A tool call ended, with a result or with an error."""
 
     kind: Literal["tool_call_finished"] = "tool_call_finished"
     agent_id: str
@@ -218,19 +218,19 @@ class ToolCallFinished:
     is_error: bool
     duration_ms: int
     result: str = ""
-    """Of a long one the beginning. The whole is in the journal."""
+    """A long result is cut here, and whole in the journal."""
     result_length: int | None = None
-    """Characters of the whole result, where `result` is cut; `None` where it is whole."""
+    """Characters of the whole result, if `result` is cut; `None` if it is whole."""
 
     @property
     def was_cancelled(self) -> bool:
-        """Whether it was stopped before it came to a result: no fault of the tool."""
+        """Whether the call was cancelled before it had a result."""
         return self.is_error and self.result_summary == TOOL_CANCELLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUpdate:
-    """The pot moved: at most ten times a second, and at every change that matters."""
+    """The used tokens changed: at most ten times a second, and after each new total."""
 
     kind: Literal["budget_update"] = "budget_update"
     tokens_used: int
@@ -240,9 +240,9 @@ class BudgetUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWarning:
-    """The pot crossed its warning line, or is about to be told as exhausted below it.
+    """The budget crossed its warning line, or was exhausted below it.
 
-    Once for each time that the line is armed, and always before `BudgetExhausted`.
+    Once each time the line is armed, and always before `BudgetExhausted`.
     """
 
     kind: Literal["budget_warning"] = "budget_warning"
@@ -253,27 +253,29 @@ class BudgetWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetPaused:
-    """New calls are held until the question after a warning is answered."""
+    """New calls wait until the question after a warning is answered."""
 
     kind: Literal["budget_paused"] = "budget_paused"
     tokens_used: int
     budget_total: int
     percentage: float
     wait_s: float
-    """After so long without an answer the run stops as if the pot were empty."""
+    """Seconds without an answer after which the run stops as if its budget were used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetResumed:
+    """The question after a warning was answered, or is void."""
+
     kind: Literal["budget_resumed"] = "budget_resumed"
     reason: str
-    """`continue`, `stop`, `raised`, `lowered`, `timeout`, `ended` (the run was over before anyone
-    answered), or `stop: ` and what was wrong with the gate's answer."""
+    """`continue`, `stop`, `raised`, `lowered`, `timeout`, `ended` (the run was over before an
+    answer), or `stop: ` and what was wrong with the gate's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetChanged:
-    """Somebody set a new total."""
+    """A new total was set."""
 
     kind: Literal["budget_changed"] = "budget_changed"
     budget_total: int
@@ -283,7 +285,7 @@ class BudgetChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetExhausted:
-    """Once per run: the first time that something could not go on for want of tokens."""
+    """The budget was exhausted: for the first time a call could not be made. Once per run."""
 
     kind: Literal["budget_exhausted"] = "budget_exhausted"
     tokens_used: int
@@ -295,13 +297,13 @@ class BudgetExhausted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached:
-    """A limit ended the run's work, and what is left is the root's synthesis. Once per run."""
+    """A limit ended the run's work; only the root's synthesis is left. Once per run."""
 
     kind: Literal["limit_reached"] = "limit_reached"
     limit: str
     """`max_time_s` or `stop_after_failures`."""
     value: float
-    """What it was set to."""
+    """The limit's value."""
     completed_agents: tuple[str, ...]
     incomplete_agents: tuple[str, ...]
 
@@ -315,14 +317,14 @@ class DepthLimitReached:
     attempted_depth: int
     max_depth: int
     tasks: tuple[str, ...] = ()
-    """The tasks that are not done, where they could be read."""
+    """The tasks that are not done, as far as they could be read."""
     numbers: tuple[int, ...] = ()
-    """The number of each of them; empty in older records."""
+    """Their numbers; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleDetected:
-    """A task was not started since it came up too often, or is its own ancestor's."""
+    """A task was not started because it came up too often, or is an ancestor's task."""
 
     kind: Literal["cycle_detected"] = "cycle_detected"
     agent_id: str
@@ -339,12 +341,12 @@ class SpawnIgnored:
 
     kind: Literal["spawn_ignored"] = "spawn_ignored"
     agent_id: str
-    """The agent that asked."""
+    """The agent that asked for it."""
     reason: str
     tasks: tuple[str, ...] = ()
-    """The tasks that are not done, where they could be read."""
+    """The tasks that are not done, as far as they could be read."""
     numbers: tuple[int, ...] = ()
-    """The number of each of them; empty in older records."""
+    """Their numbers; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,11 +356,13 @@ class SynthesisStarted:
     kind: Literal["synthesis_started"] = "synthesis_started"
     agent_id: str
     total: int
-    """How many results it has."""
+    """Number of results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCreated:
+    """An agent created a memory."""
+
     kind: Literal["memory_created"] = "memory_created"
     agent_id: str
     fact: str
@@ -366,6 +370,8 @@ class MemoryCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderFailover:
+    """A model of a chain failed, and the next one is asked."""
+
     kind: Literal["provider_failover"] = "provider_failover"
     agent_id: str
     from_provider: str
@@ -375,7 +381,7 @@ class ProviderFailover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """Last event of every run."""
+    """A run ended. Last event of every run."""
 
     kind: Literal["run_finished"] = "run_finished"
     status: AgentStatus
@@ -417,21 +423,21 @@ Event = (
     | ProviderFailover
     | RunFinished
 )
-"""The closed union: readers `match` on it and end with `assert_never`."""
+"""The union of all events: readers `match` on it and end with `assert_never`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a run's record: an event and its place. Only the bus makes these."""
+    """One entry of a run's record: an event with its index and time. Only the bus creates these."""
 
     run_id: str
     seq: int
-    """Position in the run, from 0, dense and unique. Order by this, never by time."""
+    """Index in the run, from 0, dense and unique. Order by this, never by time."""
     at_s: float
     """Seconds since the run began, monotonic clock."""
     event: Event
     seq_first: int | None = None
-    """Set when a slow subscriber got several events joined into one: the first one's `seq`."""
+    """For several events joined for a slow subscriber: the `seq` of the first. Else `None`."""
 
 
 class Entries(list[Entry], Shown):
@@ -448,7 +454,7 @@ class Entries(list[Entry], Shown):
 
     @property
     def headline(self) -> str:
-        """`events of 3 agents`. How many events it are depends on the time that a run took."""
+        """`events of 3 agents`. The number of events would differ from run to run."""
         agents = {getattr(entry.event, "agent_id", None) for entry in self} - {None}
         return f"events of {counted(len(agents), 'agent')}"
 
@@ -457,18 +463,18 @@ class Entries(list[Entry], Shown):
 
 
 TextRow = tuple[float, str, str]
-"""An `AgentTextDelta` and its time, as the record keeps it: `at_s`, `agent_id`, `text`. Most of a
-record is these, and most of them nobody ever looks at: the objects are made for whoever does."""
+"""An `AgentTextDelta` in the record: `at_s`, `agent_id`, `text`. Most rows are these, and most are
+never read: the objects are created for readers only."""
 
 EventRow = tuple[float, Event]
-"""Any other event and its time, `at_s`."""
+"""Any other event in the record: `at_s`, event."""
 
 Row = TextRow | EventRow
-"""One line of a run's record, as it is kept: its place is its `seq`."""
+"""One row of a run's record; its index is its `seq`."""
 
 
 def entry_of(run_id: str, seq: int, row: Row) -> Entry:
-    """What a reader gets for a row."""
+    """The entry for a row."""
     if len(row) == 3:
         return Entry(run_id, seq, row[0], AgentTextDelta(agent_id=row[1], text=row[2]))
     return Entry(run_id, seq, row[0], row[1])
@@ -482,10 +488,10 @@ def is_terminal(event: Event) -> bool:
 
 
 def root_id_in(event: Event) -> str:
-    """The id of the run's root, where an event tells it; else empty.
+    """The id of the run's root, if the event has it; else empty.
 
-    Of a record, the first that is told counts: `RunStarted` has it, and in an older record the
-    spawn of the agent without a parent.
+    The first in a record counts: from `RunStarted`, or in an older record from the spawn of the
+    agent without a parent.
     """
     match event:
         case RunStarted():

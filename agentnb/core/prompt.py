@@ -1,9 +1,8 @@
-"""The words that an agent is given: its system prompt and the messages that start its work.
+"""System prompts, and the messages that start or correct an agent's work.
 
-A system prompt is a row of sections in a fixed order, empty ones left out. Every value from
-outside is escaped, so that none can close its section or open another. What a prompt says
-depends on its arguments alone, and `<task>` stands last: siblings share all that comes before
-it, which is what a provider can cache.
+A system prompt consists of sections in a fixed order; empty ones are left out. Every value from
+outside is escaped, so that none can close its section or open another. A prompt depends only on its
+arguments, and `<task>` is last: siblings share everything before it, which a provider can cache.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ MAY_NOT_DELEGATE = "Your sub-agents cannot delegate further: there is 1 level be
 
 
 class SystemPromptBuilder:
-    """Puts system prompts together. It holds nothing: use the class or an instance.
+    """Builds system prompts. It has no state: use the class or an instance.
 
-    `config` names the agent that a prompt is for. None of it shows in the text, so agents
-    on different models get the same words.
+    `config` is the agent that a prompt is for. The text does not depend on it, so agents on
+    different models get the same words.
     """
 
     @staticmethod
@@ -71,16 +70,16 @@ class SystemPromptBuilder:
         long_term_memory: str = "",
         instructions: str = "",
     ) -> str:
-        """Build a root's prompt without a word on delegation.
+        """Build a root's prompt that does not mention delegation.
 
         Args:
             config: The agent that the prompt is for.
             soul: Its personality.
-            identity: Who it is.
-            user: Whom it works for.
-            session_memory: What it remembers of this conversation.
-            long_term_memory: What it remembers from before.
-            instructions: How it is to work; the built-in words when empty.
+            identity: Its identity.
+            user: About the person that it works for.
+            session_memory: Its memories of this conversation.
+            long_term_memory: Its memories from earlier conversations.
+            instructions: How to work; the built-in instructions when empty.
         """
         return joined(
             _section("soul", soul),
@@ -105,9 +104,9 @@ class SystemPromptBuilder:
         depth: int = 0,
         max_depth: int = 3,
     ) -> str:
-        """Build a root's prompt, as `build` does, that tells how to delegate.
+        """Build a root's prompt like `build`, with a section on how to delegate.
 
-        The section on that is left out when `depth` is not below `max_depth`.
+        That section is left out if `depth` is not below `max_depth`.
         """
         prompt = SystemPromptBuilder.build(
             config,
@@ -139,19 +138,19 @@ class SystemPromptBuilder:
         Args:
             config: The agent that the prompt is for.
             soul: The personality, shared with the parent.
-            identity: Who it is, as for the parent.
-            task: What it has to do.
-            depth: Where it stands in the tree, 1 for a child of the root.
-            max_depth: The deepest level; an agent there is not told how to delegate.
-            long_term_memory: What it was handed of the parent's recalled memories.
-            briefings: What else it is told before its task, in this order.
-            profiles: The block of the profiles that it may choose from, if it may.
+            identity: The identity, shared with the parent.
+            task: Its task.
+            depth: Its depth in the tree, 1 for a child of the root.
+            max_depth: The deepest level; the prompt of an agent there does not mention delegation.
+            long_term_memory: The parent's recalled memories that it inherits.
+            briefings: Texts before its task, in this order.
+            profiles: Description of the profiles, if it may choose one.
             by_block: Whether it may delegate by a spawn block.
         """
         levels = max_depth - depth if by_block else 0
         shared = _shared_by_siblings(soul, identity, long_term_memory, levels)
-        told = (_section(each.section, each.text, each.name) for each in briefings)
-        return joined(shared, *told, profiles, _section("task", task))
+        sections = (_section(each.section, each.text, each.name) for each in briefings)
+        return joined(shared, *sections, profiles, _section("task", task))
 
 
 @lru_cache(maxsize=64)
@@ -166,10 +165,10 @@ def _shared_by_siblings(soul: str, identity: str, long_term_memory: str, levels:
 
 
 def shared_prefix_length(sub_agent_prompt: str) -> int:
-    """Count the leading characters of a sub-agent's prompt that its siblings' have, too.
+    """Count the leading characters of a sub-agent's prompt that it shares with its siblings.
 
     Returns:
-        The index at which the `<task>` section starts; 0 when there is none.
+        The index at which the `<task>` section starts; 0 if there is none.
     """
     # Values are escaped, so the last opening tag of that name is the section's own.
     return max(0, sub_agent_prompt.rfind("<task>\n"))
@@ -186,11 +185,11 @@ def child_message(
     """Write a sub-agent's first user message.
 
     Args:
-        task: What it has to do, as it was asked for.
-        previous_result: The result of the agent before it in a sequence; `None` for the
-            first one, and when the agents run in parallel.
-        status: How the agent before it ended. The result says it, but for a whole answer.
-        cut: Whether its answer ended at a limit.
+        task: Its task.
+        previous_result: The result of the agent before it in a sequence; `None` for the first one,
+            and for agents that run in parallel.
+        status: The status of the agent before it; shown unless its answer is whole.
+        cut: Whether that agent's answer ended at a limit.
         context: What its parent wants it to know.
     """
     before = _section("context", context)
@@ -202,10 +201,10 @@ def child_message(
 
 
 def corrective_message(reason: str) -> str:
-    """Write the user message that asks for an answer after a spawn that was not followed.
+    """Write the user message that asks for an answer after a spawn was not followed.
 
     Args:
-        reason: Why, as the rest of a sentence: "the block has no end tag".
+        reason: Why it was not followed, as the rest of a sentence: "the block has no end tag".
     """
     return (
         "The sub-agents that you asked for were not started, because "
@@ -240,12 +239,12 @@ def _section(tag: str, value: str, name: str = "") -> str:
 
 
 def joined(*sections: str) -> str:
-    """Sections as one prompt, empty ones left out."""
+    """Join sections into one prompt, without empty ones."""
     return "\n\n".join(filter(None, sections))
 
 
 def listed(memories: Iterable[str]) -> str:
-    """Memories as the text of their section."""
-    # A memory's further lines are indented: none can pass for a memory of its own.
+    """Memories as a list, for their section."""
+    # A memory's further lines are indented, so that none looks like another memory.
     entries = ("\n  ".join(memory.strip().splitlines()) for memory in memories)
     return "\n".join(f"- {entry}" for entry in entries if entry)

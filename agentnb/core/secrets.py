@@ -1,12 +1,12 @@
-"""The secrets of this process, and what stands in their place wherever words leave it.
+"""Masks the secrets of this process in all text that leaves it.
 
 A secret is the value, of 8 characters or more, of an environment variable whose name says so or
-that the settings name for a key, and whatever a provider was given or has sent as a key. A text
-that is shown, written or raised has `[secret NAME]` where one stood, however it is encoded. What a
-model is sent is not changed.
+that the settings name for a key, and any key that a provider was given or has sent. Text that is
+shown, written or raised has `[secret NAME]` in its place, in any encoding. What a model is sent is
+not changed.
 
-Texts are searched for each secret in turn, longest first, so that one that begins another takes
-nothing from it: that is linear in the text, whatever a secret holds.
+A text is searched for each secret in turn, longest first, so that a secret that begins with another
+one is masked whole. That is linear in the text, whatever the secrets contain.
 """
 
 from __future__ import annotations
@@ -23,63 +23,63 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote
 
 SHORTEST = 8
-"""What is shorter is a word like `ollama`, that a server wants to see and nobody has to hide."""
+"""Least characters of a secret: a shorter value is a word like `ollama`, not worth hiding."""
 _MOST_NOTED = 1_000
 _LONGEST_NAME = 60
 _LONG = 16
-"""From here on a secret is no word: a piece of it, or it in pieces, is known for what it is."""
+"""Least characters of a secret of which parts are masked, too: it cannot be a word."""
 _LINE = re.compile(r"[^\s-]{16,}")
-"""A line of a secret that has several, as a certificate's key has."""
+"""A line of a secret with several lines, such as a private key."""
 
 _ENDS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _HEADERS = "_CUSTOM_HEADERS"
 _ADDRESSES = ("_BASE_URL", "_PROXY")
 _SCHEMES = ("basic", "bearer", "token")
 _SENT = ("authorization", "proxy-authorization", "x-api-key")
-"""Headers that hold a key, whoever sets them."""
+"""Headers that contain a key."""
 
 _noted: dict[str, str] = {}
-"""By its value, the name of each secret that was given or sent, the newest last."""
+"""Names of the secrets that were given or sent, by value, the newest last."""
 _named: set[str] = set()
 """Environment variables that the settings name for a key."""
 
 
 def note(name: str, value: str | None) -> None:
-    """Learn of a secret that was given in code, or is sent as a key.
+    """Register a secret that was given in code, or is sent as a key.
 
     Args:
-        name: What stands in its place.
-        value: May be too short to be one.
+        name: Shown in its place.
+        value: Ignored if it is too short for a secret.
     """
     value = (value or "").strip()
     if len(value) < SHORTEST or value in _noted:
         return
-    _noted[value] = name  # no lock: a process that forks meanwhile must not wait for it
+    _noted[value] = name  # no lock: a process forked meanwhile would wait for it for ever
     for oldest in list(_noted)[:-_MOST_NOTED]:
         _noted.pop(oldest, None)
 
 
 def note_variable(name: str | None) -> None:
-    """Learn of an environment variable that holds a key, whatever it is called."""
+    """Register an environment variable that contains a key, whatever its name."""
     if name:
         _named.add(name)
 
 
 def note_headers(headers: Mapping[str, str]) -> None:
-    """Learn of the keys in the headers of a request."""
+    """Register the keys in the headers of a request."""
     for name in _SENT:
         for value in _parts_of_header(headers.get(name) or ""):
             note("x-api-key" if name == "x-api-key" else name.title(), value)
 
 
 def note_address(name: str, address: str | None) -> None:
-    """Learn of the password in an address."""
+    """Register the password in an address."""
     for value in _passwords_in(address or ""):
         note(name, value)
 
 
 def _in_environment() -> Iterator[tuple[str, str]]:
-    """Values and names of the secrets that the environment holds now."""
+    """Values and names of the secrets in the environment."""
     for name in os.environ:
         upper, value = name.upper(), os.environ.get(name, "")
         if upper.endswith(_ENDS) or name in _named:
@@ -92,7 +92,7 @@ def _in_environment() -> Iterator[tuple[str, str]]:
 
 
 def _parts_of_header(value: str) -> Iterator[str]:
-    """A header's value, without the word that says of which kind it is, and what it holds."""
+    """A header's value without its scheme, and the password in basic authentication."""
     scheme, _, rest = value.strip().partition(" ")
     if scheme.lower() not in _SCHEMES:
         yield value
@@ -105,9 +105,9 @@ def _parts_of_header(value: str) -> Iterator[str]:
 
 
 def _passwords_in(address: str) -> Iterator[str]:
-    """The password in an address, and how it is sent; the user, if that is all there is.
+    """The password in an address, as written and as sent; the user if there is no password.
 
-    A password that should have been encoded may hold what ends the part before a host.
+    A password that was not encoded may contain the `/` that ends the host.
     """
     behind = address.partition("//")[2] or address
     before_path = behind.partition("/")[0]
@@ -120,14 +120,14 @@ def _passwords_in(address: str) -> Iterator[str]:
             yield base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-# -- what is known, ready to be looked for --------------------------------------------------------
+# -- masking --------------------------------------------------------------------------------------
 
 
 class Secrets:
     """The secrets that were known at one time.
 
     Args:
-        names: By value.
+        names: Their names, by value.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -147,17 +147,18 @@ class Secrets:
         return f"Secrets({len(self.names)})"
 
     def mask(self, text: str) -> str:
-        """`text` with `[secret NAME]` where a secret stood, whole."""
-        # What is longer than the text cannot stand in it: most texts are short, most keys are not.
+        """`text` with `[secret NAME]` in place of each whole secret."""
+        # Skip secrets that are longer than the text: most texts are short, most keys are not.
         for form, mark in self._marks[bisect_left(self._lengths, -len(text)) :]:
             if form in text:
                 text = text.replace(form, mark)
         return text
 
     def mask_pieces(self, pieces: Sequence[str]) -> Sequence[str]:
-        """The pieces of one text, without the secrets that stand in it, also across pieces.
+        """The pieces of one text without its secrets, also those that span pieces.
 
-        As many pieces as before: what is said in place of a secret stands where it began.
+        Returns:
+            As many pieces. The text in place of a secret is in the piece where it began.
         """
         whole = "".join(pieces)
         if self.mask(whole) == whole:
@@ -178,16 +179,16 @@ class Secrets:
         return kept
 
     def _spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Where secrets stand in a text, in order, and what is said in their place."""
+        """Start and end of each secret in a text, in order, and the text in its place."""
         pattern = "|".join(re.escape(form) for form, _ in self._marks)
         marks = dict(self._marks)
         return [(*found.span(), marks[found[0]]) for found in re.finditer(pattern, text)]
 
     def mask_words(self, text: str) -> str:
-        """The same for what another program says, which may cut or break what it repeats.
+        """`mask` for another program's text, which may cut or break the secrets that it quotes.
 
-        Of a secret that is long enough to be no word, a third of it at its beginning or its end is
-        found, too, and white space within it is passed over. So is a user in an address.
+        Of a long secret also its first or last third is masked, and white space within it is
+        ignored. A user in an address is masked, too.
         """
         text = _USER.sub("//…@", self.mask(text))
         solid = _solid(text)
@@ -198,9 +199,9 @@ class Secrets:
         return text
 
     def beginning_at_end(self, text: str) -> int:
-        """How many characters at the end of a text may be the first ones of a secret.
+        """How many characters at the end of a text may be the beginning of a secret.
 
-        Fewer than `SHORTEST` are none: many words end as some secret begins.
+        Fewer than `SHORTEST` do not count: many words end as some secret begins.
         """
         most, end = 0, text[-SHORTEST:]
         for form, _ in self._marks if len(end) == SHORTEST else ():
@@ -219,7 +220,7 @@ def _mark(name: str) -> str:
 
 
 class _Piecemeal:
-    """A secret that is known by a piece of it."""
+    """A secret that is found by its beginning or its end."""
 
     def __init__(self, value: str, mark: str) -> None:
         least = max(SHORTEST + 2, len(value) // 3)
@@ -228,12 +229,12 @@ class _Piecemeal:
 
 
 def _solid(text: str) -> str:
-    """A text without its white space."""
+    """The text without white space."""
     return "".join(text.split())
 
 
 def _without_pieces(text: str, solid: str, one: _Piecemeal) -> str:
-    """A text without what begins or ends as a secret does, white space left out of both."""
+    """The text without parts that begin or end like the secret, white space ignored."""
     value = one.value
     spans = sorted([*_heads(solid, value, one.head), *_tails(solid, value, one.tail)])
     places = [place for place, character in enumerate(text) if not character.isspace()]
@@ -271,7 +272,7 @@ def _tails(solid: str, value: str, tail: str) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=_MOST_NOTED)
 def _forms_of(value: str) -> tuple[str, ...]:
-    """How a secret may be written: as it is, and as texts, addresses and headers hold it."""
+    """The forms in which a secret may appear: plain, and encoded for texts, addresses, headers."""
     raw = value.encode("utf-8", "replace")
     encoded = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
     forms = {
@@ -291,10 +292,10 @@ def _forms_of(value: str) -> tuple[str, ...]:
 
 
 def _in_base64(raw: bytes) -> Iterator[str]:
-    """What base64 makes of a secret, wherever in a longer text it stands."""
+    """A secret in base64, at any offset in a longer text."""
     for before in range(3):
         whole = base64.b64encode(b"\0" * before + raw).decode()
-        # Characters that hold bits of the bytes before it, or behind it, are left out.
+        # Without characters that contain bits of the bytes before or after it.
         own = whole[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
         yield own
         yield own.translate(_URL_SAFE)
@@ -303,16 +304,16 @@ def _in_base64(raw: bytes) -> Iterator[str]:
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
-# -- for whoever lets words out -------------------------------------------------------------------
+# -- for the callers ------------------------------------------------------------------------------
 
 _newest = Secrets({})
 
 
 def known_secrets() -> Secrets:
-    """The secrets that there are now. Looks through the environment: not for each of many texts."""
+    """The current secrets. Reads the environment: call it once for many texts."""
     global _newest
     names = dict(_noted.copy())
-    # A variable says more than the header that its value was sent in.
+    # A variable's name replaces that of the header in which its value was sent.
     found = ((value.strip(), name) for value, name in _in_environment())
     names.update(pair for pair in found if len(pair[0]) >= SHORTEST)
     if names != _newest.names:
@@ -321,27 +322,27 @@ def known_secrets() -> Secrets:
 
 
 def masked(text: str) -> str:
-    """A text of ours, or of a person's or a model's, without secrets."""
+    """Text of ours, of a person or of a model, without secrets."""
     return known_secrets().mask(text)
 
 
 def masked_words(text: str) -> str:
-    """What another program says, without secrets, whole or in part."""
+    """Another program's text without secrets, whole or in part. See `Secrets.mask_words`."""
     return known_secrets().mask_words(text)
 
 
 def masked_as_known(text: str) -> str:
-    """`masked`, for one of many texts: by what was known when it was last looked for."""
+    """`masked` for one of many texts: uses the newest result of `known_secrets`."""
     return _newest.mask(text)
 
 
 def secrets_as_known() -> Secrets:
-    """`known_secrets`, by what was known when it was last looked for."""
+    """The newest result of `known_secrets`."""
     return _newest
 
 
 def without_user(address: str) -> str:
-    """An address without what may be a user and a password, however odd it is, or a query."""
+    """An address, however malformed, without user, password and query."""
     shown = address
     if "@" in address:
         head, mark, rest = address.partition("//")

@@ -1,7 +1,7 @@
-"""Values that show themselves in a notebook, and the one place that says how.
+"""How the core's values show themselves in a notebook.
 
-The core knows no HTML. A value of it that a person may have as the last line of a cell asks the
-presenter, which the package sets to what is above the core; without one it is its own `repr`.
+The core knows no HTML. A value that may be the last line of a cell asks the presenter, which the
+package sets; without one it shows its `repr`.
 """
 
 from __future__ import annotations
@@ -27,25 +27,30 @@ _outline: Callable[[Any], str] = repr
 
 
 def present_with(presenter: Callable[[object], Bundle], outline: Callable[[Any], str]) -> None:
-    """Have values show themselves by `presenter`, and trees print themselves by `outline`."""
+    """Set how values show themselves, in place of the ones before.
+
+    Args:
+        presenter: Returns a value's MIME bundle.
+        outline: Returns a tree as text.
+    """
     global _presenter, _outline
     _presenter, _outline = presenter, outline
 
 
 def outline_of(tree: object) -> str:
-    """A tree as it is printed."""
+    """A tree as text."""
     return _outline(tree)
 
 
 class Shown:
-    """A value that IPython, or anything that asks as it does, shows as more than its `repr`."""
+    """A value with a MIME bundle for IPython."""
 
     __slots__ = ()
 
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> Bundle:
-        known_secrets()  # what is shown is masked by what is known
+        known_secrets()  # refreshed here: the presenter masks with `masked_as_known`
         return {
             kind: text
             for kind, text in _presenter(self).items()
@@ -54,12 +59,12 @@ class Shown:
 
 
 class Listed(tuple[T, ...], Shown):
-    """A tuple whose `repr` is one short line, however many values it has. So are its slices."""
+    """A tuple whose `repr` is one short line, like that of its slices."""
 
     __slots__ = ()
 
     noun: ClassVar[str] = "value"
-    """What one of them is called."""
+    """Names one value."""
 
     @overload
     def __getitem__(self, place: SupportsIndex) -> T: ...
@@ -80,12 +85,12 @@ class Listed(tuple[T, ...], Shown):
 
 
 def listed(names: Iterable[str], *, most: int = 20, none: str = "none") -> str:
-    """The first of many names in one line, and how many more there are: `a, b and 18 more`.
+    """The first of many names on one line, and the number of the others: `a, b and 18 more`.
 
     Args:
         names: As they are to be shown.
         most: How many of them are shown.
-        none: What stands in place of no names.
+        none: Shown if there are no names.
     """
     names = list(names)
     shown = ", ".join(names[:most]) if names else none
@@ -98,5 +103,5 @@ def counted(number: int, noun: str, statuses: Iterable[Any] = ()) -> str:
     head = f"{number:,}" if number else "no"
     head += f" {noun}" + ("" if number == 1 else "s")
     by_status = Counter(status for status in statuses if status is not None)
-    told = ", ".join(f"{count:,} {status}" for status, count in by_status.items())
-    return f"{head}: {told}" if told else head
+    by_count = ", ".join(f"{count:,} {status}" for status, count in by_status.items())
+    return f"{head}: {by_count}" if by_count else head

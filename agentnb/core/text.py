@@ -1,17 +1,16 @@
-r"""Text of others, made safe to look at: what is written is seen, and nothing acts.
+r"""Makes foreign text safe to show: every character is visible, and none acts.
 
-Whatever a model, a server, a file or a settings file wrote passes through here before it goes to a
-terminal, a page, a `repr` or an error. Two kinds of marks become visible escapes such as `\x1b`:
+Text from a model, a server or a file passes through here before it goes to a terminal, a page, a
+`repr` or an error. Two kinds of characters become visible escapes such as `\x1b`:
 
-- What *acts*: it recolours a terminal, starts a new line, turns the reading order round, or stands
-  for no character. It is escaped everywhere.
-- What has *no look*: joiners, fillers, blanks, selectors. In a paragraph people have a use for
-  them; on a line that names something (an outline, an error, a `repr`) they make two names look
-  alike. There they stay only where their own script or an emoji needs them.
+- *Acting* ones: they recolour a terminal, start a new line, reverse the reading order, or are not
+  characters. They are escaped everywhere.
+- *Invisible* ones: joiners, fillers, blanks, selectors. In a paragraph they are useful; on a line
+  that names something (an outline, an error, a `repr`) they make two names look alike. There they
+  stay only if their script or an emoji needs them.
 
-Letters of any script stay as they are, those that are read from right to left included. All here
-takes linear time, never raises on any text, and is the same when it is done twice. Secrets are
-masked first.
+Letters of any script stay as they are, right-to-left ones included. All functions take linear time,
+never raise on any text, and are idempotent. Secrets are masked first.
 """
 
 from __future__ import annotations
@@ -26,37 +25,37 @@ from itertools import chain
 from agentnb.core.secrets import masked_as_known
 
 LONGEST_IN_ERROR = 200
-"""Characters of one text that an error quotes."""
+"""Most characters of a text that an error quotes."""
 LONGEST_ERROR = 4_000
-"""Characters of a whole error."""
+"""Most characters of a whole error."""
 
 LONGEST_LINE = 1_000
-"""Characters of a line that is shown alone, where a view says nothing else."""
+"""Most characters of a line that is shown alone."""
 
 _AHEAD = 4
-"""So many times the limit is looked at first: the rest of a long text is seldom needed."""
+"""Characters that are examined first, as a multiple of the limit: the rest is seldom needed."""
 
-# Ranges, as a regular expression writes them; those beyond U+FFFF apart, since they are rare and a
-# class of many of them is slow.
+# Ranges of a regular expression. Those beyond U+FFFF are separate: they are rare, and a class of
+# many of them is slow.
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
 _TURNING = "\u202a-\u202e\u2066-\u2069"
 _NO_CHARACTERS = "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
 _FORMATTING = "\u206a-\u206f\ufff0-\ufffb"  # deprecated controls, annotations between the lines
-_UNASSIGNED = "".join(  # and read from right to left all the same
+_UNASSIGNED = "".join(  # unassigned, but right-to-left all the same
     chr(code)
     for first, last in ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFE))
     for code in range(first, last + 1)
     if unicodedata.category(chr(code)) == "Cn"
 )
 _ACTING = _CONTROLS + _TURNING + _NO_CHARACTERS + _FORMATTING + _UNASSIGNED
-# Scripts that are read from right to left: of these only what is unassigned, see `_escaped`.
+# Blocks of right-to-left scripts: only their unassigned characters are escaped, see `_escaped`.
 _HIGH_BLOCKS = "\U00010800-\U00010fff\U0001e800-\U0001efff"
 _HIGH_NO_CHARACTERS = "".join(
     f"{chr(plane + 0xFFFE)}-{chr(plane + 0xFFFF)}" for plane in range(0x10000, 0x110000, 0x10000)
 )
 _HIGH_ACTING = f"{_HIGH_BLOCKS}{_HIGH_NO_CHARACTERS}\U000e0000-\U000e0fff"  # the last are tags
 
-# What Unicode calls default-ignorable, and what is drawn as a blank and is no white space.
+# Default-ignorable characters of Unicode, and blanks that are not white space.
 _UNSEEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufffc"
@@ -91,15 +90,15 @@ _NEEDED = "|".join(
         "[\U00013000-\U0001342f][\U00013430-\U0001343f]",
     ]
 )
-"""What a mark without a look is needed for, each with the letter before it."""
+"""Sequences that need an invisible character, each with the letter before it."""
 
-# No writing piles so many marks of this kind upon a letter; they would cover other lines.
+# No script puts more accents on one letter; more would cover other lines.
 _ACCENTS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _MOST_ACCENTS = 3
 _PILE = f"([{_ACCENTS}]{{{_MOST_ACCENTS}}})[{_ACCENTS}]+"
 _MOST_MARKS = 8
-"""Of any kind, upon one letter: Tibetan and Hebrew come near it."""
-# What is no letter and no blank: a long row of it may be marks. Linear, and rare in any text.
+"""Most combining marks of any kind on one letter: Tibetan and Hebrew come near it."""
+# A long row of characters that are neither letters nor blanks may be marks. Linear, and rare.
 _LONG_ROW = re.compile(rf"[^\x00-\x7f\w\s]{{{_MOST_MARKS + 1},}}")
 
 _PILED = re.compile(_PILE)
@@ -108,22 +107,22 @@ _ASCII = re.compile("(?P<mark>[\x00-\x08\x0b-\x1f\x7f])")
 _BREAKS = re.compile("\r\n?")
 
 
-# -- what is shown ---------------------------------------------------------------------------------
+# -- for display -----------------------------------------------------------------------------------
 
 
 def visible(text: str, limit: int) -> str:
     """`text` as one line of visible text, at most `limit` characters long.
 
-    White space is folded; whatever acts or has no look is escaped, but where its script needs it;
-    of a pile of marks the first are kept; a lone surrogate becomes U+FFFD; what is cut ends in `…`,
-    and no escape is cut in two.
+    White space is folded. Acting and invisible characters are escaped, unless their script needs
+    them. Of many marks on one letter the first are kept. A lone surrogate becomes U+FFFD. A cut
+    text ends in `…`, and no escape is cut in two.
 
     Raises:
         ValueError: `limit` is below 1.
     """
     if limit < 1:
         raise ValueError(f"`limit` is {limit}; a line has room for at least 1 character.")
-    text = masked_as_known(text)  # before it is cut, maybe within a secret
+    text = masked_as_known(text)  # before the cut, which may split a secret
     beginning = text[: _AHEAD * limit]
     line, is_cut = _cut_line(" ".join(beginning.split()), limit)
     if not is_cut and len(beginning) < len(text):  # it is mostly white space, or marks
@@ -132,14 +131,14 @@ def visible(text: str, limit: int) -> str:
 
 
 def visible_text(text: str) -> str:
-    """`text` with its lines and tabs, and with everything that acts escaped."""
+    """`text` with its lines and tabs, and with acting characters escaped."""
     return _shown(_lines_of(masked_as_known(text)), _paragraph())
 
 
 def visible_lines(text: str, limit: int) -> str:
-    """`text` with its lines, and with everything escaped that `visible` escapes.
+    """`text` with its lines, escaped like by `visible`, at most about `limit` characters long.
 
-    Of what is too long the beginning and the end are kept: an error ends with what to do.
+    Too long a text keeps its beginning and its end: an error ends with the fix.
     """
     text = masked_as_known(text)
     shown = _shown(_lines_of(_without_middle(text, limit)), _line())
@@ -149,18 +148,18 @@ def visible_lines(text: str, limit: int) -> str:
 
 
 def literal(value: object, limit: int = LONGEST_IN_ERROR) -> str:
-    """A value as Python would write it, on one line, at most `limit` characters.
+    """The `repr` of a value, escaped like by `visible`, on one line, at most `limit` characters.
 
-    What it holds is as visible as by `visible`. The quotes of a text are not counted.
+    The quotes of a text are not counted.
     """
     if type(value) is not str:
         return visible(_repr(value), limit)
     value = masked_as_known(value)
     if len(value) <= limit and value.isascii() and value.isprintable():
-        return repr(value)  # as most are
+        return repr(value)  # the common case
     mark = '"' if "'" in value and '"' not in value else "'"
     beginning = value[: _AHEAD * limit]
-    rest = [] if len(beginning) == len(value) else [" " * limit]  # for which there is no room
+    rest = [] if len(beginning) == len(value) else [" " * limit]  # never fits: forces the `…`
     line, _ = _cut(chain(_literal_pieces(beginning, mark), rest), limit)
     return f"{mark}{line}{mark}"
 
@@ -176,22 +175,22 @@ def quoted(text: str, *, limit: int = 60) -> str:
 
 
 def block_quote(lines: Iterable[str]) -> list[str]:
-    """Lines behind quote marks, as Markdown and letters have them."""
+    """Lines with Markdown quote marks."""
     return [f"> {line}" if line else ">" for line in lines]
 
 
 def escaped_for_json(encoded: str) -> str:
-    r"""JSON with what acts in it as `\u` escapes: the same to whoever reads JSON."""
+    r"""JSON with acting characters as `\u` escapes: equal for a JSON reader."""
     if encoded.isascii() and "\x7f" not in encoded:
         return encoded
     return _paragraph().mark.sub(_json_escape, encoded)
 
 
-# -- what is sent ----------------------------------------------------------------------------------
+# -- for sending -----------------------------------------------------------------------------------
 
 
 def sendable(text: str) -> str:
-    """`text` as it can be sent: half a surrogate pair becomes U+FFFD, two halves one character."""
+    """`text` as valid UTF-8: a lone surrogate becomes U+FFFD, a pair of them one character."""
     if text.isascii():
         return text
     try:
@@ -201,18 +200,18 @@ def sendable(text: str) -> str:
     return text
 
 
-# -- how -------------------------------------------------------------------------------------------
+# -- implementation --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Which marks are escaped."""
+    """Which characters are escaped."""
 
     mark: re.Pattern[str]
     suspect: re.Pattern[str]
-    """Finds such a mark or something else, in a tenth of the time."""
+    """A quick first check, in a tenth of the time; it has false positives."""
     piece: re.Pattern[str]
-    """Finds what is not shown as it is, and what is, though such a mark stands in it."""
+    """Finds characters to escape, and sequences that contain such a character but stay."""
 
     @classmethod
     def of(cls, marks: str, high: str) -> _Rule:
@@ -228,7 +227,7 @@ class _Rule:
         return found is not None and self.mark.search(text, found.start()) is not None
 
 
-# Made when they are needed: an import does not take so long.
+# Compiled at the first use, to keep the import fast.
 @cache
 def _paragraph() -> _Rule:
     return _Rule.of(_ACTING, _HIGH_ACTING)
@@ -254,15 +253,15 @@ def _shown(text: str, rule: _Rule) -> str:
 
 def _cut_line(line: str, limit: int) -> tuple[str, bool]:
     """A folded line made visible, and whether it was cut."""
-    if line.isascii() and line.isprintable():  # most are such, and a panel makes thousands of them
+    if line.isascii() and line.isprintable():  # the common case: a panel has thousands of lines
         is_cut = len(line) > limit
         return (line[: limit - 1].rstrip() + "…" if is_cut else line), is_cut
     return _cut(_pieces(_with_few_marks(line)), limit)
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """What is shown, in parts that are not cut."""
-    if line and unicodedata.category(line[0]) in ("Mn", "Me"):  # it would stand upon our words
+    """The visible line in pieces, none of which may be cut."""
+    if line and unicodedata.category(line[0]) in ("Mn", "Me"):  # it would combine with our text
         yield _escaped(line[0])
         line = line[1:]
     at = 0
@@ -283,7 +282,7 @@ def _literal_pieces(text: str, mark: str) -> Iterator[str]:
 
 
 def _cut(pieces: Iterable[str], limit: int) -> tuple[str, bool]:
-    """As much of it as there is room for, and whether that is not all."""
+    """The pieces that fit into `limit` characters, and whether some were cut."""
     kept: list[str] = []
     length = 0
     for piece in pieces:
@@ -310,14 +309,14 @@ def _with_few_marks(text: str) -> str:
 
 
 def _cleared(row: re.Match[str]) -> str:
-    """A row without the marks that are too many upon one letter."""
+    """A row of characters with at most `_MOST_MARKS` marks on one letter."""
     kept: list[str] = []
     count = 0
     for character in row[0]:
         kind = unicodedata.category(character)
         if kind in ("Mn", "Me"):
             count += 1
-        elif kind != "Cf":  # a joiner is no letter that a new pile could stand upon
+        elif kind != "Cf":  # a joiner does not begin a new letter
             count = 0
         if count <= _MOST_MARKS:
             kept.append(character)
@@ -325,7 +324,7 @@ def _cleared(row: re.Match[str]) -> str:
 
 
 def _piece(found: re.Match[str]) -> str:
-    """What is shown for what was found: as it is, as its escape, or as the top of a pile."""
+    """What to show for a match: its escape, its first accents, or the match itself."""
     if found["mark"] is not None:
         return _escaped(found["mark"])
     return found[2] or found[0]
@@ -351,13 +350,13 @@ def _json_escape(found: re.Match[str]) -> str:
 def _repr(value: object) -> str:
     try:
         return repr(value)
-    except Exception:  # somebody else's class
+    except Exception:  # a foreign class
         return f"<{type(value).__name__}>"
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
     """`text` with white space folded, cut to `limit` characters with an ellipsis."""
-    # The beginning of a long text is enough, but where it is mostly white space.
+    # The beginning of a long text is enough, unless it is mostly white space.
     folded = " ".join(text[: 2 * limit].split())
     if len(folded) <= limit and len(text) > 2 * limit:
         folded = " ".join(text.split())
@@ -365,9 +364,9 @@ def one_line(text: str, *, limit: int = 200) -> str:
 
 
 def short_reason(said: object) -> str:
-    """A stop reason as a short text that can be written, of whatever type it came."""
+    """A provider's stop reason, of any type, as a short text that can be sent."""
     try:
         line = one_line(str(said))
-    except Exception:  # what is nested too deep cannot be written
+    except Exception:  # nested too deep, for example
         line = type(said).__name__
     return sendable(line)

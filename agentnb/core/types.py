@@ -1,7 +1,7 @@
-"""The values that everything else speaks in: frozen, comparable, picklable.
+"""The core's values: frozen, comparable, picklable.
 
-Nothing here knows how a run is made. A value that crosses a seam (to a provider, to a
-store, to an engine on another machine) is made of these and of nothing else.
+Nothing here knows how a run works. Whatever is passed to a provider, a store or an engine on
+another machine consists of these values only.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from agentnb.core.text import literal, quoted, visible
 
 ROOT_PATH = "root"
 DEEPEST = 100
-"""Lists and objects within each other; what is deeper is written as text."""
+"""Levels of nested lists and objects; deeper values are written as text."""
 MOST_BITS = 2048
-"""Of a number in digits. Python refuses to read very long ones, and how long can be set."""
+"""Bits of an integer that is written in digits. Python refuses to read very long ones, from a
+length that can be configured."""
 MOST = 10**24
-"""The greatest number of anything that a run counts. Whoever means no limit writes less, and sums
-of such numbers are far from what a `float` cannot hold."""
+"""The greatest count in a run. It is enough to mean "no limit", and sums of such numbers still fit
+into a `float`."""
 MALFORMED_INPUT = "(no JSON object)"
-"""The one key of a tool call's input whose arguments are no JSON object; under it, the raw text."""
+"""The only key in a tool call's input if its arguments are not a JSON object: the raw text."""
 
 
 class AgentStatus(StrEnum):
-    """Where an agent, or a whole run, stands."""
+    """The status of an agent or a whole run."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -38,9 +39,9 @@ class AgentStatus(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     EXHAUSTED = "exhausted"
-    """Stopped by the budget, with what it had."""
+    """Stopped by a limit of the run; its partial answer is kept."""
     INTERRUPTED = "interrupted"
-    """The process died under it."""
+    """The process died while it ran."""
     SKIPPED = "skipped"
     """Asked for, never started."""
 
@@ -57,7 +58,7 @@ class SpawnMode(StrEnum):
 
 
 class BudgetStatus(StrEnum):
-    """What adding tokens to a budget led to."""
+    """The state of a budget after tokens were added."""
 
     OK = "ok"
     WARNING = "warning"
@@ -65,7 +66,7 @@ class BudgetStatus(StrEnum):
 
 
 class Role(StrEnum):
-    """Who speaks a message of a conversation."""
+    """The author of a message."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -83,27 +84,27 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingBlock:
-    """A model's thinking, which has to be sent back as it came, signature included."""
+    """A model's thinking. It must be sent back unchanged, signature included."""
 
     text: str
     signature: str = ""
     redacted_data: str | None = None
-    """Set for a block whose text the API keeps to itself; `text` is then empty."""
+    """Set if the API withholds the text; `text` is then empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUseBlock:
-    """A model's order to run a tool, as it stands in the conversation."""
+    """A tool call in a message."""
 
     id: str
     name: str
     input: Mapping[str, Any]
-    """By name; `{MALFORMED_INPUT: raw text}` where the arguments were none."""
+    """Arguments by name; `{MALFORMED_INPUT: raw text}` if they were not a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResultBlock:
-    """What a tool gave back, as it stands in the conversation."""
+    """A tool's result in a message."""
 
     tool_use_id: str
     text: str
@@ -136,7 +137,7 @@ def assistant_message(text: str) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a model is told of it: name, description and JSON schema of its input."""
+    """A tool as described to a model: name, description and JSON schema of its input."""
 
     name: str
     description: str
@@ -145,7 +146,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """One call to a model: all that a provider needs to know, and nothing of who asks."""
+    """One call to a model: everything that a provider needs."""
 
     model: str
     """The provider's own name of the model, without the `provider/` part."""
@@ -154,13 +155,13 @@ class CompletionRequest:
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int = 8192
     cache_prefix: int = 0
-    """How many leading characters of `system` are shared with sibling agents and worth a
-    cache breakpoint; 0 for none. A provider without prompt caching passes over it."""
+    """Number of leading characters of `system` that are shared with sibling agents and worth a
+    cache breakpoint; 0 for none. A provider without prompt caching ignores it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the provider's own API, sent as they are."""
+    """Further fields of the provider's own API, sent unchanged."""
 
     def limited(self, *, max_tokens: int, cache_prefix: int) -> CompletionRequest:
-        """The same request, as it may go out."""
+        """The same request with another `max_tokens` and `cache_prefix`."""
         return CompletionRequest(
             self.model,
             self.system,
@@ -181,7 +182,7 @@ class CompletionRequest:
         return ""
 
 
-# -- what a provider streams ------------------------------------------------------------
+# -- events of a provider's stream ------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -189,8 +190,8 @@ class TextDelta:
     text: str
 
     def __init__(self, text: str) -> None:
-        # Made more often than anything else: the `__init__` that a dataclass gets takes twice as
-        # long.
+        # Created more often than any other object, and twice as fast as by a dataclass's own
+        # `__init__`.
         _set_text(self, text)
 
 
@@ -204,7 +205,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A complete tool call: never one that was cut."""
+    """A complete tool call; one that was cut is never reported."""
 
     id: str
     name: str
@@ -213,20 +214,20 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ToolInputDelta(ThinkingDelta):
-    """A piece of a tool call that is not whole yet: as of thinking, only the budget hears of it.
+    """A piece of a tool call that is not complete; like thinking, it is only metered.
 
-    A provider may leave it out, and say nothing before the `ToolUse`.
+    Optional: a provider may yield just the `ToolUse`.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call as the provider counts them; cumulative, so the newest counts."""
+    """Tokens of one call by the provider's count; cumulative, so the newest replaces the others."""
 
     input_tokens: int = 0
     """Input that was neither written to nor read from the provider's cache."""
     output_tokens: int = 0
-    """Thinking included."""
+    """Includes thinking."""
     cache_creation_tokens: int = 0
     cache_read_tokens: int = 0
 
@@ -241,7 +242,7 @@ class Usage:
 
     @property
     def budget_tokens(self) -> int:
-        """What the call takes from the budget: cache reads count a tenth, as they are priced."""
+        """Tokens taken from the budget: cache reads count a tenth, like their price."""
         full = self.input_tokens + self.cache_creation_tokens + self.output_tokens
         return full + -(-self.cache_read_tokens // 10)
 
@@ -259,9 +260,9 @@ class Stopped:
     """The end mark of a complete turn: without it, a turn was cut."""
 
     reason: str
-    """`end_turn`, `tool_use`, `max_tokens`, `refusal`, or whatever else the provider says."""
+    """`end_turn`, `tool_use`, `max_tokens`, `refusal`, or another of the provider's."""
     message: Message
-    """The assistant's message as it must be sent back."""
+    """The assistant's message, as it must be sent back."""
 
 
 StreamEvent = TextDelta | ThinkingDelta | ToolUse | Usage | Stopped
@@ -272,14 +273,14 @@ StreamEvent = TextDelta | ThinkingDelta | ToolUse | Usage | Stopped
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """A configured model: what stays the same for every task an agent is given."""
+    """A configured model: what is the same for every task of an agent."""
 
     name: str = "agent"
     model: str = ""
-    """As a person writes it: `provider/model`. A provider is asked for the part after `/`."""
+    """`provider/model`. The provider gets the part after `/`."""
     max_output_tokens: int = 8192
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Handed to every `CompletionRequest` as it is."""
+    """Passed to every `CompletionRequest` unchanged."""
 
     def __post_init__(self) -> None:
         limit = self.max_output_tokens
@@ -293,33 +294,33 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """One text that stands before a sub-agent's task in its prompt."""
+    """A text before a sub-agent's task in its prompt."""
 
     section: str
     """The name of its tag."""
     text: str
     name: str = ""
-    """Of the file that it was read from."""
+    """The file that it was read from."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SubAgentResult(Shown):
-    """What became of one task that was handed to a sub-agent."""
+    """The result of one task of a sub-agent."""
 
     agent_id: str | None
-    """`None` for a task that was skipped: no agent was made for it."""
+    """`None` for a skipped task, which has no agent."""
     task: str
     status: AgentStatus
     response: str = ""
-    """The answer, or as much of it as there was."""
+    """The answer, or its beginning."""
     error: str | None = None
     tokens_used: int = 0
-    """The agent's own tokens, those of its sub-agents not included."""
+    """The agent's own tokens, without those of its sub-agents."""
     duration_ms: int = 0
     path: str = ""
-    """What a person reads: `1`, `1.2`; for a skipped task, the path its agent would have had."""
+    """`1`, `1.2`; for a skipped task, the path that its agent would have had."""
     cut: bool = False
-    """A completed answer that is not whole: it ended at the model's `max_tokens`, at its context
+    """Whether a completed answer is not whole: it ended at the model's `max_tokens`, at its context
     window, or at the agent's `max_turns`."""
 
     def __repr__(self) -> str:
@@ -329,7 +330,7 @@ class SubAgentResult(Shown):
 
 
 class SubAgentResults(Listed[SubAgentResult]):
-    """What became of several tasks."""
+    """The results of several tasks."""
 
     __slots__ = ()
     noun = "result"
@@ -339,19 +340,19 @@ class SubAgentResults(Listed[SubAgentResult]):
 class AgentNode(Shown):
     """One agent of a tree, with its sub-agents in spawn order. Prints as an outline.
 
-    Compared, hashed and printed level by level: a tree may be deeper than Python calls itself.
+    Compared, hashed and printed without recursion: a tree may be deeper than Python's stack.
     """
 
     agent_id: str
     parent_id: str | None
     path: str
-    """What a person reads: `root`, `1`, `1.2`."""
+    """`root`, `1`, `1.2`."""
     task: str
     depth: int
     status: AgentStatus
     model: str = ""
     tokens_used: int = 0
-    """The agent's own tokens, those of its sub-agents not included."""
+    """The agent's own tokens, without those of its sub-agents."""
     duration_ms: int = 0
     children: tuple[AgentNode, ...] = ()
 
@@ -368,7 +369,7 @@ class AgentNode(Shown):
             return NotImplemented
         if self is other:
             return True
-        # As long as they are equal, so is the number of agents that are still to come.
+        # `_own` has the number of children: equal nodes so far mean equally many to come.
         pairs = zip(self.walk(), other.walk(), strict=False)
         return all(one._own() == two._own() for one, two in pairs)
 
@@ -376,7 +377,10 @@ class AgentNode(Shown):
         return hash(self._own())
 
     def _own(self) -> tuple[object, ...]:
-        """All but the sub-agents, and how many those are: in path order that makes the tree."""
+        """All fields, with the number of children in place of the children.
+
+        In path order these determine the tree.
+        """
         return (
             self.agent_id,
             self.parent_id,
@@ -396,7 +400,7 @@ class AgentNode(Shown):
         return f"AgentNode({path}, {self.status}, {agents} agents, {quoted(self.task)})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Within a list, say, it is the outline, too."""
+        """The outline, also inside a list, for example."""
         printer.text(str(self))
 
     def __str__(self) -> str:
@@ -406,18 +410,18 @@ class AgentNode(Shown):
 
 @dataclass(frozen=True, slots=True)
 class CancelReceipt:
-    """What a cancel did, told after it was done."""
+    """What a cancel did, once it is done."""
 
     agents: tuple[str, ...]
-    """Ids of the agents that were stopped; empty when there was nothing left to stop."""
+    """Ids of the agents that were stopped; empty if nothing was left to stop."""
     duration_ms: int
     still_running: tuple[str, ...] = ()
-    """Ids of agents with a synchronous tool that outlived the wait: a thread cannot be killed."""
+    """Ids of agents with an abandoned tool: its thread runs on and cannot be killed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AgentMemoryContext(Shown):
-    """What an agent that completed could remember: its task and its answer."""
+    """What a completed agent could remember: its task and its answer."""
 
     agent_id: str
     response_text: str
@@ -436,12 +440,12 @@ class AgentMemoryContexts(Listed[AgentMemoryContext]):
 
 @dataclass(frozen=True, slots=True)
 class RunUsage:
-    """The provider's plain numbers for a whole run, and for each model in it."""
+    """The provider's token counts for a whole run, and for each of its models."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    """Input that was read from the provider's cache."""
+    """Input read from the provider's cache."""
     cache_creation_tokens: int = 0
     by_model: Mapping[str, Usage] = field(default_factory=dict)
 
@@ -465,30 +469,30 @@ class RunUsage:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OrchestratorResult(Shown):
-    """What a run came to, or had come to when it ended early."""
+    """The result of a run, partial if the run ended early."""
 
     status: AgentStatus
     final_response: str
     """The answer. Never empty: a run that was stopped says what was not done."""
     agent_tree: AgentNode
     pre_spawn_text: str = ""
-    """What the root said before it delegated; empty when it did not."""
+    """The root's text before it delegated; empty if it did not."""
     sub_agent_results: tuple[SubAgentResult, ...] = ()
-    """The root's own sub-agents in task order, skipped tasks included."""
+    """Results of the root's own sub-agents in task order, skipped tasks included."""
     synthesis: str = ""
-    """The root's last words after its sub-agents came back; empty when there were none."""
+    """The root's answer from its sub-agents' results; empty if it had none."""
     total_tokens_used: int = 0
     usage: RunUsage = field(default_factory=RunUsage)
     memory_contexts: tuple[AgentMemoryContext, ...] = ()
-    """One for each agent that completed, in path order."""
+    """One for each completed agent, in path order."""
     incomplete: tuple[SubAgentResult, ...] = ()
-    """Every task at any depth that was not completed, with what there is of it."""
+    """Every task at any depth that was not completed, with its partial result."""
     cut: bool = False
-    """The answer ended at the model's `max_tokens`, at its context window, or at the root's
+    """Whether the answer ended at the model's `max_tokens`, at its context window, or at the root's
     `max_turns`."""
 
     def __post_init__(self) -> None:
-        # Whoever made it: a tuple of a thousand results is no `repr` for a cell.
+        # Their `repr` is short: a plain tuple of a thousand results would fill a cell.
         results, memories = SubAgentResults, AgentMemoryContexts
         object.__setattr__(self, "sub_agent_results", results(self.sub_agent_results))
         object.__setattr__(self, "memory_contexts", memories(self.memory_contexts))
@@ -507,14 +511,14 @@ class OrchestratorResult(Shown):
 
 @dataclass(frozen=True, slots=True)
 class SpawnInstruction:
-    """A reply's order to start sub-agents, as it was read from a spawn block."""
+    """The tasks of a spawn block, and how to run them."""
 
     mode: SpawnMode
     tasks: tuple[str, ...]
 
 
 def text_so_far(messages: Sequence[Message]) -> str:
-    """What a reply that was paused has said already: the text at the end of a conversation."""
+    """The text of a paused reply: that of the assistant's messages at the conversation's end."""
     if not messages or messages[-1].role != Role.ASSISTANT:
         return ""
     said: list[str] = []
@@ -527,12 +531,12 @@ def text_so_far(messages: Sequence[Message]) -> str:
 
 @lru_cache(maxsize=256)
 def bare_model(model: str) -> str:
-    """The provider's own name of a model: `provider/model` and `provider:model` without it."""
+    """The model's name without the provider of `provider/model` or `provider:model`."""
     return re.split("[/:]", model, maxsplit=1)[-1]
 
 
 def path_of(agent_id: str, root_id: str) -> str:
-    """The path that a person reads for an agent's id: what follows the id of the run's root.
+    """The path of an agent, as shown to a person: the part of its id after the root's id.
 
     The root may itself be another thread's child: below `nb_20261101_k3x9aa.1` the agent
     `nb_20261101_k3x9aa.1.2` has the path `2`.
@@ -542,28 +546,28 @@ def path_of(agent_id: str, root_id: str) -> str:
         root_id: The id of the run's root.
 
     Returns:
-        `root` for the root itself; the id as it is for one that does not stand below the root.
+        `root` for the root itself; the whole id for an agent that is not below the root.
     """
     return ROOT_PATH if agent_id == root_id else agent_id.removeprefix(f"{root_id}.")
 
 
 def id_at(path: str, root_id: str) -> str:
-    """The id of the agent with a path: what `path_of` takes apart."""
+    """The id of the agent with a path: the inverse of `path_of`."""
     return root_id if path == ROOT_PATH else f"{root_id}.{path}"
 
 
 def child_id(parent_id: str, number: int) -> str:
-    """The id of the agent that has its parent's task `number`, from 1."""
+    """The id of the agent for its parent's task `number`, from 1."""
     return f"{parent_id}.{number}"
 
 
 def is_at_or_below(agent_id: str, top_id: str) -> bool:
-    """Whether an agent is `top_id` or stands below it, at any depth."""
+    """Whether an agent is `top_id` or below it, at any depth."""
     return agent_id == top_id or agent_id.startswith(f"{top_id}.")
 
 
 def path_key(path: str) -> tuple[tuple[int, str], ...]:
-    """Sorts paths as a tree is read: `root`, `1`, `1.2`, `2`, `10`."""
+    """Sort key of a path: `root`, `1`, `1.2`, `2`, `10`."""
     if path == ROOT_PATH:
         return ()
     return tuple([(int(p), "") if p.isdecimal() else (0, p) for p in path.split(".")])

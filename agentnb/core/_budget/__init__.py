@@ -1,1 +1,1 @@
-"""The budget of one run: who may draw on it, how much each call holds, when a person is asked."""
+"""Leases on the budget of one run, and the question when it runs low. Private to the core."""

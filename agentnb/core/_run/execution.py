@@ -106,9 +106,7 @@ class Execution:
         error: BaseException | None = None
         try:
             root = self._add(root_agent(run, self, context, task, has_plan=plan is not None))
-            if (
-                plan is not None
-            ):  # before the root begins: it may be cancelled before its first step
+            if plan is not None:  # now: the root may be cancelled before its first step
                 for each in root.number(plan.tasks):
                     root.add_task(each, _NOT_STARTED)
             async with run.meter:
