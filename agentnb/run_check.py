@@ -67,7 +67,7 @@ def check_possible(rows: Iterable[Row]) -> None:
                 _check_known(agent_id, depths)
             check_event(event)
         except ValueError as error:
-            raise ValueError(f"its event {seq} cannot be: {error}") from None
+            raise ValueError(f"its event {seq} is invalid: {error}") from None
 
 
 def check_id(run_id: str) -> None:
@@ -103,7 +103,7 @@ def _check_spawn(event: AgentSpawned, depths: Mapping[str, int], root_id: str) -
     elif parent_id not in depths:
         raise ValueError(f"`parent_id`: there is no agent {quoted(parent_id)} yet")
     elif not _is_child(agent_id, parent_id):
-        raise ValueError(f"`agent_id`: {quoted(agent_id)} is no sub-agent of its parent")
+        raise ValueError(f"`agent_id`: {quoted(agent_id)} is not a sub-agent of its parent")
     if event.depth != (0 if parent_id is None else depths[parent_id] + 1):
         raise ValueError("`depth` is not one more than its parent's, from 0 for the root")
 
@@ -219,11 +219,11 @@ def _check_json(value: Any) -> None:
             elif isinstance(each, list):
                 below += each
             elif isinstance(each, float) and not math.isfinite(each):
-                raise ValueError("it holds a number beyond those of a computer")
+                raise ValueError("it contains a number that is not finite")
             elif isinstance(each, int) and each.bit_length() > MOST_BITS:
-                raise ValueError("it holds a number of more than 600 digits")
+                raise ValueError("it contains a number of more than 600 digits")
         level = below
-    raise ValueError(f"it holds lists and objects in more than {DEEPEST} levels")
+    raise ValueError(f"it contains lists and objects in more than {DEEPEST} levels")
 
 
 _OWN: Mapping[tuple[type, str], _Check] = {

@@ -225,7 +225,7 @@ def _row_of(seq: int, line: Any) -> Row:
         at_s = line.get("at_s")
         is_number = isinstance(at_s, int | float) and not isinstance(at_s, bool)
         if not is_number or not 0 <= at_s < _LONGEST_S:
-            raise ValueError("`at_s` is no time in seconds")
+            raise ValueError("`at_s` is not a time in seconds")
     except UnknownKind as error:
         raise _Wrong(
             f"its event {seq} is of the kind {quoted(error.kind)}, which this agentnb does not "
@@ -234,7 +234,7 @@ def _row_of(seq: int, line: Any) -> Row:
         ) from None
     except ValueError as error:
         why = visible(str(error), _LONGEST_WHY)
-        raise _Wrong(f"its event {seq} cannot be: {why}") from None
+        raise _Wrong(f"its event {seq} is invalid: {why}") from None
     return at_s, event
 
 

@@ -81,11 +81,12 @@ LONG = "x" * 1_000_000
         (set_to("model_call_finished", usage={"input_tokens": 10**25}), "`usage`: `input_"),
         (added(**PAUSED, wait_s="nan"), "`wait_s`: it is not between 0 and 1e+24"),
         (added(kind="agent_waiting", reason="r", wait_s="inf"), "`wait_s`: it is not between"),
-        (set_to("tool_call_started", input={"a": [10**900]}), "`input`: it holds a number of more"),
+        (set_to("tool_call_started", input={"a": [10**900]}), "`input`: it contains a number of "),
         (set_to("agent_spawned", agent_id="nb." + "9" * 5_000), "an id has at most 1,000 "),
         (added(kind="synthesis_started", agent_id="nobody", total=1), "no agent 'nobody' was"),
         (lambda d, _: d["entries"][10].update(parent_id="nobody"), "there is no agent 'nobody'"),
-        (lambda d, _: d["entries"][10].update(agent_id="other"), "'other' is no sub-agent of its "),
+        (lambda d, _: d["entries"][10].update(agent_id="other"),
+         "'other' is not a sub-agent of its "),
         (lambda d, _: d["entries"][10].update(depth=9), "`depth` is not one more than"),
         (spawned_again, "is spawned a second time"),
         (lambda d, _: d.update(run_id=LONG), "an id has at most 1,000 char"),
@@ -118,7 +119,7 @@ def test_numbers_beyond_those_of_a_computer_are_refused_where_anything_may_stand
     text = changed(saved, set_to("tool_call_started", input={"a": "HERE"}))
     path.write_text(text.replace('"HERE"', "1e999"))
 
-    with pytest.raises(UnreadableRun, match="it holds a number beyond those of a computer"):
+    with pytest.raises(UnreadableRun, match="it contains a number that is not finite"):
         load_run(path)
 
 
