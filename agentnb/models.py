@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from agentnb.config import Config
 from agentnb.core.context import texts
 from agentnb.core.errors import MissingExtra
-from agentnb.core.protocols import Gate, Link, Provider, links_of
+from agentnb.core.protocols import FallbackModel, Gate, Provider, links_of
 from agentnb.errors import UntrustedSettings
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.gate import ConcurrencyGate, RoutedGate
@@ -112,13 +112,13 @@ class Models:
         chain = FallbackProvider(self._links(names))
         return chain, chain.links[0].model
 
-    def _links(self, names: Sequence[str]) -> list[Link]:
+    def _links(self, names: Sequence[str]) -> list[FallbackModel]:
         """The models of a chain, but for those whose SDK is not installed."""
-        links: list[Link] = []
+        links: list[FallbackModel] = []
         for name in names:
             with suppress(MissingExtra):
-                links.append(Link(*self._link(name)))
-        return links or [Link(*self._link(names[0]))]  # which says what to install
+                links.append(FallbackModel(*self._link(name)))
+        return links or [FallbackModel(*self._link(names[0]))]  # which says what to install
 
     def _named(self, model: str | Sequence[str]) -> str | tuple[str, ...]:
         """One model, or a chain of several; a chain of one is that one."""

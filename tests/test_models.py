@@ -12,7 +12,7 @@ import agentnb.session
 from agentnb.core.errors import MissingExtra, ServerFailed, UnknownModel
 from agentnb.core.events import ProviderFailover, ToolCallFinished
 from agentnb.core.prompt import DEFAULT_INSTRUCTIONS
-from agentnb.core.protocols import Link, Provider
+from agentnb.core.protocols import FallbackModel, Provider
 from agentnb.core.types import ToolUse
 from agentnb.errors import ConfigError, UnknownPool, UnknownProfile
 from agentnb.models import Origin
@@ -57,8 +57,8 @@ def providers(*, first: Any = "by the first", second: Any = "by the second") -> 
     """Both providers that the pool `best` names."""
     return FallbackProvider(
         [
-            Link(ScriptedProvider(lambda request: first, name="first"), "first/x"),
-            Link(ScriptedProvider(lambda request: second, name="second"), "second/x"),
+            FallbackModel(ScriptedProvider(lambda request: first, name="first"), "first/x"),
+            FallbackModel(ScriptedProvider(lambda request: second, name="second"), "second/x"),
         ]
     )
 
@@ -164,7 +164,9 @@ def test_profile_gives_the_root_its_pool_and_its_texts_and_its_sub_agents_nothin
         is_first = len(asked) == 1
         return spawn("look") if is_first else "done"
 
-    own = FallbackProvider([Link(ScriptedProvider(answer, name=n), n) for n in ("first", "second")])
+    own = FallbackProvider(
+        [FallbackModel(ScriptedProvider(answer, name=n), n) for n in ("first", "second")]
+    )
 
     Session(provider=own).spawn("a task", profile="reviewer").result(DEADLINE_S)
 

@@ -105,7 +105,7 @@ class closing:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class FallbackModel:
     """One model of a fallback chain, and its provider."""
 
     provider: Provider
@@ -121,7 +121,7 @@ class SupportsLinks(Provider, Protocol):
     """
 
     @property
-    def links(self) -> Sequence[Link]:
+    def links(self) -> Sequence[FallbackModel]:
         """The models, in the order in which they are asked."""
         ...
 
@@ -130,9 +130,9 @@ def is_chain(provider: object) -> TypeGuard[SupportsLinks]:
     return bool(getattr(provider, "links", None))
 
 
-def links_of(provider: Provider, model: str) -> Sequence[Link]:
+def links_of(provider: Provider, model: str) -> Sequence[FallbackModel]:
     """The models to ask, one after the other: those of a chain, else only `model`."""
-    return provider.links if is_chain(provider) else (Link(provider, model),)
+    return provider.links if is_chain(provider) else (FallbackModel(provider, model),)
 
 
 class ToolContext(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from agentnb.core.errors import LlmError, Refused
-from agentnb.core.protocols import Link, closing
+from agentnb.core.protocols import FallbackModel, closing
 from agentnb.core.text import visible
 from agentnb.core.types import CompletionRequest, Stopped, StreamEvent, TextDelta, bare_model
 
@@ -27,7 +27,7 @@ class FallbackProvider:
         links: In the order in which they are asked, at least one.
     """
 
-    def __init__(self, links: Sequence[Link]) -> None:
+    def __init__(self, links: Sequence[FallbackModel]) -> None:
         if not links:
             raise ValueError("A chain needs at least one model.")
         self.links = tuple(links)

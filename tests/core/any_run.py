@@ -26,7 +26,7 @@ from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Entry
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import Link
+from agentnb.core.protocols import FallbackModel
 from agentnb.core.types import (
     AgentConfig,
     Block,
@@ -90,7 +90,9 @@ class AnyRun(RuleBasedStateMachine):
         self.is_cancelled_from_outside = False
         extra = {"thinking": {"type": "enabled"}} if start.thinks else {}
         config = AgentConfig(model="stage/any", max_output_tokens=start.max_output, extra=extra)
-        chain = FallbackProvider([Link(self.stage, "stage/any"), Link(self.stage, "stage/other")])
+        chain = FallbackProvider(
+            [FallbackModel(self.stage, "stage/any"), FallbackModel(self.stage, "stage/other")]
+        )
         self.tree: Tree = make_tree(
             chain if start.is_chain else self.stage,
             budget=self.budget,

@@ -28,7 +28,7 @@ from agentnb.core.events import (
     ModelCallStarted,
     ProviderFailover,
 )
-from agentnb.core.protocols import Link
+from agentnb.core.protocols import FallbackModel
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus, CompletionRequest, ToolSpec, ToolUse, Usage
 from agentnb.providers.fallback import FallbackProvider
@@ -40,7 +40,7 @@ from tests.support import PATHS, Hold, Tree, by_agent, chain, make_tree, run_tre
 def chain_of(*providers: ScriptedProvider) -> FallbackProvider:
     """Models `scripted/a`, `scripted/b` and so on, each with a script of its own."""
     return FallbackProvider(
-        [Link(p, f"scripted/{name}") for p, name in zip(providers, "abc", strict=False)]
+        [FallbackModel(p, f"scripted/{name}") for p, name in zip(providers, "abc", strict=False)]
     )
 
 

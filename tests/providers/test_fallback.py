@@ -9,7 +9,7 @@ import pytest
 from agentnb import Session
 from agentnb.core.errors import LlmError, ModelNotFound, Overloaded, StreamBroken, UnknownModel
 from agentnb.core.events import AgentWaiting, ModelCallStarted, ProviderFailover
-from agentnb.core.protocols import Link
+from agentnb.core.protocols import FallbackModel
 from agentnb.core.types import AgentStatus, CompletionRequest, StreamEvent, TextDelta, user_message
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
@@ -75,7 +75,7 @@ async def test_chain_shares_the_gate_of_a_model_with_those_who_use_it_alone() ->
 @pytest.mark.parametrize("model", ["scripted/z", ["scripted/z", "demo"]])
 def test_model_that_a_run_names_is_asked_of_a_sessions_chain(model: str | list[str]) -> None:
     provider = answering({"a": "from a", "z": "from z"})
-    session = Session(provider=FallbackProvider([Link(provider, "scripted/a")]))
+    session = Session(provider=FallbackProvider([FallbackModel(provider, "scripted/a")]))
 
     assert session.spawn("Say hello").result(DEADLINE_S).output == "from a"
     assert session.spawn("Say hello", model=model).result(DEADLINE_S).output == "from z"
@@ -140,7 +140,7 @@ def test_two_models_of_the_api_are_a_chain(server: LoopbackServer) -> None:
 
 def chain_of(*providers: ScriptedProvider) -> FallbackProvider:
     return FallbackProvider(
-        [Link(p, f"scripted/{name}") for p, name in zip(providers, "ab", strict=True)]
+        [FallbackModel(p, f"scripted/{name}") for p, name in zip(providers, "ab", strict=True)]
     )
 
 
@@ -173,7 +173,9 @@ async def test_chain_as_a_provider_moves_on_from_a_reply_without_a_word_and_an_e
         async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
             yield TextDelta("")
 
-    chain = FallbackProvider([Link(Silent(), "x/a"), Link(ScriptedProvider(["hello"]), "x/b")])
+    chain = FallbackProvider(
+        [FallbackModel(Silent(), "x/a"), FallbackModel(ScriptedProvider(["hello"]), "x/b")]
+    )
 
     said = await read(chain)
 
