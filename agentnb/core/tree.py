@@ -220,7 +220,7 @@ class AgentState:
             return []
         return [f"error: {self.error}" if self.status is AgentStatus.FAILED else self.error]
 
-    def goes_on(self) -> None:
+    def resume(self) -> None:
         """Mark it as running."""
         self.status, self.waiting_for, self.ended_ms = AgentStatus.RUNNING, None, None
 
@@ -287,18 +287,18 @@ class TreeFold:
         for row in rows:
             if len(row) == 3:
                 at_s, agent_id, text = row
-                self.hear(at_s, agent_id, text)
+                self.apply_text(at_s, agent_id, text)
             else:
                 self.learn(*row)
 
-    def hear(self, at_s: float, agent_id: str, text: str) -> Activity:
+    def apply_text(self, at_s: float, agent_id: str, text: str) -> Activity:
         """Apply a piece of an agent's text. Returns the agent's activity."""
         agent = self.agents.get(agent_id) or self._new_agent(agent_id)
         activity = agent.activity
         agent.seen_at_s = activity.heard_at_s = at_s
         activity.said += len(text)
         if agent.status is not AgentStatus.RUNNING:
-            agent.goes_on()
+            agent.resume()
         return activity
 
     def path_of(self, agent_id: str) -> str:
@@ -346,13 +346,13 @@ class TreeFold:
                 agent.job_id, agent.profile = event.job_id, event.profile
                 agent.spawned_at_s = at_s
             case ModelCallStarted():
-                agent.goes_on()
+                agent.resume()
                 agent.calls += 1
                 agent.model = event.model
             case AgentTextDelta():
-                agent.goes_on()
+                agent.resume()
             case ToolCallStarted():
-                agent.goes_on()
+                agent.resume()
                 agent.tool_calls += 1
             case ToolCallFinished():
                 agent.tool_errors += event.is_error and not event.was_cancelled

@@ -94,7 +94,7 @@ class AgentServices:
         self._announced: Event | None = None
         self._reserved_input = 0
         """Input tokens reserved for its newest call."""
-        self._heard: list[str] = []
+        self._reply_pieces: list[str] = []
         """Text of the newest reply, in pieces."""
         self._numbers_given = 0
         self._unstarted_orders: list[ToolUse] = []
@@ -113,7 +113,7 @@ class AgentServices:
     @property
     def text(self) -> str:
         """Text of the newest reply so far."""
-        return "".join(self._heard)
+        return "".join(self._reply_pieces)
 
     def take_unstarted(self, spawn_tool: str, *, is_read: bool) -> tuple[str, ...]:
         """Tasks that the newest reply asked for and that will not be started; each only once.
@@ -143,7 +143,7 @@ class AgentServices:
         match event:
             case ModelCallStarted():
                 # The call may continue a paused reply, whose beginning is in the conversation.
-                self._heard = [text_so_far(event.request.messages)]
+                self._reply_pieces = [text_so_far(event.request.messages)]
                 self._unstarted_orders, self._block_is_settled = [], False
             case ModelCallFinished():
                 self.usage += event.usage
@@ -151,7 +151,7 @@ class AgentServices:
                     # The next call reserves its input by the estimate: count no less than that.
                     reserved = self._reserved_input + event.usage.output_tokens
                     self.conversation_tokens = max(counted, reserved)
-                self._heard = [self.text]
+                self._reply_pieces = [self.text]
             case ToolCallStarted():
                 self._mark_started(event.tool_use_id)
             case SpawnIgnored():
@@ -168,7 +168,7 @@ class AgentServices:
         self._unstarted_orders.append(order)
 
     def publish_text(self, agent_id: str, text: str) -> None:
-        self._heard.append(text)
+        self._reply_pieces.append(text)
         self._siblings.have_answered = True
         self._bus.publish_text(agent_id, text)
 

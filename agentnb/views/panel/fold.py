@@ -69,11 +69,11 @@ class PanelFold:
         """Learn what happened; each row once, in its order."""
         if not rows:
             return
-        hear, said_more, own = self.tree.hear, self.said_more, self.own
+        apply_text, said_more, own = self.tree.apply_text, self.said_more, self.own
         for row in rows:
             if len(row) == 3:
                 at_s, agent_id, text = row
-                if hear(at_s, agent_id, text).said == len(text):
+                if apply_text(at_s, agent_id, text).said == len(text):
                     self.touched.add(agent_id)  # it begins to speak
                 said_more.add(agent_id)
                 own.setdefault(agent_id, []).append(row)
