@@ -84,8 +84,8 @@ class ThreadCall(Generic[T]):
         Args:
             when_over: Called on the loop when the function, if it still runs, has ended.
         """
-        # The loop may close before it learns of the end, so the thread checks, too. Each sets its own
-        # flag before it reads the other's: at least one of them drops the result.
+        # The loop may close before it learns of the end, so the thread checks, too. Each side sets
+        # its own flag before it reads the other's: at least one of them drops the result.
         self._when_over = when_over
         self._is_abandoned = True
         if self._has_returned:

@@ -109,6 +109,7 @@ class Meter:
         self._pause = BudgetPause(
             bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
         )
+        # Calls that wait for room: the tokens that each needs, and what wakes it.
         self._queue: list[tuple[int, asyncio.Future[None]]] = []
         # Dicts as ordered sets: a run that is repeated halts its calls in the same order.
         self._open: dict[Lease, None] = {}
@@ -207,6 +208,7 @@ class Meter:
         total = self.budget.total
         if self._synthesis_need is None:
             return synthesis_reserve(total)
+        # At most a third: a root with a long conversation must not leave its sub-agents nothing.
         left_then = max(0, total - self._used_before_delegation)
         return min(self._synthesis_need(), left_then // 3)
 
@@ -304,6 +306,7 @@ class Meter:
         """
         if why := self._stop_reason(for_root_synthesis=for_root_synthesis):
             raise self._exceeded(why, for_root_synthesis)
+        # With open calls it is worth waiting: they may settle for less than was metered.
         if not self._open and not self.budget.remaining:
             why = f"all of {self.budget.total:,} tokens are used"
             raise self._exceeded(why, for_root_synthesis)
@@ -352,6 +355,7 @@ class Meter:
 
     def usage_changed(self, status: BudgetStatus) -> None:
         """See `agentnb.core._budget.lease.Ledger`."""
+        # By the count and not by `status`, which says only EXHAUSTED if both lines were crossed.
         if self.budget.crossings > self._seen_crossings:
             self._seen_crossings = self.budget.crossings
             self._warn(can_go_on=status is not BudgetStatus.EXHAUSTED)
@@ -391,13 +395,15 @@ class Meter:
 
         A warning comes first, if none came for this total.
         """
-        # A reply may end at a `max_tokens` set by the budget after the total was raised: then there
-        # is room, and the run is not exhausted.
+        # A reply ends at the `max_tokens` that the budget left for it, even if the total was raised
+        # since. Then there is room for other calls, and the run is not exhausted.
         if self.room() < self.kept + OUTPUT_SLICE:
             self._is_exhausted = True
         if self._exhausted_reported:
             return
         self._exhausted_reported = True
+        # A large call can fail below the warning line. Readers always get a warning first; crossing
+        # the line later does not repeat it (`_warned_early_at`).
         if self.budget.is_warning_due or not self._has_warned:
             self._warned_early_at = self.budget.total
             self._publish_warning()
@@ -435,7 +441,9 @@ class Meter:
                 incomplete_agents=open_,
             )
         )
-        self._exhausted_reported = True
+        self._exhausted_reported = True  # `LimitReached` stands in for `BudgetExhausted`
+        # Waiting calls end, except the root's synthesis. Open calls and tools end at the time
+        # limit; after too many failures they may finish.
         self._halt(refusal.reason, open_calls=refusal.stops_open_calls)
         for tool in list(self._tools) if refusal.stops_open_calls else ():
             tool.expire()

@@ -89,6 +89,7 @@ class Conversation:
                     announcement=announcement,
                 )
             )
+            # Also after a failure: finished turns and tool results are never made again.
             agent.apply(outcome)
             # The root's synthesis runs on tokens kept for it: when it ends early, nothing else
             # of the run was stopped by that.
@@ -170,7 +171,7 @@ class Conversation:
             results: Results of its sub-agents that were not reported to it yet.
         """
         agent, whole = self._agent, self._agent.messages
-        if whole and not whole[-1].content:  # the budget ended before its first word
+        if whole and not whole[-1].content:  # cut before its first word: it cannot be sent back
             whole = whole[:-1]
         for limit in _TOOL_RESULT_LIMITS:
             agent.shorten_tool_results(whole, limit)
@@ -219,6 +220,8 @@ class Conversation:
         outcome = await self.run_turns(is_synthesis=bool(agent.children))
         if outcome.exhausted is not None:
             return self.exhausted(outcome.exhausted)
+        # No second corrective turn: text before another block is the answer, and a reply without
+        # text is none.
         reading = self.read(outcome)
         if reading.has_block:
             agent.ignore("it was asked for a direct answer", agent.number(reading.tasks))
@@ -291,6 +294,8 @@ class Conversation:
         Only the root's are cut, evenly: it draws on a reserve that will not grow. A sub-agent's
         call waits for room like any other.
         """
+        # Three steps: whole, if that fits; else cut evenly, with room for a good answer; else cut
+        # further, down to nothing, for a shorter one.
         agent = self._agent
         whole = build_synthesis_prompt(results)
         if not agent.is_root:

@@ -126,7 +126,7 @@ class Execution:
         except BaseException as bug:
             end = AgentEnd(AgentStatus.FAILED, "")
             error = bug
-            if not is_own_cancellation(bug):
+            if not is_own_cancellation(bug):  # a `GeneratorExit` of our own passes as it is
                 error = InternalError.wrapping(bug, where="the orchestrator")
         self._break_cycles()
         # Always: readers of the record wait for this event.
@@ -287,6 +287,8 @@ class Execution:
             Why it is not followed, for the model; `None` if it is.
         """
         tasks = agent.number(reading.tasks)
+        # Four ways to refuse the whole block; each publishes all of its tasks as not done: blocks
+        # are off here, the agent is too deep, the block cannot be read, or every task is refused.
         if not self._run.delegation.by_block:
             why = "sub-agents are not started by a spawn block here"
             agent.ignore(why, tasks)
@@ -341,6 +343,8 @@ class Execution:
         ]
         ignored: dict[str, list[NumberedTask]] = {}
         for task, refusal in zip(tasks, refusals, strict=True):
+            # A cycle has an event of its own for each task. The other refusals are published
+            # together, one event per reason.
             if refusal is not None and refusal.limit == CYCLE:
                 self._bus.publish(
                     CycleDetected(
@@ -414,6 +418,8 @@ class Execution:
             return
         previous: SubAgentResult | None = None
         for at in places:
+            # In sequence an exhausted run skips the rest. Parallel children are started already:
+            # each call of theirs finds out by itself.
             if self._run.meter.is_exhausted:
                 self._run.meter.report_exhausted()
                 self._skip_unstarted(agent, f"{self._run.meter.ended_by} before its turn")
@@ -471,6 +477,7 @@ class Execution:
     def start_job(self, agent_id: str, order: JobOrder, closed: str | None) -> Job:
         agent = self._agents[agent_id]
         assert agent.jobs is not None
+        # Synchronous, so that several `spawn` calls of one turn are numbered and admitted in order.
         (task,) = agent.number([order.task])  # a refused task has a number in its event, too
         if closed is not None:
             agent.ignore(closed, [task])
