@@ -552,6 +552,14 @@ class RunServices(Protocol):
         """Numbers for the next `count` tasks that the agent asks for, started or not."""
         ...
 
+    def reply_begins(self, pieces: list[str]) -> None:
+        """Take the list that the text of the newest reply is added to, piece by piece."""
+        ...
+
+    def reply_started(self) -> None:
+        """Note that the model has begun to answer."""
+        ...
+
     def publish_text(self, agent_id: str, text: str) -> None:
         """Publish an `AgentTextDelta` without creating the object."""
         ...

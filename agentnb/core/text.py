@@ -365,6 +365,8 @@ def one_line(text: str, *, limit: int = 200) -> str:
 
 def short_reason(said: object) -> str:
     """A provider's stop reason, of any type, as a short text that can be sent."""
+    if type(said) is str and said.isidentifier() and said.isascii() and len(said) < 100:
+        return said  # nearly all of them
     try:
         line = one_line(str(said))
     except Exception:  # nested too deep, for example

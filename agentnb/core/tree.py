@@ -266,9 +266,15 @@ def describe(
 
 
 class TreeFold:
-    """Folds entries into a tree. Feed each entry once, in order; read at any time."""
+    """Folds entries into a tree. Feed each entry once, in order; read at any time.
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    Args:
+        entries: The first of them.
+        is_over: The run has ended, so nobody asks what an agent is doing.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), *, is_over: bool = False) -> None:
+        self._is_over = is_over
         self.agents: dict[str, AgentState] = {}
         self.root_id = ""
         """The id of the run's root; empty before it is known."""
@@ -335,7 +341,8 @@ class TreeFold:
             return
         agent = self.agents.get(agent_id) or self._new_agent(agent_id)
         agent.seen_at_s = at_s
-        agent.activity.learn(at_s, event)
+        if not self._is_over:
+            agent.activity.learn(at_s, event)
         match event:
             case AgentSpawned():
                 if event.parent_id is not None:

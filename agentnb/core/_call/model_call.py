@@ -112,6 +112,7 @@ async def make_call(
                     is_synthesis=work.is_synthesis,
                 )
             )
+            services.reply_begins(reply.pieces)
             error: str | None = "cancelled"
             try:
                 await _stream(work.agent_id, provider, lease, services, reply)
@@ -200,6 +201,7 @@ async def _read(
         if not has_begun:
             has_begun = True
             lease.reply_started()
+            services.reply_started()
         # The fast path for nearly all events; `_take` handles every kind, this one included.
         if type(event) is TextDelta and type(text := event.text) is str:
             if text:
@@ -208,7 +210,9 @@ async def _read(
                 meter(text)
         else:
             _take(event, agent_id, lease, services, reply)
-        if reply.stopped is not None or lease.halted is not None:
+            if reply.stopped is not None:
+                return True
+        if lease.halted is not None:
             return True
     return False
 

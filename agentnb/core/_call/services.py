@@ -94,8 +94,10 @@ class AgentServices:
         self._announced: Event | None = None
         self._reserved_input = 0
         """Input tokens reserved for its newest call."""
+        self._reply_begins = ""
+        """What a paused reply had said, if the newest call continues one."""
         self._reply_pieces: list[str] = []
-        """Text of the newest reply, in pieces."""
+        """Text of the newest reply, in pieces: the call's own list."""
         self._numbers_given = 0
         self._unstarted_orders: list[ToolUse] = []
         """Tool calls of the newest reply that have not begun to run."""
@@ -107,13 +109,15 @@ class AgentServices:
         self.gate = gate
         self._abandoned = request.abandoned
         self._bus, self._meter, self._journal = run.bus, run.meter, run.journal
+        # For each piece of text, so the bus's own method: a call less.
+        self.publish_text = run.bus.publish_text
         self._siblings = siblings
         self._cache_prefix = cache_prefix
 
     @property
     def text(self) -> str:
         """Text of the newest reply so far."""
-        return "".join(self._reply_pieces)
+        return self._reply_begins + "".join(self._reply_pieces)
 
     def take_unstarted(self, spawn_tool: str, *, is_read: bool) -> tuple[str, ...]:
         """Tasks that the newest reply asked for and that will not be started; each only once.
@@ -143,7 +147,7 @@ class AgentServices:
         match event:
             case ModelCallStarted():
                 # The call may continue a paused reply, whose beginning is in the conversation.
-                self._reply_pieces = [text_so_far(event.request.messages)]
+                self._reply_begins, self._reply_pieces = text_so_far(event.request.messages), []
                 self._unstarted_orders, self._block_is_settled = [], False
             case ModelCallFinished():
                 self.usage += event.usage
@@ -151,7 +155,6 @@ class AgentServices:
                     # The next call reserves its input by the estimate: count no less than that.
                     reserved = self._reserved_input + event.usage.output_tokens
                     self.conversation_tokens = max(counted, reserved)
-                self._reply_pieces = [self.text]
             case ToolCallStarted():
                 self._mark_started(event.tool_use_id)
             case SpawnIgnored():
@@ -167,10 +170,11 @@ class AgentServices:
     def note_tool_call(self, order: ToolUse) -> None:
         self._unstarted_orders.append(order)
 
-    def publish_text(self, agent_id: str, text: str) -> None:
-        self._reply_pieces.append(text)
+    def reply_begins(self, pieces: list[str]) -> None:
+        self._reply_pieces = pieces
+
+    def reply_started(self) -> None:
         self._siblings.have_answered = True
-        self._bus.publish_text(agent_id, text)
 
     async def commit_and_publish(self, event: Event) -> None:
         try:

@@ -30,7 +30,7 @@ def result_of(
         ends: Every agent's result, by id.
         lifecycle_rows: All rows of the record but text.
     """
-    fold = TreeFold()
+    fold = TreeFold(is_over=True)
     fold.feed(lifecycle_rows)
     tree = fold.root()
     assert tree is not None
