@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import pkgutil
 import re
 import typing
 from pathlib import Path
@@ -36,6 +37,31 @@ def test_architecture_page_shows_every_room_of_the_core() -> None:
     rooms = {path.stem for path in (ROOT / "agentnb" / "core").glob("[a-z]*.py")}
 
     assert {room for room in rooms if not re.search(rf"\b{room}\b", house)} == set()
+
+
+PAGES = [
+    *sorted(path.name for path in ROOT.glob("*.md")),
+    *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_modules_and_names_that_a_page_mentions_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    files = re.findall(r"`(agentnb/[\w/]+(?:\.(?:py|js|css))?/?)`", text)
+    names = set(re.findall(r"\bagentnb(?!\.ya?ml\b)(?:\.[A-Za-z_]\w*)+", text))
+
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert [name for name in names if not _exists(name)] == []
+
+
+def _exists(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
