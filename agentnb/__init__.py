@@ -2,8 +2,7 @@
 
 `%load_ext agentnb`, then `%%spawn` a task; or, from Python, `Session().run_sync("a task")`.
 
-Public names are loaded when they are first asked for, so that importing the package costs
-next to nothing.
+Public names are loaded on first use, so importing the package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -139,23 +138,23 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext agentnb` calls."""
+    """Load the magics. `%load_ext agentnb` calls it."""
     from agentnb.notebook import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What `%unload_ext agentnb` calls."""
+    """Remove the magics. `%unload_ext agentnb` calls it."""
     from agentnb.notebook import unload
 
     unload(shell)
 
 
 def _offer_magics() -> None:
-    """In a notebook that only imports the package, have `%%spawn` load the rest when it is used.
+    """Register the magics for loading on first use, for a notebook that only imports the package.
 
-    Looks at IPython only where it runs already, so that an import elsewhere stays light.
+    Does nothing unless IPython is loaded already: an import elsewhere stays light.
     """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
@@ -165,7 +164,7 @@ def _offer_magics() -> None:
 
 
 def _bundle_of(value: object) -> dict[str, str]:
-    """What a value of ours shows as the last line of a cell, loaded when the first one does."""
+    """The MIME bundle of one of our values. Loads `agentnb.bundles` on the first call."""
     from agentnb.bundles import bundle_of
 
     return bundle_of(value)

@@ -1,4 +1,4 @@
-"""`python -m agentnb`: what can be done with a person's files, without a kernel."""
+"""`python -m agentnb`: commands on a person's files, without a kernel."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from agentnb.errors import UnreadableNotebook
 from agentnb.views.freeze import freeze_file
 
 WRONG = 2
-"""The exit code when something could not be done; what could be done was."""
+"""Exit code when a file could not be handled. The other files were."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what a command line says.
+    """Run a command line.
 
     Args:
-        arguments: Its words; those of this process when left out.
+        arguments: Its words; by default those of this process.
 
     Returns:
         The exit code.
@@ -31,13 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if order.verb is None:
         parser.print_help()
         return 0
-    # Each file is seen to, also after one that is wrong.
+    # A file with an error does not stop the files after it.
     act = {"freeze": _freeze, "trust": _trust}[order.verb]
     return max([act(file) for file in order.files])
 
 
 def _trust(file: str) -> int:
-    # Only here: `freeze` needs neither.
+    # Imported here: `freeze` needs neither.
     from agentnb.config import load_config
     from agentnb.trust import trust
 
@@ -66,7 +66,7 @@ def _freeze(file: str) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Quotes what was typed, and names of files are typed for a person by a shell."""
+    """Escapes an error's quotes: a shell may complete file names that hold control characters."""
 
     def error(self, message: str) -> NoReturn:
         super().error(visible(message, LONGEST_LINE))

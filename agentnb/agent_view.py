@@ -1,7 +1,6 @@
-"""One agent, as the events of its run tell of it: what it was asked, told, and said.
+"""`AgentView`: one agent of a run, read from the run's events: its task, conversation, calls, cost.
 
-A view is a snapshot: it is made when it is asked for, and never changes. Of a loaded run it is
-equal to that of the run itself.
+A view is an immutable snapshot. A loaded run gives the same views as the run that was saved.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from agentnb.prices import Cost
 from agentnb.views.panel.history import CallHistory, CallRecord, ToolCallRecord
 
 _NOT_THE_END = (None, "tool_use", "pause_turn")
-"""Stop reasons of a reply of which the events do not hold all: its tool calls, or what follows."""
+"""Stop reasons of replies that the events hold in part: they lack tool calls or what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +36,24 @@ class ModelCall:
     """One model call of an agent. Each transport attempt is a call of its own."""
 
     number: int
-    """Among the calls of its agent, from 1."""
+    """Position among its agent's calls, from 1."""
     status: str
     """`started` or `finished`."""
     request: CompletionRequest
-    """As it was sent."""
+    """As sent."""
     model: str
     """`provider/model`."""
     attempt: int
-    """Of the transport, from 1."""
+    """Transport attempt, from 1."""
     is_synthesis: bool
     text: str
-    """The reply, as far as it came."""
+    """The reply, as far as it has arrived."""
     at_s: float
     """When it was sent, in seconds since the run began."""
     usage: Usage | None = None
-    """`None` while it is open; so are the next three."""
+    """`None` while the call is open; so are the next three."""
     stop_reason: str | None = None
-    """`None` also when the reply did not come to its end."""
+    """`None` also when the reply was cut off."""
     error: str | None = None
     duration_ms: int | None = None
 
@@ -64,66 +63,66 @@ class ToolCall:
     """One tool call of an agent."""
 
     number: int
-    """Among the tool calls of its agent, from 1."""
+    """Position among its agent's tool calls, from 1."""
     status: str
     """`started` or `finished`."""
     tool_use_id: str
     name: str
     input: Any
-    """The arguments by name; the beginnings where `input_is_cut`."""
+    """The arguments by name; shortened if `input_is_cut`."""
     at_s: float
     """When it began, in seconds since the run began."""
     result: str | None = None
-    """`None` while it is open; the beginning where `result_is_cut`."""
+    """`None` while the call is open; shortened if `result_is_cut`."""
     is_error: bool = False
     duration_ms: int | None = None
-    """`None` while it is open."""
+    """`None` while the call is open."""
     input_is_cut: bool = False
     result_is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AgentView(Shown):
-    """One agent of a run, when it was asked for."""
+    """Snapshot of one agent of a run."""
 
     path: str
-    """What a person reads: `root`, `1`, `1.2`."""
+    """`root`, `1`, `1.2`."""
     agent_id: str
     parent: str | None
     """The parent's path; `None` for the root."""
     children: tuple[str, ...]
-    """The paths of its own sub-agents, in the order of their tasks. Skipped tasks have none."""
+    """Paths of its direct sub-agents, in task order. Skipped tasks are not included."""
     task: str
     status: AgentStatus
     depth: int
     """0 for the root."""
     model: str
-    """`provider/model`: the one that it asked last."""
+    """`provider/model` of its newest call."""
     duration_ms: int
     """From its spawn to its end, or to its newest event."""
     text: str
-    """The answer, or as much of it as there is so far."""
+    """The answer, or its text so far."""
     error: str | None
-    """Why it did not complete; `None` for an agent that completed or is at work."""
+    """Why it did not complete; `None` while it works and when it completed."""
     cut: bool
-    """Whether the answer ended at a limit."""
+    """Whether the answer was cut at a limit."""
     messages: tuple[Message, ...]
-    """The conversation: what was last sent to its model, and the reply to it as text."""
+    """The conversation: the messages of its newest request, and the reply as text."""
     calls: tuple[ModelCall, ...]
     """All model calls, in order."""
     tool_calls: tuple[ToolCall, ...]
     """All tool calls, in the order in which they began."""
     usage: RunUsage
-    """The provider's numbers of its own calls that have ended."""
+    """The provider's counts for its own finished calls."""
     cost: Cost
-    """What its own calls cost, as an estimate; see `RunRecord.cost`."""
+    """Estimated cost of its own calls; see `RunRecord.cost`."""
     subtree_usage: RunUsage
-    """Its own usage, and that of all agents below it."""
+    """Its own usage plus that of all agents below it."""
     subtree_cost: Cost
-    """Its own cost, and that of all agents below it."""
+    """Its own cost plus that of all agents below it."""
     is_whole: bool
-    """Whether all of it is here: false where the events hold only the beginning of a tool's input
-    or result, and where the newest reply is open, broke off, or went on with tools."""
+    """Whether `messages` and `tool_calls` are complete. False if the events hold a tool's input or
+    result in part, or if the newest reply is open, was cut off, or continued with tools."""
 
     def __repr__(self) -> str:
         path = visible(self.path, 60)
@@ -145,17 +144,17 @@ def views_of(
     costs: Mapping[str, tuple[Cost, Cost]],
     wanted: int | None = None,
 ) -> AgentViews:
-    """The views of agents of one run.
+    """Build the views of agents of one run.
 
     Args:
-        nodes: A branch of the tree, or all of it, in path order.
-        agents: By id, what the fold knows of each.
-        rows: By id, the rows of the record that are each agent's own.
-        costs: By path, each agent's own cost, and with all below it.
-        wanted: How many of the first of `nodes` to make views of; all of them when left out.
+        nodes: The whole tree or a branch, in path order.
+        agents: Folded state of each agent, by id.
+        rows: Each agent's own rows of the record, by id.
+        costs: Each agent's own cost and its subtree's, by path.
+        wanted: Build views of the first `wanted` nodes only; of all by default.
     """
     usages: dict[str, dict[str, Usage]] = {}
-    for node in reversed(nodes):  # each after all below it
+    for node in reversed(nodes):  # children before their parent
         whole = usages[node.agent_id] = dict(agents[node.agent_id].usage)
         for child in node.children:
             for model, usage in usages[child.agent_id].items():
@@ -221,11 +220,11 @@ def _view(
 
 
 def text_of(agent: AgentState, history: CallHistory) -> str:
-    """What an agent ended with; of one that did not end, what it has said so far."""
+    """An agent's answer; its text so far if it has not ended."""
     if agent.answer is not None:
         return agent.answer
     for call in reversed(history.calls):
-        # A call that goes on with a paused reply has its beginning in the conversation.
+        # A call that continues a paused reply has the reply's beginning in its messages.
         said = read_reply(text_so_far(call.request.messages) + call.text).text_before
         if said:
             return said
@@ -269,7 +268,7 @@ def _tool_call(call: ToolCallRecord) -> ToolCall:
         name=started.name,
         input=started.input,
         at_s=call.begun_s,
-        # An older record has the first line of a result only.
+        # Older records hold only the first line of a result.
         result=(finished.result or finished.result_summary) if finished is not None else None,
         is_error=finished is not None and finished.is_error,
         duration_ms=finished.duration_ms if finished is not None else None,

@@ -1,8 +1,7 @@
-"""What a value of ours shows as the last line of a cell: text and HTML, the same every time.
+"""MIME bundles of our values as the last line of a cell: plain text and HTML.
 
-Nothing in it acts, whatever a model wrote; it holds no ids and no times, so that a saved
-notebook can be compared; and it is about a page long, however large the run was. Who wants all
-of it has the value itself.
+A bundle is inert whatever a model wrote, about a page long whatever the size of the run, and
+holds no ids or times, so that saved notebooks can be compared.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from agentnb.views.static import beginning, outline_html, static_bundle
 from agentnb.views.table import ROWS, Table
 
 OUTLINE_LINES = 100
-"""Of agents and notes; how many agents more there are stands below the root."""
+"""Lines of agents and notes; a note below the root counts the rest."""
 ANSWER_LENGTH = 20_000
-"""Characters; how many more there are stands at the end."""
+"""Characters; a line at the end counts the rest."""
 _TASK_LENGTH = 400
 _MOST_CHILDREN = 40
 
@@ -54,12 +53,12 @@ _NOT_ALL = "(So far: the run has not come to its end.)"
 _CUT = "The text was cut at a limit."
 
 _Part = tuple[str, str]
-"""One below the other they make a bundle: plain text and HTML."""
+"""Plain text and HTML of one part of a bundle; the parts stand one below the other."""
 
 
 @singledispatch
 def bundle_of(value: object) -> Bundle:
-    """MIME types to text: `text/plain`, and `text/html` for every value that is known here."""
+    """Text by MIME type: `text/plain`, and `text/html` for the types registered below."""
     return {"text/plain": repr(value)}
 
 
@@ -77,7 +76,7 @@ def _(run: RunRecord) -> Bundle:
 
 
 def _so_far(run: RunRecord, root_id: str) -> str:
-    """What the root has said since it was last called."""
+    """The root's text since its newest call began."""
     said: list[str] = []
     for entry in run.events:
         match entry.event:
@@ -96,11 +95,11 @@ def _(result: OrchestratorResult) -> Bundle:
 
 
 def notes_of(result: OrchestratorResult) -> dict[str, list[str]]:
-    """By path: why a task was not completed. What an outline shows where there is no run to ask."""
+    """Why tasks were not completed, by path: an outline's notes when there is only a result."""
     root = result.agent_tree.path
     notes: dict[str, list[str]] = {root: ["the answer was cut at a limit"]} if result.cut else {}
     for one in result.incomplete:
-        if one.agent_id is None:  # it has no line of its own: its parent's
+        if one.agent_id is None:  # a skipped task has no line of its own: use its parent's
             parent = one.path.rpartition(".")[0] or root
             notes.setdefault(parent, []).append(f"skipped: {one.task} ({one.error})")
         elif one.error:
@@ -123,7 +122,7 @@ def _(root: AgentNode) -> Bundle:
 
 @bundle_of.register
 def _(agent: AgentView) -> Bundle:
-    """Path, status and task, the text as Markdown, what is wrong with it, and who is below."""
+    """Path, status and task, the text as Markdown, its error, and its sub-agents."""
     parts = [
         _head(agent.status, agent.task, path=agent.path),
         *_said(agent.status, agent.text, agent.error),
@@ -203,21 +202,23 @@ def _(memories: AgentMemoryContexts) -> Bundle:
 
 @bundle_of.register
 def _(entries: Entries) -> Bundle:
-    """By agent, since the order between agents is another one in every replay."""
-    told: dict[str, list[str]] = {}
+    """Grouped by agent, since the order between agents differs in every replay."""
+    kinds_of: dict[str, list[str]] = {}
     for entry in entries:
-        if not isinstance(entry.event, BudgetUpdate | AgentWaiting):  # as many as time allowed
-            _tell(told.setdefault(getattr(entry.event, "agent_id", ""), []), entry.event)
+        if not isinstance(entry.event, BudgetUpdate | AgentWaiting):  # their number varies
+            _add_kind(kinds_of.setdefault(getattr(entry.event, "agent_id", ""), []), entry.event)
     fold = TreeFold(e for e in entries if not isinstance(e.event, AgentTextDelta))
     paths = {"": "(run)"} | {agent.agent_id: agent.path for agent in fold.in_path_order()}
     rows = [
-        (path, " → ".join(told[agent_id])) for agent_id, path in paths.items() if agent_id in told
+        (path, " → ".join(kinds_of[agent_id]))
+        for agent_id, path in paths.items()
+        if agent_id in kinds_of
     ]
     return _list(entries, Table(("agent", "events"), rows, cell_width=400))
 
 
-def _tell(kinds: list[str], event: Event) -> None:
-    if not kinds or kinds[-1] != event.kind:  # text comes in as many pieces as the provider likes
+def _add_kind(kinds: list[str], event: Event) -> None:
+    if not kinds or kinds[-1] != event.kind:  # a provider may cut its text anywhere
         kinds.append(event.kind)
 
 
@@ -232,7 +233,7 @@ def _(cost: Cost) -> Bundle:
 
 
 def _list(values: Listed[Any] | Entries, table: Table) -> Bundle:
-    """A table on a page. IPython prints a tuple or list by its `repr`, whatever a bundle holds."""
+    """A table. Its plain text is the `repr`, which IPython prints for any tuple or list."""
     parts = [_line(values.headline), *([_table(table)] if values else [])]
     return _bundle(*parts) | {"text/plain": repr(values)}
 
@@ -259,7 +260,7 @@ def _answer(text: str) -> _Part:
 
 
 def _beginning(text: str) -> str:
-    return beginning(masked_as_known(text), ANSWER_LENGTH)  # not cut within a secret
+    return beginning(masked_as_known(text), ANSWER_LENGTH)  # masked first: no secret is cut in two
 
 
 def _table(table: Table) -> _Part:

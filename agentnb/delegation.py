@@ -1,7 +1,7 @@
 """How the agents of a run may delegate: by a spawn block, by tools, or by both.
 
-What the tools need to know of profiles and pools is put together here, and what does not fit is
-said before a run begins.
+Collects what the spawn tools need (profiles, pools, tools) and reports conflicts before a run
+begins.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ def delegation_of(
     models: Models,
     max_concurrency: int,
 ) -> Delegation:
-    """How the agents of one run delegate.
+    """Build the delegation of one run.
 
     Args:
         kind: `block`, `tools` or `both`.
         nested: Whether sub-agents get the spawn tools, too.
-        tools: What the agents of the run may call besides.
-        named: What a profile may name, too: the tools of the session.
-        config: Has the profiles.
-        bootstrap_of: The bootstrap files of a profile, or of none, in this run.
-        models: Who answers for the pools.
-        max_concurrency: Of each model.
+        tools: The run's other tools.
+        named: The session's tools, which a profile may also name.
+        config: Holds the profiles.
+        bootstrap_of: Returns the bootstrap files of a profile, or of `None`, in this run.
+        models: Resolves the pools.
+        max_concurrency: Open calls per model.
 
     Raises:
         ValueError: A tool of the run has the name of a spawn tool.
-        ConfigError: A file that every sub-agent would be given cannot be read.
+        ConfigError: A default bootstrap file cannot be read.
     """
     if kind == "block":
         return Delegation()
@@ -61,7 +61,7 @@ def delegation_of(
                 f"The tool {literal(name)} has the name of one that starts sub-agents: give it "
                 "another, by `agentnb.tool(function, name=...)`."
             )
-    bootstrap_of(None)  # read now, and not when a model asks for a sub-agent
+    bootstrap_of(None)  # an unreadable file fails here, not when a model starts a sub-agent
     settings = _settings(config, known.values(), bootstrap_of, models, max_concurrency)
     return Delegation(
         by_block=kind == "both",
@@ -78,17 +78,17 @@ def _settings(
     models: Models,
     max_concurrency: int,
 ) -> SpawnSettings:
-    """What the spawn tools of one run know of the project.
+    """The spawn tools' view of the project.
 
-    A profile that cannot be used is no concern of a run that does without it: it is not offered,
-    and a model that asks for it all the same is told why. Its models are looked up only then.
+    A broken profile does not fail the run: it is not offered, and a model that names it anyway
+    gets the reason. A profile's models are resolved when it is first used.
     """
-    # By its name alone: a model is told of it, and not where it lies on a person's machine.
-    as_told = replace(config, source=Path(config.source).name)
+    # The file's name without its folder: a model sees it in errors, but not the person's paths.
+    named = replace(config, source=Path(config.source).name)
     tools, broken = dict[str, Sequence[Tool] | None](), dict[str, str]()
     for name in (*config.profiles, *config.broken):
         try:
-            tools[name] = tools_of_profile(as_told.profile(name), known, as_told)
+            tools[name] = tools_of_profile(named.profile(name), known, named)
         except ConfigError as error:
             broken[name] = str(error)
 
@@ -111,15 +111,15 @@ def _settings(
 def tools_of_profile(
     profile: Profile, known: Iterable[Tool], config: Config
 ) -> tuple[Tool, ...] | None:
-    """The tools that a profile names, each once; `None` when it leaves that to its parent.
+    """The tools that a profile names, each once; `None` if it names none and inherits its parent's.
 
     Args:
-        profile: One of the settings file's.
-        known: What may be named, besides `workspace`.
-        config: Says where the profile stands.
+        profile: A profile of the settings file.
+        known: Tools that may be named, besides `workspace`.
+        config: Holds the profile's lines in the file.
 
     Raises:
-        ConfigError: It names a tool that is not known. Those that start sub-agents never are.
+        ConfigError: The profile names an unknown tool. The spawn tools count as unknown.
     """
     if profile.tools is None:
         return None

@@ -1,11 +1,11 @@
-"""What is wrong with what a person wrote: settings, a settings file, a magic, a notebook.
+"""Errors in what a person wrote: settings, a settings file, a magic, a notebook.
 
     AgentnbError
     ├── UnknownPool, UnknownProfile a name that the settings do not have
     ├── ConfigError                 mistakes in a settings file; has `mistakes`
-    ├── UntrustedSettings           a settings file that sends away or spends, and is not trusted
-    ├── TrustNotKept                the trust in a settings file cannot be written down
-    ├── UnreadableNotebook          a file that is no notebook, or cannot be read
+    ├── UntrustedSettings           an untrusted settings file that would send data or spend more
+    ├── TrustNotKept                trust in a settings file could not be saved
+    ├── UnreadableNotebook          a file that is not a notebook, or cannot be read
     └── NotebookError               a magic's line or cell could not be understood
 
 The others are in agentnb/core/errors.py.
@@ -26,11 +26,11 @@ class NotebookError(AgentnbError, ValueError):
 
 
 class UnreadableNotebook(AgentnbError, ValueError):
-    """A file holds no notebook that this version can read.
+    """A file is not a notebook that this version can read.
 
     Args:
         source: The file, as it was named.
-        what: What is wrong with it, as a clause.
+        what: The reason, as a clause.
     """
 
     def __init__(self, source: str, what: str) -> None:
@@ -68,26 +68,26 @@ class ConfigMistake:
     """One thing that is wrong in a settings file."""
 
     key: str
-    """The whole path of the key, as `llm.pools.fast[0]`; empty for the file itself."""
+    """Full path of the key, such as `llm.pools.fast[0]`; empty for the file itself."""
     line: int | None
     """From 1."""
     what: str
-    """What is wrong and what to do, in sentences; never a value that may be a secret."""
+    """The mistake and the fix, in sentences; never a value that may be a secret."""
 
     @property
     def place(self) -> str:
-        """`line 4, `llm.default_pool``, as far as it is known."""
+        """Line and key as far as known, such as `line 4, `llm.default_pool``."""
         line = f"line {self.line}" if self.line else ""
         key = f"`{visible(self.key, 120)}`" if self.key else ""
         return ", ".join(filter(None, (line, key)))
 
 
 class ConfigError(AgentnbError, ValueError):
-    """A settings file cannot be taken as it is.
+    """A settings file has mistakes.
 
     Args:
         source: The file, as it was named.
-        mistakes: All that are known, at least one. The message shows the first twenty.
+        mistakes: At least one. The message shows the first twenty.
     """
 
     def __init__(self, source: str, mistakes: Sequence[ConfigMistake]) -> None:
@@ -109,12 +109,12 @@ class ConfigError(AgentnbError, ValueError):
 
 
 class UntrustedSettings(AgentnbError, ValueError):
-    """A settings file would send something away or spend more, and is not trusted yet.
+    """An untrusted settings file would send data to another machine or let a run spend more.
 
     Args:
         source: The file, as it was named.
-        what: What would be sent, or which settings would let a run spend more.
-        where: The address that it would be sent to; empty where nothing is.
+        what: What would be sent, or the settings that let a run spend more.
+        where: The address it would be sent to; empty if nothing would be sent.
         allow: How to allow it, as a clause.
     """
 
@@ -131,7 +131,7 @@ class UntrustedSettings(AgentnbError, ValueError):
 
 
 class TrustNotKept(AgentnbError, ValueError):
-    """The trust in a settings file cannot be written down.
+    """Trust in a settings file could not be saved.
 
     Args:
         source: The file, as it was named.
@@ -153,7 +153,7 @@ def _path(source: str) -> str:
 
 @contextmanager
 def wrong_settings_as_line() -> Iterator[None]:
-    """Have what is wrong with a person's settings shown as one line where they typed them."""
+    """Show errors in a person's settings as one line in the cell where they typed them."""
     try:
         yield
     except (AgentnbError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Files of a person, which may have been put where they are by somebody else.
+"""Safe reading and atomic replacing of a person's files, which a stranger may have placed.
 
-One is read only when it is a file with a bound, and replaced as a whole or not at all: what was
-there is not lost to a full disk, and nothing outside its folder is written through a link.
+Only regular files up to a size limit are read. A file is replaced as a whole or not at all: a full
+disk loses nothing, and a link never leads a write outside its folder.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ from pathlib import Path
 
 from agentnb.core.text import LONGEST_IN_ERROR, visible
 
-# What is there on no system but some: on Windows nothing blocks, and nobody makes links by stealth.
+# Flags that only some systems have. On Windows opening never blocks, and links need privileges.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def read_file(path: Path, *, max_bytes: int, only_own: bool = False) -> bytes:
-    """What a file holds. Never waits for a writer, and follows a link: that changes nothing.
+    """Read a file. Follows links; never waits for a writer.
 
     Args:
         path: The file.
-        max_bytes: The most that it may hold.
-        only_own: Whether it must belong to this user, and nobody else may write to it. (Windows
-            tells neither.)
+        max_bytes: Largest size to read.
+        only_own: Require that the file belongs to this user and no one else may write to it. (Not
+            checked on Windows.)
 
     Raises:
-        OSError: It is not there, cannot be read, is no regular file (a folder, a pipe, a device),
-            holds more than `max_bytes`, or may be another user's work. A name in it is cut.
+        OSError: The file is missing, unreadable, not regular (a folder, a pipe, a device), larger
+            than `max_bytes`, or may be another user's work. Its name is shortened in the error.
     """
     with _names_cut():
-        _check_regular(path.stat(), path, max_bytes)  # to open a device may already act
+        _check_regular(path.stat(), path, max_bytes)  # opening a device may already have effects
         with os.fdopen(os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY), "rb") as file:
             _check_regular(found := os.fstat(file.fileno()), path, max_bytes)
             if only_own:
                 _check_own(found, path)
-            content = file.read(max_bytes + 1)  # a file may grow, or not know its size
+            content = file.read(max_bytes + 1)  # a file may grow, or report no size
         if len(content) > max_bytes:
             raise _too_large(path, max_bytes)
         return content
 
 
 def replace_file(path: Path, text: str, *, mode: int | None = None) -> None:
-    """Write a text as UTF-8 in place of what a file holds.
+    """Replace a file's content by a text, as UTF-8.
 
-    A link is replaced, and what it points to stays as it is. What is no regular file (a pipe, a
-    terminal) is written to, but not by way of a link.
+    A link is replaced; its target stays as it is. A pipe or a terminal is written to, but not
+    through a link.
 
     Args:
         path: The file.
-        text: What it is to hold.
-        mode: Its permissions from now on; `None` for those that it has, or that new files get.
+        text: The new content.
+        mode: The new permissions; `None` keeps the present ones, or the default for a new file.
 
     Raises:
-        OSError: The file cannot be written. It is as it was. A name in it is cut.
+        OSError: The file cannot be written, and is unchanged. Its name is shortened in the error.
     """
     content = text.encode()
     with _names_cut():
@@ -68,10 +68,10 @@ def replace_file(path: Path, text: str, *, mode: int | None = None) -> None:
             with os.fdopen(os.open(path, os.O_WRONLY | _NO_LINK | _BINARY), "wb") as file:
                 file.write(content)
             return
-        # A name that nobody can foretell, made anew: nobody can have put a link there.
+        # An unpredictable name, created exclusively: no one can have put a link there.
         beside = path.with_name(f".agentnb-{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY
-        # What a file keeps from others is kept from them while it is written, too.
+        # A private file's content stays private while it is written.
         is_plain = there is None and mode is None
         made = os.open(beside, flags, 0o666 if is_plain else 0o600)
         try:
@@ -89,7 +89,11 @@ def replace_file(path: Path, text: str, *, mode: int | None = None) -> None:
 
 
 def _there(path: Path) -> os.stat_result | None:
-    """What stands at a path, to be kept or written to; `None` for nothing, and for a link."""
+    """Status of the file at a path; `None` if there is none, or a link to a regular file.
+
+    Raises:
+        OSError: A link to something else, such as a device.
+    """
     try:
         found = path.lstat()
         if not stat.S_ISLNK(found.st_mode):

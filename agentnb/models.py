@@ -1,7 +1,7 @@
-"""Who answers in a session: from what a person names to providers, their gates and one label.
+"""The models of a session: from the names a person gives to providers, gates and one label.
 
-A name is `provider/model`, a pool (`pool:NAME`), or several of either: a chain. What is not said
-is chosen here too, and where the choice came from.
+A name is `provider/model` or a pool (`pool:NAME`); several names make a chain. Without a name the
+session's default is chosen here, and its origin kept.
 """
 
 from __future__ import annotations
@@ -24,82 +24,82 @@ from agentnb.settings import DEFAULT_MODEL
 from agentnb.trust import allowed_server
 
 registry = Registry()
-"""For all sessions: their calls to one base URL with one key share one HTTP client."""
+"""Shared by all sessions: calls to one base URL with one key share one HTTP client."""
 
-_SAID_IN_FILE = {"openai": allowed_server}
-"""By provider, what the settings file says of it."""
+_FILE_SETTINGS = {"openai": allowed_server}
+"""By provider: reads its settings from the settings file."""
 
 _gates: WeakKeyDictionary[Provider, dict[int, ConcurrencyGate]] = WeakKeyDictionary()
 
 
 def gate_of(provider: Provider, max_concurrency: int) -> Gate:
-    """The gate before a provider, which all sessions with the same limit share."""
+    """A provider's gate, shared by all sessions with the same limit."""
     if isinstance(provider, FallbackProvider):
         links = provider.links
         return RoutedGate({link.model: gate_of(link.provider, max_concurrency) for link in links})
     try:
         gates = _gates.setdefault(provider, {})
-    except TypeError:  # somebody's own provider that cannot be a key: each run has its own gate
+    except TypeError:  # a provider that is not hashable: each run gets its own gate
         return ConcurrencyGate(max_concurrency)
     made = gates.get(max_concurrency) or ConcurrencyGate(max_concurrency)
-    return gates.setdefault(max_concurrency, made)  # of two threads the first one's counts
+    return gates.setdefault(max_concurrency, made)  # of two threads the first wins
 
 
 class Origin(StrEnum):
-    """Who chose the model of a session."""
+    """Where a session's model comes from."""
 
     CODE = "code"
     DEFAULT_POOL = "default_pool"
-    """The settings file, by `llm.default_pool`."""
+    """`llm.default_pool` of the settings file."""
     DEFAULT = "default"
 
 
 class Models:
-    """The models of a session, and who answers to them.
+    """The models of a session, and their providers.
 
     Args:
-        said: The session's `model`; `None` when code names none.
-        provider: The session's own, in place of the one that `said` names.
-        config: What the settings file says.
+        model: The session's `model`; `None` if code names none.
+        provider: The session's own provider, used in place of the one that `model` names.
+        config: The settings file.
 
     Raises:
-        ConfigError: A pool of the file holds a model that nobody answers to.
+        ConfigError: A pool of the file holds a model without a provider.
         MissingExtra: See `resolve`.
-        UnknownModel, UnknownPool: `said` names one.
-        ValueError: `said` is empty, or no names.
+        UnknownModel, UnknownPool: `model` names one.
+        ValueError: `model` is empty or not names.
     """
 
     def __init__(
-        self, said: str | Sequence[str] | None, *, provider: Provider | None, config: Config
+        self, model: str | Sequence[str] | None, *, provider: Provider | None, config: Config
     ) -> None:
         self._provider = provider
         self._config = config
         config.check_models(self._check_known)
         self.model: str | tuple[str, ...] = DEFAULT_MODEL
-        """One model, or a chain of them: pools are written out."""
+        """One model or a chain, with pools expanded."""
         self.origin = Origin.DEFAULT
-        if said is not None:
-            self.model, self.origin = self._named(said), Origin.CODE
+        if model is not None:
+            self.model, self.origin = self._named(model), Origin.CODE
         elif provider is not None:
             self.model, self.origin = provider.name, Origin.CODE
         elif config.default_pool is not None:
             self.model = self._named(f"pool:{config.default_pool}")
             self.origin = Origin.DEFAULT_POOL
         if provider is None or not isinstance(self.model, str):
-            # What is wrong with it is said now, not at the first run. Nothing is wrong with what
-            # is not trusted yet: a person wants to look at it first.
+            # Raise errors now, not at the first run. But an untrusted file is no error yet: the
+            # person may want to look at its settings first.
             with suppress(UntrustedSettings):
                 self.resolve(self.model)
 
     def resolve(self, model: str | Sequence[str] | None = None) -> tuple[Provider, str]:
-        """Who answers, and the name of the (first) model as people read it.
+        """The provider, and the label of the (first) model.
 
         Args:
             model: `None` for the session's.
 
         Raises:
-            MissingExtra: Its SDK is not installed; of a chain, that of no model.
-            UntrustedSettings: The settings file says where it is asked, and is not trusted.
+            MissingExtra: Its SDK is not installed; for a chain, the SDK of none of its models is.
+            UntrustedSettings: The server comes from a settings file that is not trusted.
             UnknownModel, UnknownPool, ValueError: As for the class.
         """
         if model is None:
@@ -113,15 +113,15 @@ class Models:
         return chain, chain.links[0].model
 
     def _links(self, names: Sequence[str]) -> list[FallbackModel]:
-        """The models of a chain, but for those whose SDK is not installed."""
+        """The models of a chain whose SDK is installed."""
         links: list[FallbackModel] = []
         for name in names:
             with suppress(MissingExtra):
                 links.append(FallbackModel(*self._link(name)))
-        return links or [FallbackModel(*self._link(names[0]))]  # which says what to install
+        return links or [FallbackModel(*self._link(names[0]))]  # raises, and says what to install
 
     def _named(self, model: str | Sequence[str]) -> str | tuple[str, ...]:
-        """One model, or a chain of several; a chain of one is that one."""
+        """One model, or a chain of several; a chain of one is that model."""
         names = self._config.models_of(model if isinstance(model, str) else texts(model, "model"))
         if not names:
             raise ValueError("`model` is empty: name a model, or several of which one answers.")
@@ -131,11 +131,11 @@ class Models:
         own = self._own(model)
         if own is not None:
             return own, model
-        said = _SAID_IN_FILE.get(split_model(model)[0])
-        return registry.resolve(model, said and said(self._config))
+        settings_of = _FILE_SETTINGS.get(split_model(model)[0])
+        return registry.resolve(model, settings_of and settings_of(self._config))
 
     def _own(self, model: str) -> Provider | None:
-        """The session's own provider, or the link of its chain, that answers to a model."""
+        """The session's own provider, or the link of its chain, that serves a model."""
         own = self._provider
         for link in () if own is None else links_of(own, model):
             if re.split("[/:]", model)[0] == link.provider.name:
@@ -143,6 +143,6 @@ class Models:
         return None
 
     def _check_known(self, model: str) -> None:
-        """See to it that somebody answers to a model, without making a provider for it."""
+        """Raise `UnknownModel` unless a model has a provider. Creates no provider."""
         if self._own(model) is None:
             split_model(model)

@@ -1,8 +1,8 @@
-"""What a run costs, as an estimate: list prices times the tokens that the provider counted.
+"""Estimated cost of a run: list prices times the tokens that the provider counted.
 
-The prices are those of `genai-prices`, which is loaded when a cost is first asked for and never
-asks the network; a person's own prices go before them. A call of an unknown model has no amount,
-which is not the same as an amount of 0: it is told apart in every sum that it belongs to.
+Prices come from `genai-prices`, which is loaded when a cost is first needed and makes no network
+calls; a person's own prices override them. A call without a known price is unpriced, not 0: every
+sum that contains it says so.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _MILLION = 1_000_000
 _UNKNOWN = "no price is known"
 _OPEN = "a call is still open"
 _MOST_USD = 1e9
-"""For a million tokens: what is above it was not meant."""
+"""Per million tokens: a higher price is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a model costs, in US dollars for a million tokens.
+    """Price of a model, in US dollars per million tokens.
 
     Raises:
-        ValueError: An amount is no number, or below 0.
+        ValueError: An amount is not a number, or below 0.
     """
 
     input: float
     """Input that was neither written to nor read from a cache."""
     output: float
     cache_read: float | None = None
-    """As `input` when left out; so is the next one."""
+    """Defaults to `input`; so does the next one."""
     cache_write: float | None = None
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Price:
                 )
 
     def of(self, usage: Usage) -> Decimal:
-        """US dollars for so many tokens."""
+        """Price of some tokens, in US dollars."""
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
         parts = [
@@ -84,16 +84,16 @@ class Unpriced:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cost(Shown):
-    """An estimate of what was spent, by list prices. Prints as a line that says so."""
+    """Estimated cost by list prices. Prints as a line that says it is an estimate."""
 
     usd: float | None
-    """US dollars; `None` when there are tokens without a price, so that nobody adds it up."""
+    """US dollars; `None` if some tokens have no price, so that a partial sum is not added up."""
     at_least_usd: float
     """US dollars for the tokens that have a price."""
     unpriced: tuple[Unpriced, ...] = ()
-    """The others, by model."""
+    """The tokens without a price, by model."""
     by_agent: Mapping[str, Cost] = field(default_factory=dict)
-    """By path, in path order: each agent's own calls, those of its sub-agents not included."""
+    """Cost of each agent's own calls, without its sub-agents', by path in path order."""
     by_model: Mapping[str, Cost] = field(default_factory=dict)
     """By `provider/model`."""
 
@@ -116,27 +116,27 @@ class Cost(Shown):
 
     @property
     def amount(self) -> str:
-        """As short as it can be told: `$0.0123`, and what is unpriced."""
+        """The shortest form: `$0.0123`, and what is unpriced."""
         known = dollars(self.at_least_usd)
         if not self.unpriced:
             return known
-        told = dict.fromkeys(visible(each.reason, LONGEST_IN_ERROR) for each in self.unpriced)
+        reasons = dict.fromkeys(visible(each.reason, LONGEST_IN_ERROR) for each in self.unpriced)
         tokens = sum(unpriced.tokens for unpriced in self.unpriced)
-        why = "; ".join(told) + (f" ({tokens:,} tokens)" if tokens else "")
+        why = "; ".join(reasons) + (f" ({tokens:,} tokens)" if tokens else "")
         return f"{known} + unpriced: {why}" if self.at_least_usd else f"unpriced: {why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A model call, as far as its price goes."""
+    """What pricing needs to know of a model call."""
 
     path: str
     model: str
     """`provider/model`."""
     usage: Usage | None
-    """`None` while it is open."""
+    """`None` while the call is open."""
     at: datetime | None
-    """When it was made, since prices change; `None`, now."""
+    """When the call was made, since prices change; `None` means now."""
 
 
 # -- whose prices ---------------------------------------------------------------------------------
@@ -145,13 +145,13 @@ class Call:
 def set_prices(prices: Mapping[str, Price]) -> None:
     """Use these prices before those of genai-prices, for all runs, loaded ones included.
 
-    They replace what was set before; an empty mapping takes all back.
+    Replaces the prices that were set before; an empty mapping removes them.
 
     Args:
-        prices: By `provider/model`, as `run.usage.by_model` has it.
+        prices: By `provider/model`, the key of `run.usage.by_model`.
 
     Raises:
-        ValueError: A key is no model, or a value no `Price`.
+        ValueError: A key is not a model name, or a value not a `Price`.
     """
     if not isinstance(prices, Mapping):
         raise ValueError(f"`prices` must map `provider/model` to a Price, not {literal(prices)}.")
@@ -166,16 +166,16 @@ def set_prices(prices: Mapping[str, Price]) -> None:
 
 
 _own: Mapping[str, Price] = {}
-"""Never changed, only replaced: it is read from any thread."""
+"""Replaced, never changed in place: any thread may read it."""
 
 
 def _spelled(model: str) -> str:
-    """`provider:model` is read, too."""
+    """Normalise a model name: `provider:model` becomes `provider/model`."""
     return re.sub("[/:]", "/", model.strip(), count=1)
 
 
 def _usd(call: Call) -> Decimal | str:
-    """What a call cost, or why nobody knows."""
+    """A call's cost in US dollars, or the reason why it has none."""
     if call.usage is None:
         return _OPEN
     own = _own.get(_spelled(call.model))
@@ -185,7 +185,7 @@ def _usd(call: Call) -> Decimal | str:
         return _by_genai_prices(call.model, call.usage, call.at)
     except LookupError:
         return _UNKNOWN
-    except Exception as error:  # a look at a run must not fail for want of a price
+    except Exception as error:  # a missing price must not stop a person from viewing a run
         return f"genai-prices failed ({visible(str(error), 100)})"
 
 
@@ -194,10 +194,10 @@ def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal:
     provider, slash, name = _spelled(model).partition("/")
     if not slash:
         raise LookupError("by the name alone it would guess a provider")
-    import genai_prices  # heavy: only for those who ask for a cost
+    import genai_prices  # heavy: loaded only when a cost is needed
 
     counted = genai_prices.Usage(
-        # All input, what was read from and written to the cache included.
+        # All input, cache reads and writes included.
         input_tokens=usage.total_tokens - usage.output_tokens,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_creation_tokens,
@@ -212,11 +212,11 @@ def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal:
 
 
 def cost_of(calls: Iterable[Call], *, paths: Sequence[str]) -> Cost:
-    """The cost of a run's calls.
+    """Cost of a run's calls.
 
     Args:
-        calls: All that have ended.
-        paths: Those of all agents, in path order.
+        calls: The calls to count; an open one is unpriced.
+        paths: The paths of all agents, in path order.
     """
     all_, by_agent, by_model = _Sum(), {path: _Sum() for path in paths}, dict[str, _Sum]()
     for call in calls:
@@ -233,28 +233,28 @@ def cost_of(calls: Iterable[Call], *, paths: Sequence[str]) -> Cost:
 def costs_with_below(
     calls: Iterable[Call], parents: Mapping[str, str | None]
 ) -> dict[str, tuple[Cost, Cost]]:
-    """By path: what an agent's own calls cost, and together with those of all below it.
+    """Cost of each agent's own calls, and of its subtree's, by path.
 
     Args:
-        calls: All that have ended, and all that are open.
-        parents: By path, the path of the parent, a parent before its children. Calls and parents
-            that are not among them are passed over.
+        calls: All finished and open calls.
+        parents: The parent's path by path, parents before their children. Calls and parents of
+            other paths are ignored.
     """
     own = {path: _Sum() for path in parents}
     for call in calls:
         if (part := own.get(call.path)) is not None:
             part.add(call, _usd(call))
     whole: dict[str, _Sum] = {}
-    for path in reversed([*parents]):  # each after all below it
-        whole.setdefault(path, _Sum()).take(own[path])
+    for path in reversed([*parents]):  # children before their parent
+        whole.setdefault(path, _Sum()).add_all(own[path])
         parent = parents[path]
         if parent in own:
-            whole.setdefault(str(parent), _Sum()).take(whole[path])
+            whole.setdefault(str(parent), _Sum()).add_all(whole[path])
     return {path: (own[path].cost(), whole[path].cost()) for path in parents}
 
 
 class _Sum:
-    """Amounts, and the tokens that have none."""
+    """A sum of amounts, and the tokens without a price."""
 
     def __init__(self) -> None:
         self._known = Decimal()
@@ -268,8 +268,8 @@ class _Sum:
             tokens = call.usage.total_tokens if call.usage is not None else 0
             self._leave_out((call.model, usd), tokens)
 
-    def take(self, other: _Sum) -> None:
-        """Add all that another has."""
+    def add_all(self, other: _Sum) -> None:
+        """Add another sum."""
         self._known += other._known
         for key, tokens in other._unknown.items():
             self._leave_out(key, tokens)
@@ -295,7 +295,7 @@ def _left_out(unpriced: Unpriced) -> str:
 
 
 def dollars(amount: float) -> str:
-    """`$0.0123`: with as many digits as say something."""
+    """Format an amount with its significant digits, such as `$0.0123`."""
     if amount >= 1:
         return f"${amount:,.2f}"
     if amount >= 0.001 or not amount:

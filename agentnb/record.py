@@ -1,7 +1,7 @@
-"""What a run tells of itself: read from its events and from nothing else.
+"""`RunRecord`: the view of a run that is computed from its events and nothing else.
 
-A record of a run that goes on, has ended, or was loaded from a file answers alike, on any
-machine, without provider, network or key. Reading never changes it and is safe from any thread.
+A running, a finished and a loaded run answer alike, without provider, network or key. Reading
+changes nothing and is safe from any thread.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_BYTES = 2**30
-"""Of a file that is read as a run: ten times the largest that were seen."""
+"""Largest file read as a run: ten times the largest seen so far."""
 
 
 class RunRecord(Shown):
-    """A run to look at. `load_run` makes one of a file; a `Run` is one that can also be steered."""
+    """A run to look at. `load_run` reads one from a file; a `Run` can also be steered."""
 
     def __init__(self, run_id: str, task: str, bus: EventBus) -> None:
         self.id = run_id
@@ -73,11 +73,11 @@ class RunRecord(Shown):
         self._folded = 0
         self._fold_lock = threading.Lock()
         self._own: dict[str, list[Row]] | None = None
-        """By agent, the rows that are its own; made when an agent is first asked for."""
+        """Each agent's own rows, by id; built when an agent is first read."""
         self._nodes: tuple[int, dict[str, AgentNode]] = (0, {})
-        """All agents in path order, by id, and how many rows had been folded by then."""
-        self._feed: FramePublisher | None = None
-        known_secrets()  # what is shown of it is masked by what is known
+        """Number of rows folded, and all agents at that point by id, in path order."""
+        self._publisher: FramePublisher | None = None
+        known_secrets()  # collect them now: everything shown of the run is masked by them
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({quoted(self.task)}, {self.status})"
@@ -86,7 +86,7 @@ class RunRecord(Shown):
 
     @property
     def events(self) -> Entries:
-        """Everything that happened so far: dense from `seq` 0, never joined."""
+        """All entries so far, dense from `seq` 0, with no text deltas joined."""
         return self._bus.entries
 
     async def stream(self) -> AsyncIterator[Entry]:
@@ -95,20 +95,20 @@ class RunRecord(Shown):
             yield entry
 
     def _read(self, question: Callable[[TreeFold], T]) -> T:
-        """Ask the fold, brought up to now, while nobody else changes it."""
+        """Bring the fold up to date and query it, under its lock."""
         with self._fold_lock:
             rows = self._bus.rows_since(self._folded)
             self._fold.feed(rows)
             if self._own is not None:
-                _sort_in(rows, self._own)
+                _add_to_agents(rows, self._own)
             self._folded += len(rows)
             return question(self._fold)
 
-    # -- what it comes to ---------------------------------------------------------------------
+    # -- its state and result -----------------------------------------------------------------
 
     @property
     def thread_id(self) -> str:
-        """The root agent's id, and so its thread's; empty before the run has begun."""
+        """Id of the root agent and of its thread; empty before the run has begun."""
         return self._read(lambda fold: fold.root_id)
 
     @property
@@ -118,22 +118,22 @@ class RunRecord(Shown):
 
     @property
     def notes(self) -> Mapping[str, Sequence[str]]:
-        """By path: errors, and what was asked for and not done."""
+        """Errors, and tasks that were not done, by path."""
         return self._read(TreeFold.notes)
 
     @property
-    def untold_notes(self) -> Mapping[str, Sequence[str]]:
-        """Those of `notes` that the panel shows in the details of their agent only."""
+    def unreported_notes(self) -> Mapping[str, Sequence[str]]:
+        """The `notes` that the panel shows only in the details of their agent, by path."""
         return self._read(unreported_notes)
 
     @property
     def tool_counts(self) -> Mapping[str, ToolCount]:
-        """By path: how many tool calls an agent made, and how many of them were errors."""
+        """Number of each agent's tool calls, and how many were errors, by path."""
         return self._read(lambda fold: fold.tool_counts)
 
     @property
     def status(self) -> AgentStatus:
-        """The run's own status: its root's while it goes on."""
+        """Status of the run; while it runs, its root's."""
         end = self._end
         if end is not None:
             return end.status
@@ -144,7 +144,7 @@ class RunRecord(Shown):
 
     @property
     def done(self) -> bool:
-        """Whether the run has come to its end, and the record with it."""
+        """Whether the run has ended and its record is complete."""
         return self._end is not None
 
     @property
@@ -154,58 +154,57 @@ class RunRecord(Shown):
 
     @property
     def output(self) -> str:
-        """The answer, as `result().output` has it; empty while there is none.
+        """The answer, the same as `result().output`; empty while there is none.
 
-        Of a run that failed or was cancelled: what there is, and why it ended.
+        For a failed or cancelled run: its text so far, and why it ended.
         """
         root = self.tree
         for _, event in reversed(self._bus.lifecycle_rows):
             if root is not None and is_terminal(event):
-                # A root is the last to end; of one that goes on, a sub-agent has ended.
+                # The root ends last: if the newest end is a sub-agent's, the root is running.
                 is_roots = getattr(event, "agent_id", None) == root.agent_id
-                return _last_words(event) if is_roots else ""
+                return _final_text(event) if is_roots else ""
         return ""
 
     @property
     def budget(self) -> RequestBudget:
-        """How the pot stood when the record ends. A copy: nothing draws on it."""
-        total, used = _pot(event for _, event in self._bus.lifecycle_rows)
+        """The budget at the end of the record. A copy: no agent uses it."""
+        total, used = _budget_figures(event for _, event in self._bus.lifecycle_rows)
         budget = RequestBudget(max(0, total))
         budget.add_tokens(max(0, used))
         return budget
 
     @property
     def usage(self) -> RunUsage:
-        """The provider's numbers of all calls that have ended."""
+        """The provider's counts for all finished calls."""
         return self._read(lambda fold: fold.usage)
 
     @property
     def cost(self) -> Cost:
-        """What the calls cost, as an estimate, by the prices of their time.
+        """Estimated cost of the calls, by the prices at the time of each call.
 
-        A call that is still open has no amount yet, so that the sum is "at least".
-
-        `run.cost.by_agent` has each agent's part, by path. A model without a known price is
-        `unpriced`; `agentnb.set_prices` gives it one.
+        An open call has no amount yet, so the sum is then "at least". `run.cost.by_agent` has each
+        agent's part, by path. A model without a known price is `unpriced`; `agentnb.set_prices`
+        gives it one.
         """
         ended, open_ = self._calls(self._bus.lifecycle_rows)
         paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
         return cost_of([*ended, *open_], paths=paths)
 
     def _calls(self, rows: Iterable[EventRow]) -> tuple[list[Call], list[Call]]:
-        """As far as their price goes: those that have ended, and those that are open."""
+        """The finished and the open calls in some rows, for pricing."""
         return _calls_in(rows, began=_began(self.id), root_id=self.thread_id)
 
     # -- its agents ---------------------------------------------------------------------------
 
     def agent(self, path: str) -> AgentView:
-        """One agent as it is now: what it was asked and told, what it said, and what it used.
+        """Snapshot of one agent: its task, conversation, text, calls and usage.
 
         Args:
             path: Its path (`root`, `2.1`) or its id.
 
         Raises:
-            UnknownAgent: The run has no such agent, or not yet; a skipped task has none.
+            UnknownAgent: The run has no such agent (yet). A skipped task has no agent.
         """
 
         def view(fold: TreeFold) -> AgentView:
@@ -219,11 +218,11 @@ class RunRecord(Shown):
 
     @property
     def agents(self) -> AgentViews:
-        """All agents as they are now, in path order. Skipped tasks are none of them."""
+        """Snapshots of all agents, in path order. Skipped tasks are not included."""
         return self._read(lambda fold: self._views(fold, [*self._all_nodes(fold).values()]))
 
     def _all_nodes(self, fold: TreeFold) -> dict[str, AgentNode]:
-        """All agents in path order, by id: folded anew only when there is something new."""
+        """All agents by id, in path order. Cached until there are new rows."""
         if self._nodes[0] != self._folded:
             root = fold.root()
             nodes = {node.agent_id: node for node in root.walk()} if root is not None else {}
@@ -233,13 +232,13 @@ class RunRecord(Shown):
     def _own_rows(self) -> dict[str, list[Row]]:
         if self._own is None:
             self._own = {}
-            _sort_in(self._bus.rows_since(0)[: self._folded], self._own)
+            _add_to_agents(self._bus.rows_since(0)[: self._folded], self._own)
         return self._own
 
     def _views(
         self, fold: TreeFold, nodes: Sequence[AgentNode], *, wanted: int | None = None
     ) -> AgentViews:
-        """The views of the first agents of a branch, or of all of it. Under the fold's lock."""
+        """Views of the first `wanted` nodes, or of all. Call it under the fold's lock."""
         rows = self._own_rows()
         costs = self._costs(fold, nodes, [row for n in nodes for row in rows[n.agent_id]])
         return views_of(nodes, agents=fold.agents, rows=rows, costs=costs, wanted=wanted)
@@ -261,10 +260,10 @@ class RunRecord(Shown):
     def to_records(self) -> list[dict[str, Any]]:
         """One flat dict per agent in path order: `pandas.DataFrame(run.to_records())`.
 
-        A task that was not done has a row, too: its status is `skipped`, its path the one that its
-        agent would have had, its error the reason. `answer` is what an agent ended with, or has
-        said so far; `cost_usd` is `None` where a call has no price; `subtree_tokens` and
-        `subtree_cost_usd` include all below the agent.
+        A task that was not done has a row, too: with status `skipped`, the path that its agent
+        would have had, and the reason as its error. `answer` is an agent's answer, or its text so
+        far; `cost_usd` is `None` if a call has no price; `subtree_tokens` and `subtree_cost_usd`
+        include all agents below.
         """
         return self._read(self._records)
 
@@ -280,7 +279,7 @@ class RunRecord(Shown):
 
     def _text_of(self, agent: AgentState) -> str:
         if agent.answer is not None:
-            return agent.answer  # as of nearly all: the rows of an agent need not be read for it
+            return agent.answer  # the usual case, and it spares reading the agent's rows
         history = CallHistory(agent.agent_id)
         history.feed(self._own_rows()[agent.agent_id])
         return text_of(agent, history)
@@ -288,7 +287,7 @@ class RunRecord(Shown):
     # -- figures --------------------------------------------------------------------------------
 
     def plot(self, *, dark: bool = False) -> RunFigure:
-        """The tree as a figure: path, status, task and tokens of each agent.
+        """Figure of the tree: path, status, task and tokens of each agent.
 
         Args:
             dark: For a dark page.
@@ -296,7 +295,7 @@ class RunRecord(Shown):
         return plot_tree(self.tree, dark=dark)
 
     def plot_timeline(self, *, dark: bool = False) -> RunFigure:
-        """Who did what when: one bar for each agent, below the budget as it was used.
+        """Figure of the run over time: the budget used, and below it a bar for each agent.
 
         Args:
             dark: For a dark page.
@@ -304,7 +303,7 @@ class RunRecord(Shown):
         return plot_timeline(self._bus.rows_since(0), dark=dark)
 
     def plot_tokens(self, *, dark: bool = False) -> RunFigure:
-        """Who spent what: one bar for each agent's own tokens, the largest first.
+        """Figure of the tokens: a bar for each agent's own, the largest first.
 
         Args:
             dark: For a dark page.
@@ -314,39 +313,39 @@ class RunRecord(Shown):
     # -- live views ---------------------------------------------------------------------------
 
     def panel(self) -> RunPanel:
-        """The live panel: the run as it goes on, and afterwards a scrubber to replay it.
+        """Live panel of the run, with a scrubber to replay it afterwards.
 
         Several panels of one run stay in step. `panel.close()` ends one.
         """
-        from agentnb.views.panel.panel import RunPanel  # widgets: only for those who look
+        from agentnb.views.panel.panel import RunPanel  # loads the widgets only when needed
 
         return RunPanel(self._live())
 
     def tree_view(self, *, height: int = 0) -> TreeView:
-        """The tree, the details and the scrubber of the panel alone, for a dashboard of your own.
+        """The panel's tree, details and scrubber alone, for a dashboard of your own.
 
         Args:
-            height: Of the tree in pixels; 0 for what fits most cells.
+            height: Height of the tree in pixels; 0 for a height that fits most cells.
         """
         from agentnb.views.panel.tree_view import TreeView
 
         return TreeView(self._live(), height=height)
 
     def _live(self) -> FramePublisher:
-        """The frames that all live views of this run share."""
+        """The publisher whose frames all live views of this run share."""
         with self._fold_lock:
-            if self._feed is None:
-                self._feed = self._new_feed()
-            return self._feed
+            if self._publisher is None:
+                self._publisher = self._new_publisher()
+            return self._publisher
 
     def _cost_so_far(self) -> Cost:
-        """What the panel shows of calls that have ended: while a run goes on, some are open.
+        """Cost of the finished calls, for the panel: while a run goes on, some are open.
 
-        An agent without such a call has no part in it: it would be told as having cost nothing.
+        An agent without a finished call is left out: it would seem to have cost nothing.
         """
         return cost_of(self._calls(self._bus.lifecycle_rows)[0], paths=())
 
-    def _new_feed(self) -> FramePublisher:
+    def _new_publisher(self) -> FramePublisher:
         from agentnb.views.panel.frames import FramePublisher
 
         return FramePublisher(self._bus, cost=self._cost_so_far)
@@ -358,16 +357,15 @@ class RunRecord(Shown):
     @overload
     def to_json(self, path: str | os.PathLike[str]) -> None: ...
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Everything that happened so far, as one JSON document that `load_run` reads.
+        """Save the run so far as one JSON document that `load_run` reads.
 
-        It has an event on each line; see `docs/events.md`. It holds what the agents were told and
-        what they said, and no keys.
+        It has one event per line (see `docs/events.md`), with all prompts and replies, and no keys.
 
         Args:
-            path: A file to write it to, in place of one that is there.
+            path: Write the document to this file, and replace one that exists.
 
         Returns:
-            The document; nothing when it was written to a file.
+            The document; `None` if it was written to a file.
 
         Raises:
             OSError: The file cannot be written.
@@ -380,16 +378,16 @@ class RunRecord(Shown):
 
 
 def load_run(path: str | os.PathLike[str]) -> RunRecord:
-    """A run that `run.to_json(path)` wrote, to be looked at without a provider or a key.
+    """Load a run that `run.to_json(path)` saved, to look at without a provider or a key.
 
-    Agents that were at work when it was written are told as they were.
+    Agents that had not ended when it was saved keep the status that they had.
 
     Args:
         path: The file.
 
     Raises:
-        UnreadableRun: The file is not there, is no regular file, is larger than 1 GiB, or holds no
-            run that this version can read.
+        UnreadableRun: The file is missing, not a regular file, larger than 1 GiB, or not a run
+            that this version can read.
     """
     source = os.fsdecode(path)
     with _no_garbage_collection():
@@ -401,7 +399,7 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
 
 def _text_of(path: str | os.PathLike[str], source: str) -> str:
     try:
-        # A name may be as long as whoever made it likes, and a zero byte in it is a `ValueError`.
+        # The name may come from a stranger: long, or with a zero byte, which is a `ValueError`.
         return read_file(Path(os.fsdecode(path)), max_bytes=_MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError as error:
         where = visible(str(Path.cwd()), LONGEST_IN_ERROR)
@@ -419,15 +417,15 @@ def _text_of(path: str | os.PathLike[str], source: str) -> str:
 
 
 def _parse(text: str) -> Any:
-    """Strict JSON, in half the time that the standard library takes."""
-    from pydantic_core import from_json  # comes with the SDK; not for those who load no run
+    """Parse strict JSON in half the time of the standard library."""
+    from pydantic_core import from_json  # loaded only when a run is
 
     return from_json(text, allow_inf_nan=False)
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """A million new values make the collector look at all of them, again and again, for nothing."""
+    """Pause the collector: it would scan a million new values again and again, for nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -438,19 +436,19 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _version() -> str:
-    from importlib import metadata  # it loads a mail parser: not for those who only look
+    from importlib import metadata  # loads a mail parser: imported only when a run is saved
 
     try:
         return metadata.version("agentnb")
-    except metadata.PackageNotFoundError:  # run from its source, and never installed
+    except metadata.PackageNotFoundError:  # run from its source, not installed
         return "unknown"
 
 
 # -- pure helpers -----------------------------------------------------------------------------
 
 
-def _last_words(event: Event) -> str:
-    """What an agent's terminal event leaves to be said."""
+def _final_text(event: Event) -> str:
+    """The text of an agent's terminal event, with the reason for its end."""
     match event:
         case AgentCompleted(text=text) | AgentExhausted(text=text):
             return text or "(no output)"
@@ -463,8 +461,8 @@ def _last_words(event: Event) -> str:
     return without_block("\n\n".join(part for part in (text, f"*{error}*") if part))
 
 
-def _pot(events: Iterator[Event]) -> tuple[int, int]:
-    """Total and used tokens, as the newest event that knows them says."""
+def _budget_figures(events: Iterator[Event]) -> tuple[int, int]:
+    """Total and used tokens, from the newest event that has them."""
     total = used = 0
     for event in events:
         total = getattr(event, "budget_total", total)
@@ -474,14 +472,14 @@ def _pot(events: Iterator[Event]) -> tuple[int, int]:
 
 
 def _began(run_id: str) -> datetime | None:
-    """When a run began: its id, a UUIDv7, begins with milliseconds since 1970."""
+    """When a run began, from its id: a UUIDv7 begins with milliseconds since 1970."""
     if re.fullmatch("0[0-9a-f]{11}7[0-9a-f]{19}", run_id) is None:
         return None
     return datetime.fromtimestamp(int(run_id[:12], 16) / 1000, UTC)
 
 
-def _sort_in(rows: Iterable[Row], own: dict[str, list[Row]]) -> None:
-    """Add each row that is an agent's to those of that agent."""
+def _add_to_agents(rows: Iterable[Row], own: dict[str, list[Row]]) -> None:
+    """Add each row to the rows of its agent, if it has one."""
     for row in rows:
         agent_id = row[1] if len(row) == 3 else getattr(row[1], "agent_id", None)
         if agent_id is not None:
@@ -508,7 +506,7 @@ def _call(
     event: ModelCallStarted | ModelCallFinished,
     root_id: str,
 ) -> Call:
-    # To the minute: calls alike are then priced once.
+    # Rounded to the minute, so that equal calls are priced once.
     at = began and (began + timedelta(seconds=at_s)).replace(second=0, microsecond=0)
     usage = event.usage if isinstance(event, ModelCallFinished) else None
     return Call(path_of(event.agent_id, root_id), event.model, usage, at)

@@ -1,8 +1,8 @@
-"""The handle that a person holds of one running or finished tree.
+"""`Run`: a person's handle of one running or finished tree.
 
-A run lives on the runtime thread; a `Run` may be asked and ordered from any thread and any
-loop. What it tells is in `agentnb.record`. Waiting for it never ends it: only `cancel`, and the
-waits that own their run (`%%spawn`, `run_sync`), do.
+A run executes on the runtime thread; its `Run` may be used from any thread and any loop. Reading
+it is in `agentnb.record`. Waiting never ends a run: only `cancel` does, and an interrupt of the
+waits that own their run (`%%spawn`, `run_sync`).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from agentnb.views.panel.frames import FramePublisher
 
 SLICE_S = 0.1
-"""Whoever waits wakes so often: a loop delivers an interrupt only then, and a thread that an
-interrupt meets on its way to sleep would sleep on with it."""
+"""Every wait wakes after this time: a loop delivers an interrupt only when it wakes, and a thread
+interrupted on its way to sleep would sleep on."""
 STOP_PATIENCE_S = 10.0
-"""A cancel waits so long for what does not stop, and then says that it still runs."""
+"""Longest wait of a cancel for agents that do not stop; the receipt then names them."""
 
 
 class Run(RunRecord):
@@ -64,7 +64,7 @@ class Run(RunRecord):
         self._viewers = viewers or Viewers()
         self._future = runtime.submit(execution)
         self._waiting = waiting = set[Callable[[], None]]()
-        # By the set: a future keeps its callbacks, so of those who gave up waiting none is one.
+        # One callback for all waiters: a future keeps its callbacks, and waiters come and go.
         self._future.add_done_callback(lambda _: [wake() for wake in waiting.copy()])
 
     # -- waiting ------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Run(RunRecord):
         done = asyncio.Event()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the waiting loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the waiting loop has been closed
                 loop.call_soon_threadsafe(done.set)
 
         self._waiting.add(wake)
@@ -95,7 +95,7 @@ class Run(RunRecord):
     def _outcome(self) -> OrchestratorResult:
         try:
             return self._future.result()
-        except concurrent.futures.CancelledError:  # the runtime was closed under it
+        except concurrent.futures.CancelledError:  # the runtime was closed during the run
             raise RuntimeError(GONE) from None
 
     def _check_alive(self) -> None:
@@ -110,10 +110,10 @@ class Run(RunRecord):
 
         Raises:
             TimeoutError: The run has not ended in time.
-            LlmError, NoAnswer, RunCancelled, InternalError: How the run ended, with
-                `partial_result`.
-            RuntimeError: Called on the runtime thread itself, which would wait for itself; or the
-                run's loop is gone.
+            LlmError, NoAnswer, RunCancelled, InternalError: The run failed or was cancelled; each
+                has `partial_result`.
+            RuntimeError: Called on the runtime thread, which would wait for itself; or the run's
+                event loop is gone.
         """
         if self._runtime.is_current_thread and not self._future.done():
             raise RuntimeError(
@@ -149,7 +149,7 @@ class Run(RunRecord):
         return self.result()
 
     def stop_soon(self, reason: str) -> bool:
-        """Order the whole run to stop, without waiting; false when that was ordered before."""
+        """Order the whole run to stop, without waiting. False if it was ordered before."""
         cancellation = self._request.cancellation
         return cancellation.cancel(None, reason) is cancellation.root_order
 
@@ -176,16 +176,16 @@ class Run(RunRecord):
     async def stream(self) -> AsyncIterator[Entry]:
         """Every entry from the beginning to the end, as it happens, on the caller's loop.
 
-        What is past when it begins comes entry by entry; of what happens then, a reader that
-        falls far behind gets deltas joined. See `agentnb.core.bus`.
+        Past entries come one by one. A reader that falls far behind the run gets text deltas
+        joined; see `agentnb.core.bus`.
 
         Raises:
-            RuntimeError: The run's loop is gone before the run has ended.
+            RuntimeError: The run's event loop is gone before the run has ended.
         """
         entries = self._bus.subscribe()
         while True:
             try:
-                # In slices that let an interrupt through, and see that the loop of the run is gone.
+                # In slices, to let an interrupt through and to notice that the run's loop is gone.
                 async with asyncio.timeout(None if entries.has_news else SLICE_S):
                     entry = await anext(entries)
             except StopAsyncIteration:
@@ -198,31 +198,30 @@ class Run(RunRecord):
 
     @property
     def thread_id(self) -> str:
-        """The root agent's id, and so its thread's; known before the run has begun."""
+        """Id of the root agent and of its thread; known before the run has begun."""
         return self._request.thread_id
 
     @property
     def budget(self) -> RequestBudget:
-        """The pot that all agents of the run draw on."""
+        """The budget that all agents of the run share."""
         return self._request.budget
 
     # -- steering -----------------------------------------------------------------------------
 
     def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt:
-        """Stop one agent with all below it, or the whole run, and wait until it has stopped.
+        """Stop one agent with its subtree, or the whole run, and wait until it has stopped.
 
-        What does not stop within 10 s is named in the receipt's `still_running`, and so is an
-        agent with a synchronous tool that outlived its 2 s. A second cancel stops nothing more,
-        and says what is left of it. On the runtime's own thread the order is given and not
-        waited for.
+        The receipt's `still_running` names agents that do not stop within 10 s, and agents with a
+        synchronous tool still running after 2 s. A second cancel stops nothing more, and its
+        receipt says what still runs. Called on the runtime thread, it does not wait.
 
         Args:
-            agent: A path (`1.2`), an agent's id, or nothing for everything.
-            reason: What the tree and the error will say.
+            agent: A path (`1.2`) or an agent's id; everything if left out.
+            reason: Shown in the tree and in the error.
 
         Raises:
             UnknownAgent: The run has no such agent.
-            RuntimeError: The run's loop is gone.
+            RuntimeError: The run's event loop is gone.
         """
         agent_id = None if agent is None or self._is_root(agent) else self._id_of(agent)
         if self.done:
@@ -237,20 +236,20 @@ class Run(RunRecord):
         still = [s.agent_id for s in cancellation.cancelled(agent_id) if not s.ended.is_set()]
         still += {*self._abandoned(agent_id)} - {*still}
         if not cancellation.agent_ids and cancellation.root_order is order:
-            agents = still = [self.thread_id]  # the root comes to be, and is stopped, soon
+            agents = still = [self.thread_id]  # the root is not created yet; it stops at once then
         duration_ms = round((time.monotonic() - started) * 1000)
         in_order = self._in_path_order
         return CancelReceipt(in_order(agents), duration_ms, in_order(still))
 
     def _wait_until_stopped(self, agent_id: str | None) -> None:
-        """Wait for what was ordered, by this order or by one before it."""
+        """Wait until all cancelled agents have stopped, those of earlier cancels included."""
 
         async def stopped() -> None:
             for scope in self._request.cancellation.cancelled(agent_id):
                 await scope.ended.wait()
 
         waiting = self._runtime.submit(stopped())
-        # The run of a root that was stopped is over as soon as it has told so.
+        # When the root is stopped, the end of the run is enough.
         ends: list[concurrent.futures.Future[Any]] = [waiting]
         if agent_id is None:
             ends.append(self._future)
@@ -260,7 +259,7 @@ class Run(RunRecord):
             waiting.cancel()
 
     def _abandoned(self, agent_id: str | None) -> tuple[str, ...]:
-        """Of an agent and all below it, or of all, those whose tools go on without them."""
+        """Agents of a subtree, or of the run, that ended while a tool of theirs still runs."""
         left = self._request.abandoned.agent_ids
         if agent_id is not None:
             left = {name for name in left if is_at_or_below(name, agent_id)}
@@ -281,25 +280,31 @@ class Run(RunRecord):
         return tuple(sorted(agent_ids, key=lambda each: path_key(path_of(each, self.thread_id))))
 
     def set_budget(self, total: int) -> None:
-        """Set the total of the running request, up or down; in force when this returns.
+        """Set the budget's total, up or down; it holds when this returns.
+
+        Args:
+            total: Tokens.
 
         Raises:
-            ValueError: `total` is not a whole number of tokens, at least 0.
-            RuntimeError: The run's loop is gone.
+            ValueError: `total` is not a whole number, at least 0.
+            RuntimeError: The run's event loop is gone.
         """
         if not self.done:
             self._check_alive()
         self._request.budget.set_total(total)
         if not self._runtime.is_current_thread:
-            self._runtime.call(lambda: None)  # behind the news of the new total on the loop
+            self._runtime.call(lambda: None)  # returns after the loop has handled the new total
 
     def answer_budget(self, answer: str) -> None:
-        """Answer the question that a paused run asks: `continue` or `stop`.
+        """Answer the question of a paused run.
+
+        Args:
+            answer: `continue` or `stop`.
 
         Raises:
-            ValueError: It is neither.
-            NoOpenQuestion: Nothing was asked.
-            RuntimeError: The run's loop is gone.
+            ValueError: The answer is neither.
+            NoOpenQuestion: There is no open question.
+            RuntimeError: The run's event loop is gone.
         """
         self._runtime.call(lambda: self._request.answer_budget(answer))
 
@@ -307,7 +312,7 @@ class Run(RunRecord):
 
     def budget_slider(self) -> BudgetSlider:
         """The panel's slider for the total, for a dashboard of your own."""
-        from agentnb.views.panel.controls import BudgetSlider  # widgets: only for those who look
+        from agentnb.views.panel.controls import BudgetSlider  # loads the widgets only when needed
 
         return BudgetSlider(self._live())
 
@@ -323,24 +328,24 @@ class Run(RunRecord):
 
         return CancelButton(self._live())
 
-    def _new_feed(self) -> FramePublisher:
+    def _new_publisher(self) -> FramePublisher:
         from agentnb.views.panel.commands import Commands
         from agentnb.views.panel.frames import FramePublisher
 
         budget = self._request.budget
-        feed = FramePublisher(
+        publisher = FramePublisher(
             self._bus,
             pot=lambda: (budget.tokens_used, budget.total),
             cost=self._cost_so_far,
             viewers=self._viewers,
         )
-        feed.commands = Commands(self, self._runtime.call_soon, feed.tell)
-        return feed
+        publisher.commands = Commands(self, self._runtime.call_soon, publisher.tell)
+        return publisher
 
 
 @contextmanager
 def _interrupts_cancel(task: asyncio.Task[object]) -> Iterator[None]:
-    """Have an interrupt cancel a task that waits: ipykernel does so for the first one only."""
+    """Let an interrupt cancel a waiting task: ipykernel does so for the first interrupt only."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals belong to the main thread
         return
@@ -353,5 +358,5 @@ def _interrupts_cancel(task: asyncio.Task[object]) -> Iterator[None]:
     try:
         yield
     finally:
-        # `None` stands for a handler that Python did not set and cannot put back.
+        # `None`: the handler was not set by Python, which cannot restore it.
         signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)

@@ -1,8 +1,8 @@
-"""The one background thread with the one event loop on which all runs live.
+"""The one background thread whose event loop executes all runs.
 
-A busy or blocked cell never stalls an agent, and nothing of the kernel's own loop is patched:
-whoever waits for a run, waits on a loop or a thread of their own. Made when first needed, gone
-at exit, and made anew in a forked process, where the parent's thread does not exist.
+A busy or blocked cell never stalls an agent, and the kernel's own loop is not patched: callers
+wait on their own loop or thread. The thread starts when first needed and ends at exit. A forked
+process starts its own, since threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _EXIT_PATIENCE_S = 2.0
 
-GONE = "The loop of this run is gone: it ended with its process, or lives in the one that forked."
+GONE = "This run's event loop is gone: its process has ended, or this process was forked from it."
 
 
 class Runtime:
@@ -41,17 +41,17 @@ class Runtime:
         asyncio.set_event_loop(self.loop)
         try:
             while not self._is_closing:
-                # A `SystemExit` in some callback ends `run_forever`; it must not end every run.
+                # A `SystemExit` in a callback ends `run_forever`; it must not end every run.
                 with suppress(SystemExit, KeyboardInterrupt):
                     self.loop.run_forever()
         finally:
             with self._closing:
                 self._is_closing = True
-            self._tell_the_waiting()
+            self._fail_unanswered()
             self.loop.close()
 
-    def _tell_the_waiting(self) -> None:
-        """Let nobody wait for what will not come any more."""
+    def _fail_unanswered(self) -> None:
+        """Fail the futures whose work will not finish, so that no caller waits for ever."""
         for future in self._unanswered.copy():
             with suppress(concurrent.futures.InvalidStateError):
                 future.set_exception(RuntimeError(GONE))
@@ -72,7 +72,7 @@ class Runtime:
         Raises:
             RuntimeError: The loop is gone.
         """
-        # In a forked process nobody can let go of a lock that was held: no lock there.
+        # A forked process takes no lock: it may have been held at the fork, and stays held then.
         with self._closing if self.is_alive else nullcontext():
             if not self.is_alive:
                 work.close()
@@ -93,7 +93,7 @@ class Runtime:
         return self.submit(run()).result()
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Have a short function run on the loop, from any thread, and wait for nothing.
+        """Run a short function on the loop, from any thread, without waiting for it.
 
         Raises:
             RuntimeError: The loop is gone.
@@ -105,16 +105,16 @@ class Runtime:
         self.submit(run())
 
     def at_close(self, closer: Callable[[], Awaitable[object]]) -> None:
-        """Have `closer` awaited on the loop before it ends; once, however often it is given."""
+        """Await `closer` on the loop before it ends; once, even if registered several times."""
         if closer not in self._closers:
             self._closers.append(closer)
 
     def close(self) -> None:
-        """End everything that runs, close what was left open, and end the thread."""
+        """Cancel all tasks, await the closers, and end the thread."""
         if not self.is_alive or self.is_current_thread:
             return
         with self._closing:
-            # Nothing is taken in any more: what came before stands on the loop before this.
+            # No work is accepted from here on; what was submitted is on the loop before this.
             if self._is_closing:
                 return
             self._is_closing = True
@@ -124,16 +124,16 @@ class Runtime:
         except (concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
             has_ended = False
         if not has_ended:
-            # Stopped under a task that does not end, a loop would complain of it at length. The
-            # thread is a daemon: it goes with the process, which must not be held up.
-            self._tell_the_waiting()
+            # Do not stop the loop: it would report each task that does not end, at length. The
+            # thread is a daemon and ends with the process, which must not be held up.
+            self._fail_unanswered()
             return
         with suppress(RuntimeError):  # the loop may have ended by itself
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_EXIT_PATIENCE_S)
 
     async def _wind_down(self) -> bool:
-        """End and close everything; false when something of it does not end."""
+        """Cancel all tasks and await the closers; false if a task does not end."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -141,7 +141,7 @@ class Runtime:
         if others:
             _, stuck = await asyncio.wait(others, timeout=_EXIT_PATIENCE_S / 2)
         for closer in self._closers:
-            with suppress(Exception):  # the others are to be closed, too
+            with suppress(Exception):  # an error must not keep the others open
                 await closer()
         if not stuck:
             await self.loop.shutdown_asyncgens()
@@ -149,11 +149,11 @@ class Runtime:
 
 
 def allow_nested_loops() -> None:
-    """Let `asyncio.run` work inside a running loop, in this whole process.
+    """Let `asyncio.run` work inside a running loop, in the whole process.
 
-    For people who paste `asyncio.run(...)` into a cell; agentnb itself needs none of it. Applies
-    `nest-asyncio2`, which patches asyncio for every loop: tasks then take about half as long
-    again, everywhere, until the process ends. Applying it again changes nothing.
+    For people who paste `asyncio.run(...)` into a cell; agentnb itself does not need it. Applies
+    `nest-asyncio2`, which patches asyncio for every loop: all tasks then take about 1.5 times as
+    long, until the process ends. A second call changes nothing.
 
     Raises:
         MissingExtra: `nest-asyncio2` is not installed.

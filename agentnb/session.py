@@ -1,7 +1,6 @@
-"""The one place where concrete parts are wired together: provider, gate, budget, orchestrator.
+"""`Session`: settings for runs, and the one place that wires provider, gate, budget, orchestrator.
 
-A session is settings. It starts runs and holds on to nothing of them but the newest, and those
-that still go on.
+A session keeps its newest run and those that are still running, and no others.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
-class _InForce:
-    """What the settings file says by now, and what that makes of what was said in code."""
+class _Current:
+    """The settings file as last read, and the settings and models that follow from it and code."""
 
     config: Config
     settings: Settings
@@ -56,56 +55,56 @@ class _InForce:
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """A run that is wanted."""
+class _RunOptions:
+    """A run to start."""
 
     title: str
-    """The task, or what stands for several."""
-    said: Mapping[str, Any]
-    """Settings that hold for it in place of the session's."""
+    """The task, or a title for several."""
+    given: Mapping[str, Any]
+    """Settings of this run that replace the session's."""
     profile: str | None = None
     plan: SpawnInstruction | None = None
     synthesis: bool = True
 
 
-def _keeps_what_is_said(init: Callable[P, None]) -> Callable[P, None]:
-    """Have `init` find in `self._said` the arguments that it was given.
+def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
+    """Store the arguments passed to `init` in `self._given`, without its defaults.
 
-    A default is not the same as an equal value that a person says: a settings file goes before the
-    one, and not before the other.
+    The difference matters: a settings file overrides a default, but not an equal value that code
+    passes.
     """
     parameters = signature(init)
 
     @wraps(init)
-    def listening(*args: P.args, **named: P.kwargs) -> None:
+    def wrapper(*args: P.args, **named: P.kwargs) -> None:
         try:
-            said = parameters.bind(*args, **named).arguments
-        except TypeError as error:  # there is no such setting
+            given = parameters.bind(*args, **named).arguments
+        except TypeError as error:  # an unknown setting
             show_as_line(error)
             raise
-        session: Session = said.pop("self")
-        session._said = said
+        session: Session = given.pop("self")
+        session._given = given
         init(*args, **named)
 
-    return listening
+    return wrapper
 
 
 class Session:
     """Settings for runs, and the way to start them.
 
-    A settings file, and the files that it names, are looked at whenever a run starts: what was
-    changed since holds for that run, all of it, and not for those that go on.
+    Each run reads the settings file, and the files that it names, when it starts. A change holds
+    for that run and later ones, not for runs that have begun.
 
     Raises:
         ValueError: A setting is out of its range. `UnknownModel`, `UnknownPool` and
-            `ConfigError`, for a settings file that cannot be taken, are such errors, too.
+            `ConfigError`, for mistakes in a settings file, are `ValueError`s, too.
     """
 
-    _said: dict[str, Any]
-    """The settings that code says: as they were given, then as they are kept."""
+    _given: dict[str, Any]
+    """The settings that code passes; normalised by `Settings` once `__init__` has run."""
 
     @wrong_settings_as_line()
-    @_keeps_what_is_said
+    @_keeps_given_arguments
     def __init__(
         self,
         model: str | Sequence[str] = DEFAULT_MODEL,
@@ -134,49 +133,49 @@ class Session:
         max_time_s: float | None = None,
         stop_after_failures: int | None = None,
     ) -> None:
-        settings = Settings(**self._said)
-        self._said = {name: getattr(settings, name) for name in self._said}
+        settings = Settings(**self._given)
+        self._given = {name: getattr(settings, name) for name in self._given}
         self.tools = tools_of(settings.tools)
-        """What agents may call, where a run does not say otherwise."""
-        self._in_force = self._made_of(config_of(config))
+        """The tools of agents, unless a run names its own."""
+        self._current = self._current_of(config_of(config))
         self._newest: Run | None = None
         self._owned = threading.local()
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 
-    def _made_of(self, config: Config) -> _InForce:
+    def _current_of(self, config: Config) -> _Current:
         note_variable(config.openai.api_key_env)
         of_file = dict(config.session)
         if config.spawn_enabled is not None:
             of_file.setdefault("delegation", "both" if config.spawn_enabled else "block")
-        settings = Settings(**{**of_file, **self._said})
-        models = Models(self._said.get("model"), provider=settings.provider, config=config)
-        return _InForce(config, settings, models)
+        settings = Settings(**{**of_file, **self._given})
+        models = Models(self._given.get("model"), provider=settings.provider, config=config)
+        return _Current(config, settings, models)
 
     def reread_settings(self) -> None:
-        """Look at the settings file again, as each run does when it starts.
+        """Read the settings file again if it changed, as each run does when it starts.
 
         Raises:
-            ConfigError: It cannot be taken as it is by now. What was read before stays.
+            ConfigError: The file has mistakes now. The settings read before stay.
         """
-        self._look_again()
+        self._reread()
 
-    def _look_again(self) -> _InForce:
-        last = self._in_force
+    def _reread(self) -> _Current:
+        last = self._current
         config = reread(last.settings.config, last.config)
         if config is not last.config:
-            self._in_force = self._made_of(config)
-        return self._in_force
+            self._current = self._current_of(config)
+        return self._current
 
     @property
     def config(self) -> Config:
-        """What the settings file said when it was last looked at: as the newest run began."""
-        return self._in_force.config
+        """The settings file as it was last read."""
+        return self._current.config
 
     @property
     def settings(self) -> Settings:
-        """What holds for the next run, as far as the settings file was looked at."""
-        return self._in_force.settings
+        """The settings of the next run, by the settings file as it was last read."""
+        return self._current.settings
 
     @property
     def budget(self) -> int:
@@ -195,17 +194,17 @@ class Session:
 
     @property
     def model(self) -> str | tuple[str, ...]:
-        """Who answers: one model, or a chain of them."""
-        return self._in_force.models.model
+        """One model, or a chain of them."""
+        return self._current.models.model
 
-    def is_said(self, setting: str) -> bool:
-        """Whether code said a setting."""
-        return setting in self._said
+    def is_given(self, setting: str) -> bool:
+        """Whether code sets a setting."""
+        return setting in self._given
 
     @property
     def model_origin(self) -> Origin:
-        """Who chose `model`."""
-        return self._in_force.models.origin
+        """Where `model` comes from."""
+        return self._current.models.origin
 
     def __repr__(self) -> str:
         model = literal(self.model)
@@ -228,30 +227,30 @@ class Session:
         """Start a tree of agents on a task, and return at once.
 
         Args:
-            task: What the root agent is asked.
-            model: In place of the session's, for this run; so are the rest.
+            task: The root agent's task.
+            model: Overrides the session's for this run; so do the arguments below.
             budget: Tokens.
             max_depth: Depth of the deepest sub-agent.
             max_agents: Most sub-agents.
-            tools: What agents may call; the session's own tools by name, too.
-            profile: What the root agent is configured by: the models of its pool, unless `model`
-                says otherwise, its tools, unless `tools` does, and its texts as instructions, in
-                place of the built-in ones.
+            tools: Tools of the agents; the session's own tools may be given by name.
+            profile: Profile of the root agent. Its pool gives the models unless `model` is given,
+                its tools hold unless `tools` is given, and its texts replace the built-in
+                instructions.
 
         Raises:
-            ValueError: The task is blank, a limit out of its range, or something is no tool.
-            UnknownModel: No provider answers to the model.
+            ValueError: The task is blank, a limit is out of its range, or a tool is not a tool.
+            UnknownModel: No provider has the model.
             UnknownProfile: The settings file has no such profile.
-            ConfigError: The settings file was changed and cannot be taken as it is by now; or the
-                profile cannot: it has mistakes, or names a tool that the session does not have.
-            UntrustedSettings: The settings file names another machine's server, or lets the run
+            ConfigError: The settings file has mistakes now; or the profile has, or it names a tool
+                that the session does not have.
+            UntrustedSettings: The settings file names a server on another machine, or lets the run
                 spend more, and the person does not trust the file yet. Nothing was sent.
         """
         task = _checked_task(task)
-        said = _said(
+        given = _without_none(
             model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
         )
-        return self._start(_Order(task, said, profile))
+        return self._start(_RunOptions(task, given, profile))
 
     @wrong_settings_as_line()
     def spawn_all(
@@ -266,38 +265,42 @@ class Session:
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
     ) -> Run:
-        """Start one sub-agent per task, below a root that plans nothing.
+        """Start one sub-agent per task, below a root that does not plan.
 
-        The root's one call brings the results together; without `synthesis` there is none, and
-        the answer is the results in order. All tasks are run, however many, also equal ones: a
-        person means what they ask for.
+        The root makes one call, which brings the results together. Without `synthesis` it makes
+        none, and the answer is the results in order. All tasks run, however many, also equal ones:
+        a person means what they ask for.
 
         Args:
-            tasks: Texts, in an order; at least one.
-            mode: `parallel`, or `sequential`: each is then handed the result before it.
+            tasks: Texts, in order; at least one.
+            mode: `parallel`, or `sequential`: each sub-agent then gets the result before it.
             synthesis: Whether the root brings the results together.
-            model: In place of the session's, for this run; so are the rest.
+            model: Overrides the session's for this run; so do the arguments below.
             budget: Tokens.
             max_depth: Depth of the deepest sub-agent, at least 1.
-            max_agents: Most sub-agents that those of the tasks may start.
-            tools: What agents may call; the session's own tools by name, too.
+            max_agents: Most sub-agents that the tasks' agents may start.
+            tools: Tools of the agents; the session's own tools may be given by name.
 
         Raises:
-            ValueError: A task is blank or no text, there is none, the mode is unknown, a limit is
-                out of its range, or something is no tool. No call was made then.
-            UnknownModel: No provider answers to the model.
+            ValueError: `tasks` is empty, a task is blank or not a text, the mode is unknown, a
+                limit is out of its range, or a tool is not a tool. No call was made.
+            UnknownModel: No provider has the model.
         """
         plan = SpawnInstruction(_checked_mode(mode), _checked_tasks(tasks))
-        said = _said(
+        given = _without_none(
             model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
         )
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
-        return self._start(_Order(title, said, plan=plan, synthesis=synthesis))
+        return self._start(_RunOptions(title, given, plan=plan, synthesis=synthesis))
 
     def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
-        """`spawn` and wait, as the run's owner: an interrupt cancels the run.
+        """`spawn` and wait for the result. An interrupt cancels the run.
 
-        Takes what `spawn` takes. Works in a cell, a script and a thread.
+        Takes the arguments of `spawn`. Works in a cell, a script and a thread.
+
+        Raises:
+            RuntimeError: Called on the runtime thread, which would wait for itself.
+            AgentnbError, ValueError: As `spawn` and `Run.result` raise.
         """
         if get_runtime().is_current_thread:
             raise RuntimeError("On the runtime's own thread a run can only be awaited: `spawn` it.")
@@ -311,10 +314,10 @@ class Session:
 
     @contextmanager
     def owning(self) -> Iterator[list[Run]]:
-        """Whoever waits as a run's owner learns here of the run that this thread starts.
+        """Collect the runs that this thread starts, for a caller that owns and awaits its run.
 
-        An interrupt may come between the start and the wait, where nobody holds the run yet. It is
-        the first interrupt all the same: it must stop that run, and no other thread's.
+        An interrupt may arrive after the start and before the wait, when the caller has no
+        reference to the run yet. It must still stop that run, and no other thread's.
         """
         owned: list[Run] = []
         self._owned.runs = owned
@@ -323,18 +326,18 @@ class Session:
         finally:
             del self._owned.runs
 
-    def _start(self, order: _Order) -> Run:
-        now = self._look_again()
+    def _start(self, options: _RunOptions) -> Run:
+        now = self._reread()
         config, models = now.config, now.models
-        said, settings = order.said, replace(now.settings, **order.said)
-        if order.plan is not None and settings.max_depth < 1:
+        given, settings = options.given, replace(now.settings, **options.given)
+        if options.plan is not None and settings.max_depth < 1:
             raise ValueError(
                 "`spawn_all` starts sub-agents, so `max_depth` must be at least 1, not "
                 f"{settings.max_depth}: give it to the session or to this call."
             )
-        check_limits(config, config.session.keys() - self._said.keys() - said.keys())
-        profile = None if order.profile is None else config.profile(order.profile)
-        model = settings.model if "model" in said else None
+        check_limits(config, config.session.keys() - self._given.keys() - given.keys())
+        profile = None if options.profile is None else config.profile(options.profile)
+        model = settings.model if "model" in given else None
         if profile is not None and model is None:
             model = profile.models or None
         provider, label = models.resolve(model)
@@ -355,7 +358,7 @@ class Session:
             stop_after_failures=settings.stop_after_failures,
             is_attended=viewers.any,
         )
-        tools = self._tools_for(settings.tools if "tools" in said else None, profile, config)
+        tools = self._tools_for(settings.tools if "tools" in given else None, profile, config)
         delegation = delegation_of(
             settings.delegation,
             nested=settings.nested_spawn,
@@ -373,7 +376,7 @@ class Session:
         runtime.at_close(registry.aclose)
         try:
             run = Run(
-                order.title,
+                options.title,
                 AgentOrchestrator(
                     request.max_depth,
                     sub_agent_memory=settings.sub_agent_memory,
@@ -381,14 +384,14 @@ class Session:
                     delegation=delegation,
                 ).execute(
                     provider,
-                    _context(settings, label, told),
-                    order.title,
+                    _agent_context(settings, label, told),
+                    options.title,
                     request,
                     bus,
                     budget_gate=None if isinstance(warning, str) else warning,
                     tools=tools,
-                    plan=order.plan,
-                    synthesis=order.synthesis,
+                    plan=options.plan,
+                    synthesis=options.synthesis,
                 ),
                 request=request,
                 bus=bus,
@@ -396,17 +399,17 @@ class Session:
                 viewers=viewers,
             )
             self._remember(run)
-        except KeyboardInterrupt:  # it may be going on already, and nobody would hold it
+        except KeyboardInterrupt:  # the run may have begun, and the caller would not have it
             request.cancellation.cancel(None, "interrupted")
             raise
         return run
 
     def _tools_for(
-        self, said: Sequence[Any] | None, profile: Profile | None, config: Config
+        self, given: Sequence[Any] | None, profile: Profile | None, config: Config
     ) -> Sequence[Tool]:
-        """What the run's agents may call: as it was said for it, by its profile, else for all."""
-        if said is not None:
-            return tools_of(said, self.tools)
+        """The tools of a run: its own, else its profile's, else the session's."""
+        if given is not None:
+            return tools_of(given, self.tools)
         if profile is None:
             return self.tools
         of_profile = tools_of_profile(profile, self.tools, config)
@@ -420,21 +423,21 @@ class Session:
         self._by_id[run.id] = run
         going_on, run_id = self._going_on, run.id
         going_on[run_id] = run
-        # By its id: a future keeps its callbacks, so with the run in one it would hold itself.
+        # By its id: a future keeps its callbacks, and one with the run in it would keep the run.
         run._future.add_done_callback(lambda _: going_on.pop(run_id, None))
 
     @property
     def newest_run(self) -> Run | None:
-        """The run that was started last."""
+        """The newest run; `None` before the first."""
         return self._newest
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """Those that `find_run` finds, the newest first."""
+        """Ids of the runs that `find_run` finds, the newest first."""
         return tuple(reversed(list(self._by_id)))
 
     def find_run(self, run_id: str) -> Run | None:
-        """A run by its id, as long as anybody holds it."""
+        """A run by its id, as long as it is referenced; else `None`."""
         return self._by_id.get(run_id)
 
 
@@ -443,11 +446,11 @@ Session.__doc__ = (Session.__doc__ or "").replace(
 )
 
 
-def _said(**settings: Any) -> dict[str, Any]:
+def _without_none(**settings: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _context(settings: Settings, label: str, instructions: str) -> AgentContext:
+def _agent_context(settings: Settings, label: str, instructions: str) -> AgentContext:
     return AgentContext(
         agent_config=AgentConfig(model=label, max_output_tokens=settings.max_output_tokens),
         soul_content=settings.soul,
@@ -465,10 +468,10 @@ def _checked_task(task: str) -> str:
 
 
 def _checked_tasks(tasks: Sequence[str]) -> tuple[str, ...]:
-    """A person's list. The first task that cannot be run is named with its place."""
+    """Check a person's list. An error names the first wrong task by its index."""
     if isinstance(tasks, str):
         raise ValueError("`tasks` must be a list of texts; for one task use `spawn`.")
-    # A mapping, a set and a data frame can be gone through, but not as a list of texts in an order.
+    # A mapping, a set and a data frame are iterable, but not ordered lists of texts.
     if isinstance(tasks, Mapping | Set) or hasattr(tasks, "columns"):
         kind = type(tasks).__name__
         raise ValueError(f"`tasks` must be a list of texts, not a {kind}: say which texts.")
@@ -500,15 +503,15 @@ _default_lock = threading.Lock()
 
 
 def session_at_hand() -> Session | None:
-    """The session that the magics use, if there is one by now."""
+    """The session that the magics use; `None` if there is none yet."""
     return _default
 
 
 def config_at_hand() -> Config:
-    """The settings that the next run of the magics has, without making a session for them.
+    """The settings file for the next run of the magics. Creates no session.
 
     Raises:
-        ConfigError: The settings file cannot be taken as it is by now.
+        ConfigError: The settings file has mistakes.
     """
     if _default is None:
         return config_of(None)
@@ -517,12 +520,12 @@ def config_at_hand() -> Config:
 
 
 def used_models() -> tuple[str, ...]:
-    """The models that runs of this process were given, the newest last."""
+    """The models that runs of this process have used, the newest last."""
     return tuple(_used)
 
 
 def get_session() -> Session:
-    """The session that the magics use, made with the defaults when there is none."""
+    """The session that the magics use; created with the defaults if there is none."""
     global _default
     with _default_lock:
         if _default is None:
@@ -532,21 +535,25 @@ def get_session() -> Session:
 
 @wrong_settings_as_line()
 def configure(**settings: Any) -> Session:
-    """Make a new session for the magics: the old one's settings, and these.
+    """Make a new session for the magics, with the old one's settings and these.
 
-    Takes what `Session` takes. Of `model` and `provider`, the one that is set replaces the
-    other. The settings file is looked for and read anew. Runs that go on are not touched.
+    Takes the arguments of `Session`. Setting one of `model` and `provider` drops the other. The
+    settings file is looked for and read again. Runs that have begun are not affected.
+
+    Raises:
+        ValueError: There is no such setting, or as for `Session`.
     """
     global _default
     unknown = ", ".join(literal(name) for name in settings if name not in SETTINGS)
     if unknown:
         raise ValueError(f"There is no setting {unknown}. Known are: {', '.join(SETTINGS)}.")
-    # Without making one: a settings file that is wrong must not keep a person from naming another.
-    said = dict(_default._said) if _default is not None else {}
+    # Do not create a session here: a broken settings file must not stop a person from naming
+    # another one.
+    given = dict(_default._given) if _default is not None else {}
     for one, other in (("model", "provider"), ("provider", "model")):
         if one in settings:
-            said.pop(other, None)
-    made = Session(**{**said, **settings})
+            given.pop(other, None)
+    made = Session(**{**given, **settings})
     with _default_lock:
         _default = made
     return made

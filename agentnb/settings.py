@@ -1,9 +1,9 @@
-"""The settings of a run, one definition each: default, type, check, meaning.
+"""The settings of a run, each defined once: default, type, check, meaning.
 
 A session's signature, `configure`, the options of `%%spawn`, the section `session` of
 `agentnb.yaml`, the output of `%agentnb config` and the table of docs/configuration.md follow from
-the fields of `Settings`. A new setting is a field here, a parameter of `Session`, a row of that
-table, and the place that uses it.
+the fields of `Settings`. A new setting needs a field here, a parameter of `Session`, a row of that
+table, and code that uses it.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ DEFAULT_BUDGET = 500_000
 
 
 class Wrong(ValueError):
-    """A value that a setting does not take. Its text says what the value must be."""
+    """A value that a setting refuses. Its text says what the value must be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Which values a setting takes."""
+    """The values that a setting accepts."""
 
     right: str
     """What a value must be, as the end of a sentence."""
     take: Callable[[Any], Any]
-    """From a value to what is kept of it. Raises `Wrong`."""
+    """Checks and normalises a value. Raises `Wrong`."""
     parse: Callable[[str], object] = str
-    """From words on a line or in a file to a value. Raises `ValueError`."""
+    """Turns text typed on a line or in a file into a value. Raises `ValueError`."""
 
     def read(self, words: str) -> Any:
-        """Take what somebody typed.
+        """Parse, check and normalise typed text.
 
         Raises:
-            Wrong: The setting does not take it.
+            Wrong: The setting refuses it.
         """
         try:
             value = self.parse(words)
@@ -60,7 +60,7 @@ class Check:
 
 
 def must_be(subject: str, wrong: Wrong, value: object) -> str:
-    """Say in one line what is wrong with a value, wherever a person wrote it."""
+    """One line that says what is wrong with a value: the same for code, a magic and a file."""
     return f"{subject} must be {wrong}, not {literal(value)}."
 
 
@@ -74,7 +74,13 @@ def _check(right: str, fits: Callable[[Any], bool], parse: Callable[[str], objec
 
 
 def whole_number(unit: str = "", *, at_least: int, zero_in_code: bool = False) -> Check:
-    """Whole numbers. Typed, underscores or commas may group their digits."""
+    """Check for whole numbers. Typed digits may be grouped by underscores or commas.
+
+    Args:
+        unit: Plural noun for the message, such as `tokens`.
+        at_least: The least value.
+        zero_in_code: Code may pass 0 even so; a person may not type it.
+    """
     right = f"a whole number{unit and f' of {unit}'}, at least {at_least}"
 
     def take(value: Any) -> Any:
@@ -129,7 +135,7 @@ def _row(right: str, fits: Callable[[Any], bool], *, or_text: bool = False) -> C
             if or_text:
                 return value
         elif isinstance(value, Iterable):
-            # A later change of a person's list must not reach in.
+            # A copy: later changes of the person's list have no effect.
             row = tuple(value)
             if all(map(fits, row)):
                 return row
@@ -148,13 +154,13 @@ _SECONDS = _check("a number of seconds above 0", _is_duration, _number_in)
 
 
 def _or_none(check: Check) -> Check:
-    """The same, and `None` for no limit."""
+    """The same check, which also accepts `None` for no limit."""
     return replace(check, take=lambda value: None if value is None else check.take(value))
 
 
 _CONFIG = _check(
     "a path, what `load_config` gave, None or False",
-    lambda value: True,  # `config_of` knows
+    lambda value: True,  # `config_of` checks it
 )
 
 
@@ -167,17 +173,17 @@ def _never(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting, but for its name, type and default."""
+    """One setting, without its name, type and default."""
 
     about: str
-    """What it is for; the first sentence stands alone in the help of `%%spawn`."""
+    """Its meaning. The help of `%%spawn` shows the first sentence alone."""
     check: Check
     in_file: bool = False
-    """Whether the section `session` of a settings file may say it."""
+    """Whether the section `session` of a settings file may set it."""
     needs_trust: Callable[[Any], bool] = _never
-    """Whether such a value counts only in a file that the person trusts: it may cost more."""
+    """Whether a value counts only in a file that the person trusts, since it may cost more."""
     option: str = ""
-    """What stands for its value behind `%%spawn`; each run may then have a value of its own."""
+    """Placeholder of its value in the help of `%%spawn`; empty if `%%spawn` does not take it."""
 
 
 def _setting(default: T, about: str, check: Check, **more: Any) -> T:
@@ -186,24 +192,24 @@ def _setting(default: T, about: str, check: Check, **more: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for a run. Checked when made.
+    """All settings of a run, checked on creation.
 
     Raises:
-        ValueError: A value is wrong; names it, and says in one line what is right.
+        ValueError: A value is wrong. One line names the setting and says what the value must be.
     """
 
     model: str | Sequence[str] = _setting(
         DEFAULT_MODEL,
-        "Who answers: `provider/model`, `pool:NAME`, or `demo`, which needs no key. Several are a "
+        "Who answers: `provider/model`, `pool:NAME`, or `demo`, which needs no key. Several make a "
         "chain: when one does not answer, the next is asked. Without it: the `llm.default_pool` "
-        "of the settings file, if that names one.",
+        "of the settings file, if there is one.",
         _row("`provider/model`, `pool:NAME`, or a list of them", _is_text, or_text=True),
         option="M",
     )
     budget: int = _setting(
         DEFAULT_BUDGET,
         "Tokens for each run, all agents together.",
-        # A program may come to 0, and then gets an answer that says so; nobody types it.
+        # Code may compute 0, and the run's answer then says so; a typed 0 is a mistake.
         whole_number("tokens", at_least=1, zero_in_code=True),
         in_file=True,
         needs_trust=lambda tokens: tokens > DEFAULT_BUDGET,
@@ -219,21 +225,21 @@ class Settings:
     soul: str = _setting("", "Who the agents are, shared by all of them.", _TEXT)
     identity: str = _setting("", "What they are here for, shared by all of them.", _TEXT)
     user: str = _setting(
-        "", "What the root should know of the person. Sub-agents never see it.", _TEXT
+        "", "What the root should know about the person. Sub-agents never see it.", _TEXT
     )
     tools: Sequence[Any] = _setting(
         (),
         "What agents may call: functions (see `agentnb.tool`), tools by name, and `workspace`, "
         "notes that the agents share. Anything with `spec` and `call` "
         "(`agentnb.core.protocols.Tool`) is a tool, too.",
-        # What each is, is told by `tools_of`.
+        # `tools_of` checks each of them.
         _row("a list of functions, tools or names", lambda value: True),
         option="a,b",
     )
     delegation: str = _setting(
         "block",
         "How agents may start sub-agents: by a spawn `block` in a reply, by `tools`, or by `both`. "
-        "Without it: what the settings file says by `tools.spawn.enabled`.",
+        "Without it: `tools.spawn.enabled` of the settings file decides.",
         _one_of("block", "tools", "both"),
         in_file=True,
     )
@@ -245,10 +251,10 @@ class Settings:
     )
     config: str | os.PathLike[str] | Config | bool | None = _setting(
         None,
-        "The settings file or its folder, or what `load_config` gave; `None` for the "
-        "`agentnb.yaml` in the working directory, if there is one by the time that a run starts; "
-        "`False` for none. What `load_config` gave stays as it is. A server on another machine "
-        "that a file names counts when the person trusts the file, however it was named.",
+        "The settings file or its folder, or what `load_config` returned; `None` for the "
+        "`agentnb.yaml` in the working directory, if there is one when a run starts; `False` for "
+        "none. What `load_config` returned is not read again. A server on another machine counts "
+        "only when the person trusts the file, however the file was named.",
         _CONFIG,
     )
     store: None = _setting(
@@ -259,8 +265,8 @@ class Settings:
     mode: str = _setting("live", "`live`: all there is yet.", _one_of("live"))
     provider: Provider | None = _setting(
         None,
-        "Answers in place of the one that `model` names: a `ScriptedProvider`, say. A run that "
-        "names a model of another provider is answered by that one.",
+        "Replaces the provider that `model` names: a `ScriptedProvider`, for example. A run that "
+        "names a model of another provider uses that provider.",
         _check(
             "a provider (`model` is for names)",
             lambda value: value is None or is_provider(value),
@@ -287,11 +293,11 @@ class Settings:
         in_file=True,
     )
     call_timeout_s: float = _setting(
-        600, "A turn that takes longer, in seconds, fails.", _SECONDS, in_file=True
+        600, "Seconds that a turn may take; a longer one fails.", _SECONDS, in_file=True
     )
     memories: Sequence[str] = _setting(
         (),
-        "What the root remembers; handed to sub-agents by `sub_agent_memory`.",
+        "What the root remembers. `sub_agent_memory` says whether sub-agents get it.",
         _row("a list of texts", _is_text),
     )
     sub_agent_memory: str = _setting(
@@ -311,25 +317,28 @@ class Settings:
         needs_trust=lambda policy: policy == "continue",
     )
     pause_timeout_s: float = _setting(
-        600, "After so many seconds without an answer a paused run stops.", _SECONDS, in_file=True
+        600,
+        "Seconds that a paused run waits for an answer; then it stops.",
+        _SECONDS,
+        in_file=True,
     )
     max_turns: int = _setting(
         50,
-        "Most turns of one agent, a call and the tools it asks for each. It then ends with what "
-        "it has, marked as cut.",
+        "Most turns of one agent. A turn is one call and the tools it asks for. The agent then "
+        "ends with what it has, marked as cut.",
         whole_number("turns", at_least=1),
         in_file=True,
     )
     max_time_s: float | None = _setting(
         None,
-        "Seconds that a run may take, without its pauses; `None` for no limit. Open calls and "
-        "tools are then stopped, and the root answers with what there is.",
+        "Seconds that a run may take, pauses not counted; `None` for no limit. Then open calls and "
+        "tools are stopped, and the root answers with what there is.",
         _or_none(_SECONDS),
         in_file=True,
     )
     stop_after_failures: int | None = _setting(
         None,
-        "Failed sub-agents after which nothing new begins but the root's answer; `None` for no "
+        "Number of failed sub-agents after which only the root's answer may begin; `None` for no "
         "limit.",
         _or_none(whole_number("sub-agents", at_least=1)),
         in_file=True,

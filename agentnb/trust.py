@@ -1,10 +1,10 @@
-"""Which settings files a person trusts, and what one that is not trusted would have sent where.
+"""Which settings files a person trusts, and what an untrusted one would send where.
 
-A settings file lies beside a notebook, and both may be a stranger's. What it says of servers and
-of variables that hold keys counts at once for this machine's own addresses, and its `session` as
-long as no run may spend more by it. Anything else counts after the person said so: by the file's
-path and content, kept in their own configuration folder. To name a file in code is no such word:
-the code may be the stranger's, too.
+A settings file lies beside a notebook, and both may come from a stranger. Its servers and key
+variables count at once only for this machine's own addresses, and its `session` only as long as
+no run may spend more by it. The rest counts once the person trusts the file: by its path and
+content, kept in their own configuration folder. Naming a file in code is not trust: the code may
+come from the stranger, too.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from agentnb.providers.openai_address import base_url_in_force
 from agentnb.settings import SETTINGS
 
 VARIABLE = "AGENTNB_TRUST"
-"""Set to 1, it trusts every file."""
+"""Environment variable: `1` trusts every file."""
 _MOST_BYTES = 100_000
 
-# The whole of it up to the path: what parsers of addresses differ in (a backslash, a user, a number
-# in another form) is no address of this machine's here.
+# Matches everything up to the path. Forms that parsers read differently (a backslash, a user, a
+# number in another base) do not count as this machine.
 _LOOPBACK = re.compile(
     r"https?://(?P<host>localhost|[0-9]+(?:\.[0-9]+){3}|\[::1\])(?::[0-9]{1,5})?(?:/.*)?",
     re.IGNORECASE | re.ASCII | re.DOTALL,
@@ -45,32 +45,32 @@ _LOOPBACK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What a settings file has sent, and where."""
+    """What would be sent because of a settings file, and where."""
 
     base_url: str
-    """In force: the file's, the environment's, or OpenAI's own."""
+    """The effective one: the file's, the environment's, or OpenAI's own."""
     variables: tuple[str, ...]
-    """The environment variables whose values go there as a key, or as headers."""
+    """Environment variables whose values are sent as a key or as headers."""
 
     @property
     def what(self) -> str:
-        """The subject of a sentence."""
+        """What would be sent, as the subject of a sentence."""
         values = " and ".join(f"`{one_line(name, limit=100)}`" for name in self.variables)
         return f"every conversation with an `openai/...` model, and the value of {values}"
 
     @property
     def where(self) -> str:
-        """The server, as an error may show it."""
+        """The server, safe to show in an error."""
         return one_line(without_user(self.base_url), limit=300)
 
     @property
     def stays_here(self) -> bool:
-        """Whether the server is on this machine, in the plainest of forms."""
+        """Whether the server is on this machine, in a plain form."""
         return is_loopback(self.base_url)
 
 
 def is_loopback(base_url: str) -> bool:
-    """Whether an address is `localhost`, `127.x.x.x` or `[::1]`, and reads as nothing else."""
+    """Whether an address is unambiguously `localhost`, `127.x.x.x` or `[::1]`."""
     match = _LOOPBACK.fullmatch(base_url)
     if match is None:
         return False
@@ -78,13 +78,13 @@ def is_loopback(base_url: str) -> bool:
     if host in ("localhost", "[::1]"):
         return True
     try:
-        return ipaddress.IPv4Address(host).is_loopback  # which takes no octal numbers
+        return ipaddress.IPv4Address(host).is_loopback  # refuses octal numbers
     except ValueError:
         return False
 
 
 def sending_of(config: Config) -> Sending | None:
-    """What the file of some settings has sent, and where; `None` when it says nothing of that."""
+    """What a settings file would send where; `None` if it names no server and no key variable."""
     server = config.openai
     if not config.digest or not (server.base_url or server.api_key_env):
         return None
@@ -95,29 +95,29 @@ def sending_of(config: Config) -> Sending | None:
 
 
 def allowed_server(config: Config) -> dict[str, str]:
-    """What settings say of the OpenAI-compatible server, as its provider's arguments.
+    """The settings of the OpenAI-compatible server, as arguments of its provider.
 
     Raises:
-        UntrustedSettings: It would have something sent away by a file that is not trusted.
+        UntrustedSettings: The file is not trusted and names a server on another machine.
     """
     server, sending = config.openai, sending_of(config)
-    said = {"base_url": server.base_url, "api_key_env": server.api_key_env}
+    arguments = {"base_url": server.base_url, "api_key_env": server.api_key_env}
     if sending is not None and sending.stays_here:
-        # One of the environment is the one that was looked at, whatever it becomes.
-        said["base_url"] = sending.base_url
+        # Keep the address that was checked, in case the environment variable changes later.
+        arguments["base_url"] = sending.base_url
     elif sending is not None and not is_trusted(config):
         raise UntrustedSettings(
             config.source, what=sending.what, where=sending.where, allow=_how_to_allow(config)
         )
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in arguments.items() if value}
 
 
 def costly_settings(config: Config, names: Collection[str] = tuple(SETTINGS)) -> str:
-    """The settings of a file that let a run spend more than without it; empty for none.
+    """The settings of a file that let a run spend more, in words; empty if there are none.
 
     Args:
-        config: Of the file.
-        names: Which settings to look at.
+        config: The file's settings.
+        names: The settings to check.
     """
     if not config.digest:
         return ""
@@ -129,10 +129,10 @@ def costly_settings(config: Config, names: Collection[str] = tuple(SETTINGS)) ->
 
 
 def check_limits(config: Config, names: Collection[str]) -> None:
-    """Refuse what lets a run spend more, in a file that is not trusted.
+    """Refuse settings of an untrusted file that let a run spend more.
 
     Args:
-        config: Of the file.
+        config: The file's settings.
         names: The settings that a run takes from it.
 
     Raises:
@@ -151,11 +151,11 @@ def _how_to_allow(config: Config) -> str:
     )
 
 
-# -- what is kept ---------------------------------------------------------------------------------
+# -- stored trust ---------------------------------------------------------------------------------
 
 
 def is_trusted(config: Config) -> bool:
-    """Whether the person trusts the file of these settings, with the content that was read."""
+    """Whether the person trusts the settings file, with the content that was read."""
     if os.environ.get(VARIABLE) == "1":
         return True
     try:
@@ -166,13 +166,13 @@ def is_trusted(config: Config) -> bool:
 
 
 def trust(config: Config) -> str:
-    """Trust the file of some settings from now on, as long as it says the same.
+    """Trust a settings file until its content changes.
 
     Returns:
         What that allows, in a sentence or two.
 
     Raises:
-        TrustNotKept: It cannot be written down.
+        TrustNotKept: The trust cannot be saved.
     """
     name, sending, costly = Path(config.source).name, sending_of(config), costly_settings(config)
     allowed = []
@@ -199,22 +199,22 @@ def trust(config: Config) -> str:
 
 
 def _mark_of(config: Config) -> Path:
-    """The file that stands for the trust in a settings file.
+    """Path of the file that records the trust in a settings file.
 
     Raises:
-        OSError: There is no folder of the person's own.
+        OSError: The person has no configuration folder.
     """
     name = sha256(os.fsencode(config.file)).hexdigest()
     return _own_folder() / "agentnb" / "trusted" / name
 
 
 def _mark(config: Config) -> str:
-    """The content of that file: the hash of what was read, and the path."""
+    """Content of that file: the hash of the settings as read, and their path."""
     return f"{config.digest}  {json.dumps(str(config.file))}\n"
 
 
 def _own_folder() -> Path:
-    """The person's configuration folder. One that depends on where a process runs is nobody's."""
+    """The person's configuration folder. A relative path does not count."""
     home = Path("~")
     with suppress(RuntimeError):  # there is none
         home = home.expanduser()

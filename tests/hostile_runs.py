@@ -177,7 +177,7 @@ def look_at_everything(record: RunRecord, *, with_pictures: bool = True) -> None
             assert figure.bundle()
     assert record.to_json()
     view = Watching()
-    feed: FramePublisher = record._new_feed()
+    feed: FramePublisher = record._new_publisher()
     feed.attach(view)
     json.dumps([[dict(each.rows), repr(each.summary)] for each in view.frames], allow_nan=False)
     for part in (0.0, 0.3, 1.0):

@@ -1,8 +1,7 @@
 """Settings and profiles of a project, read from its `agentnb.yaml`.
 
-The file is read as a whole, and all that is wrong with it is told at once. What was read is a
-value, which knows when the file says something else by now. pydantic and YAML are loaded only where
-there is a file.
+All mistakes in the file are reported at once. The result is a value that knows when its files have
+changed. pydantic and YAML are loaded only if there is a file.
 """
 
 from agentnb.config.config import Config, OpenAIServer

@@ -1,4 +1,4 @@
-"""The settings of a project that are in force, as one value."""
+"""`Config`: the settings of a project as one value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_BOOTSTRAP = ("AGENTS.md", "ENVIRONMENT.md")
 
 @dataclass(frozen=True, slots=True)
 class OpenAIServer:
-    """Where an OpenAI-compatible server is; what is `None` comes from the environment."""
+    """Address and key variable of an OpenAI-compatible server; `None` means the environment's."""
 
     base_url: str | None = None
     api_key_env: str | None = None
@@ -30,34 +30,34 @@ class OpenAIServer:
 
 @dataclass(frozen=True)
 class Config:
-    """What `agentnb.yaml` says, its files read; without a file, that nothing is said."""
+    """The content of `agentnb.yaml` and the files it names; all defaults if there is no file."""
 
     folder: Path
-    """The project folder: that of the file, else the working directory when it was made."""
+    """The project folder: the file's, or the working directory when this value was made."""
     source: str = ""
-    """The file as it was named; empty when there is none."""
+    """The file as it was named; empty if there is none."""
     spawn_enabled: bool | None = None
-    """`tools.spawn.enabled`; `None` when it is not said."""
+    """`tools.spawn.enabled`; `None` if not set."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
-    """By name, in the order of the file; without those in `broken`."""
+    """Usable profiles by name, in the order of the file."""
     broken: Mapping[str, tuple[ConfigMistake, ...]] = field(default_factory=dict)
-    """Profiles that cannot be used, and what is wrong with them."""
+    """Mistakes of the other profiles, by name."""
     pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """`provider/model`, in the order in which they are asked."""
+    """Models (`provider/model`) of each pool, in the order in which they are tried."""
     default_pool: str | None = None
     openai: OpenAIServer = OpenAIServer()
     session: Mapping[str, Any] = field(default_factory=dict)
-    """`session`: the settings that are said there, checked."""
+    """The settings under `session`, checked."""
     digest: str = field(default="", repr=False, compare=False)
-    """SHA-256 of the file's text as it was read; empty where no file was."""
+    """SHA-256 of the file's text as it was read; empty without a file."""
     watched: tuple[WatchedFile, ...] = field(default=(), repr=False, compare=False)
-    """All files that were read for it, or would have been."""
+    """All files that were read, and those that were missing."""
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
-    """Where each key stands, for what is found to be wrong later."""
+    """Line of each key, for mistakes that are found later."""
 
     @property
     def file(self) -> Path:
-        """Where the file is, or would be."""
+        """Path of the file, whether it exists or not."""
         return self.folder / Path(self.source or FILE_NAME).name
 
     def __repr__(self) -> str:
@@ -71,9 +71,9 @@ class Config:
         """A profile by its name.
 
         Raises:
-            UnknownProfile: There is none of that name.
-            ConfigError: There are mistakes in it.
-            ValueError: It is no name.
+            UnknownProfile: There is no such profile.
+            ConfigError: The profile has mistakes.
+            ValueError: `name` is not a text.
         """
         if not isinstance(name, str):
             raise ValueError(
@@ -87,10 +87,10 @@ class Config:
         return self.profiles[name]
 
     def models_of(self, model: str | Sequence[str]) -> tuple[str, ...]:
-        """The models that a name, or several, stand for; `pool:NAME` stands for a pool's.
+        """Expand one name or several to models; `pool:NAME` gives the models of a pool.
 
         Raises:
-            UnknownPool: There is none of that name.
+            UnknownPool: There is no such pool.
         """
         named = [model] if isinstance(model, str) else model
         return tuple(found for name in named for found in self._expanded(name))
@@ -105,13 +105,13 @@ class Config:
 
     @property
     def default_bootstrap(self) -> tuple[NamedText, ...]:
-        """`AGENTS.md` and `ENVIRONMENT.md` of the project folder, where they are there, as of now.
+        """`AGENTS.md` and `ENVIRONMENT.md` of the project folder, if they exist, as they are now.
 
-        Read when they are asked for: a project may hold an `AGENTS.md` for other tools, and
-        nothing is wrong with it as long as no agent is given it.
+        Read on access only: a project may have an `AGENTS.md` for other tools, which need not be
+        valid as long as no agent gets it.
 
         Raises:
-            ConfigError: One is there and cannot be read.
+            ConfigError: A file exists and cannot be read.
         """
         return tuple(self._read_defaults())
 
@@ -121,17 +121,15 @@ class Config:
                 try:
                     yield read_project_file(self.folder, name)
                 except ValueError as error:
-                    advice = "Or give each profile its own `bootstrap_files`."
-                    raise ConfigError(
-                        name, [ConfigMistake("", None, f"{error} {advice}")]
-                    ) from error
+                    hint = "Or give each profile its own `bootstrap_files`."
+                    raise ConfigError(name, [ConfigMistake("", None, f"{error} {hint}")]) from error
 
     def bootstrap_of_run(self) -> Callable[[Profile | None], tuple[NamedText, ...]]:
-        """Who tells the bootstrap files of a profile, or of an agent without one, in one run.
+        """A function for one run, from a profile (or `None`) to its bootstrap files.
 
-        The default ones are read when it is first asked for them, and only then: all agents of the
-        run are given the same texts, and those of the next run what is written by then. It raises
-        `ConfigError` as `default_bootstrap` does.
+        It reads the default files once, when first needed: all agents of the run get the same
+        texts, and the next run reads them again. It raises `ConfigError` as `default_bootstrap`
+        does.
         """
         default = cache(lambda: self.default_bootstrap)
 
@@ -142,17 +140,17 @@ class Config:
         return bootstrap_of
 
     def has_changed(self) -> bool:
-        """Whether the file, or one that its profiles name, says something else than it said."""
+        """Whether the file, or a file that its profiles name, has changed since it was read."""
         return any(file.has_changed() for file in self.watched)
 
     def check_models(self, check: Callable[[str], object]) -> None:
-        """Have whoever knows the providers look at the models of all pools.
+        """Check the models of all pools.
 
         Args:
-            check: Raises `UnknownModel` for a model that nobody answers to.
+            check: Raises `UnknownModel` for a model without a provider.
 
         Raises:
-            ConfigError: There are such models; it names all of them.
+            ConfigError: Names all models that `check` refuses.
         """
         mistakes = []
         for pool, models in self.pools.items():

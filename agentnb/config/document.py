@@ -1,7 +1,7 @@
 """YAML as plain data, with the line of each key.
 
-Only what a settings file needs is read: mappings, lists, texts, `true` and `false`. Aliases and
-tags are refused, so that a small file cannot grow when it is read, and so that nothing in it runs.
+Reads only what a settings file needs: mappings, lists, texts, `true` and `false`. Aliases and tags
+are refused: an alias could make a small file grow, and a tag could run code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentnb.errors import ConfigMistake
 MAX_DEPTH = 20
 
 Loc = tuple[str | int, ...]
-"""Where a value stands: keys, and positions in lists from 0."""
+"""Location of a value: keys, and list positions from 0."""
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {f"{_TAG}{name}" for name in ("int", "float", "timestamp")}
@@ -26,32 +26,32 @@ _TEXTS = {f"{_TAG}{name}" for name in ("str", "merge", "value")}
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value that is no text to YAML, such as `5`: as it was written."""
+    """A value that YAML does not read as a text, such as `5`: as it was written."""
 
     written: str
 
 
 @dataclass
 class Document:
-    """What a file says."""
+    """The content of a file."""
 
     data: object = None
-    """Of `dict`, `list`, `str`, `bool`, `None` and `Scalar`; `None` when it cannot be read."""
+    """Of `dict`, `list`, `str`, `bool`, `None` and `Scalar`; `None` if it cannot be read."""
     lines: dict[Loc, int] = field(default_factory=dict)
-    """Counted from 1."""
+    """Line of each value, from 1."""
     mistakes: list[tuple[Loc, ConfigMistake]] = field(default_factory=list)
-    """Each with where it stands."""
+    """Each with its location."""
 
 
 class _Refused(Exception):
-    """What is good YAML, and still not read here."""
+    """Valid YAML that is not read here."""
 
     def __init__(self, line: int, what: str) -> None:
         self.line, self.what = line, what
 
 
 class _Composer(yaml.SafeLoader):
-    """Puts nodes together, and refuses what may harm before it is read any further."""
+    """Composes nodes, and refuses aliases and deep nesting before reading further."""
 
     _depth = 0
 
@@ -76,7 +76,7 @@ def dotted(loc: Loc) -> str:
 
 
 def read_document(text: str) -> Document:
-    """Read a settings file. Never raises: what is wrong stands in `mistakes`."""
+    """Read a settings file. Never raises: mistakes are in `mistakes`."""
     document = Document()
     try:
         root = yaml.compose(text, Loader=_Composer)
@@ -119,7 +119,7 @@ def _mapping(document: Document, node: yaml.MappingNode, loc: Loc) -> dict[str, 
         line = _line_of(key_node)
         if not isinstance(key_node, yaml.ScalarNode):
             raise _Refused(line, "A key must be a word, not a list or a mapping.")
-        key = str(key_node.value)  # as it was written: a profile may be called `on` or `1`
+        key = str(key_node.value)  # as written: a profile may be called `on` or `1`
         here = (*loc, key)
         if key in values:
             first = document.lines[here]

@@ -1,10 +1,10 @@
-"""From a file to the settings in force, or to all that is wrong with it.
+"""Load a settings file: the settings, or all its mistakes.
 
-A file that cannot be read, or has mistakes outside its profiles, is an error for all. What is wrong
-with one profile is kept until somebody uses it.
+A file that cannot be read, or has mistakes outside its profiles, is an error at once. Mistakes in a
+profile are kept until it is used.
 
-Without a name a file is looked for in the working directory and nowhere else: that is where a
-kernel starts, beside its notebook, and what lies further up may be somebody else's.
+Without a name the file is looked up in the working directory only: a kernel starts there, beside
+its notebook, and a file further up may belong to another person.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ WRONG_NAME = "agentnb.yml"
 
 
 def config_of(config: object) -> Config:
-    """What a person's `config` stands for.
+    """The settings that a person's `config` means.
 
     Args:
-        config: A path, of a file or a folder; settings that were loaded; `None` for the file in
-            the working directory, should there be one; `False` for none.
+        config: The path of a file or a folder; loaded settings; `None` for the file in the working
+            directory, if there is one; `False` for no file.
 
     Raises:
         ConfigError: See `load_config`.
-        ValueError: It is none of that.
+        ValueError: `config` is something else.
     """
     match config:
         case Config():
@@ -56,19 +56,19 @@ def config_of(config: object) -> Config:
 
 
 def reread(config: object, last: Config) -> Config:
-    """What a person's `config` stands for by now.
+    """Read a person's `config` again if one of its files has changed.
 
-    The folder stays: what was found in the working directory is looked for where it was then.
+    The folder stays: a file found in the working directory is looked up in the same folder again.
 
     Args:
         config: As for `config_of`.
-        last: What it stood for when it was last looked at.
+        last: The settings as last read.
 
     Returns:
-        `last` itself as long as none of its files has changed.
+        The new settings; `last` itself if none of its files has changed.
 
     Raises:
-        ConfigError: A file that changed cannot be taken as it is by now.
+        ConfigError: A changed file has mistakes.
     """
     if config is False or isinstance(config, Config) or not last.has_changed():
         return last
@@ -78,7 +78,7 @@ def reread(config: object, last: Config) -> Config:
 
 
 def _found_in(folder: Path) -> Config:
-    """The settings of a folder, or the defaults where it has no file."""
+    """The settings of a folder; the defaults if it has no file."""
     file = folder / FILE_NAME
     if os.path.lexists(file) or os.path.lexists(file.with_name(WRONG_NAME)):
         return _load(file, FILE_NAME)
@@ -89,16 +89,16 @@ def _found_in(folder: Path) -> Config:
 def load_config(path: str | os.PathLike[str] = FILE_NAME) -> Config:
     """Read a settings file, and the files that it names.
 
-    Which providers there are is a session's to say: it checks the models of the pools.
+    A session checks the models of the pools, since it knows the providers.
 
     Args:
-        path: The file, or the folder that holds an `agentnb.yaml`.
+        path: The file, or a folder with an `agentnb.yaml`.
 
     Raises:
-        ConfigError: It cannot be taken as it is. All mistakes are told at once, each with its
-            line, the whole path of its key and what to do. Where they are all within profiles, it
-            is taken without those: see `Config.broken`.
-        ValueError: It is no path.
+        ConfigError: The file has mistakes: reports all at once, each with its line, the full path
+            of its key and the fix. If all are within profiles, it does not raise: see
+            `Config.broken`.
+        ValueError: `path` is not a path.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(
@@ -114,10 +114,10 @@ def _load(file: Path, source: str) -> Config:
     """Read a settings file.
 
     Args:
-        file: Absolute.
-        source: As it was named, for what is said of it.
+        file: Absolute path.
+        source: The file as it was named, for errors.
     """
-    # Here and not above: a session without a file needs neither pydantic nor YAML.
+    # Imported here: a session without a file needs neither pydantic nor YAML.
     from agentnb.config.document import dotted, read_document
     from agentnb.config.schema import files_named, read_settings
 
@@ -144,7 +144,7 @@ def _load(file: Path, source: str) -> Config:
         default_pool=llm.default_pool,
         openai=OpenAIServer(llm.providers.openai.base_url, llm.providers.openai.api_key_env),
         session=MappingProxyType(session.model_dump(exclude_none=True)),
-        digest=sha256(text.encode()).hexdigest(),  # of what was read, whatever is there by now
+        digest=sha256(text.encode()).hexdigest(),  # of the text as read, even if it changed since
         watched=tuple(watched),
         lines=MappingProxyType(lines),
     )
@@ -168,7 +168,7 @@ def _watched(file: Path, source: str) -> WatchedFile:
 
 
 def _watched_files(names: Iterable[str], folder: Path) -> Iterator[WatchedFile]:
-    """The files that profiles name, broken ones, too: what is missing may be written later."""
+    """The files that profiles name, broken profiles included: a missing file may yet be written."""
     for name in dict.fromkeys(names):
         yield WatchedFile.now(folder / name, partial(_text_of_named, folder, name))
 
@@ -192,7 +192,7 @@ def _text_of(file: Path, source: str) -> str:
 
 
 def _folder_of(file: Path) -> Path:
-    # Of the file where it was named, not of what a link there points to.
+    # The folder of the link, not of its target.
     try:
         return file.parent.resolve()
     except OSError:  # the working directory is gone

@@ -1,7 +1,7 @@
-"""A text file of the project: inside its folder, small, and read as it is.
+"""Read text files of a project: small, UTF-8, and inside the project folder.
 
-What a settings file names goes into prompts, and so to a provider. A name must not lead out of
-the project folder, by `..`, by an absolute path or by a link.
+Files that the settings name go into prompts, and so to a provider. A name must not lead out of the
+project folder, by `..`, an absolute path or a link.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from agentnb.core.text import literal
 
 MAX_BYTES = 100_000
 _SETTLED_AFTER_NS = 3_000_000_000
-"""A file that was written to less than this before it was read may be written to again without a
-change of its stamp: file systems round their times, by a few milliseconds or by up to 2 s."""
+"""A file written more recently than this before it is read may change again with the same stamp:
+file systems round their times by a few milliseconds up to 2 s."""
 
 Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedFile:
-    """A file as it was when it was read, so that a later change is noticed."""
+    """A file as it was when it was read, to notice a later change."""
 
     path: Path
     read: Callable[[], str]
-    """Raises `ValueError` when it cannot be read."""
+    """Raises `ValueError` if the file cannot be read."""
     stamp: Stamp | None
-    """Times, size and inode; `None` where they do not tell enough."""
+    """Times, size and inode; `None` if they cannot prove that nothing changed."""
     said: str
     """Its text, or why it could not be read."""
 
     @classmethod
     def now(cls, path: Path, read: Callable[[], str]) -> WatchedFile:
-        """Look at a file. Comes before its text is used, so that no change is missed."""
+        """Record a file's present state. Call it before using the text, to miss no change."""
         stamp = _stamp(path)
         is_settled = stamp is not None and time.time_ns() - max(stamp[:2]) > _SETTLED_AFTER_NS
         return cls(path, read, stamp if is_settled else None, _outcome(read))
 
     def has_changed(self) -> bool:
-        """Whether it says something else by now. Reads it only where its stamp is not enough."""
+        """Whether the text has changed. Reads the file only if its stamp proves nothing."""
         if self.stamp is not None and _stamp(self.path) == self.stamp:
             return False
         return _outcome(self.read) != self.said
@@ -67,13 +67,14 @@ def read_project_file(folder: Path, name: str) -> tuple[str, str]:
 
     Args:
         folder: The project folder, absolute, without links.
-        name: A path, from the project folder on.
+        name: A path relative to the project folder.
 
     Returns:
-        The file's path from the folder on, written with `/`, and its text.
+        The file's path relative to the folder, written with `/`, and its text.
 
     Raises:
-        ValueError: It is outside, missing, no text, or too large; says what to do.
+        ValueError: The file is outside the folder, missing, not a text, or too large; the message
+            says what to do.
     """
     if not name.strip():
         raise ValueError("The name of a file is blank. Name a file of the project folder.")
@@ -96,21 +97,21 @@ def read_project_file(folder: Path, name: str) -> tuple[str, str]:
         raise ValueError(f"The file {literal(name)} cannot be read ({reason}).") from error
     except NoText as error:
         raise ValueError(f"The file {literal(name)} {error}") from None
-    # As it is named, and not what a link in the folder leads to.
+    # The name as given, not the target of a link in the folder.
     inside = named if named.is_relative_to(folder) and ".." not in named.parts else path
     return inside.relative_to(folder).as_posix(), text
 
 
 class NoText(Exception):
-    """Why a file is not read, as the rest of a sentence, and what to do."""
+    """A file is not read. The message is the rest of a sentence, and says what to do."""
 
 
 def read_text(path: Path) -> str:
     """The text of a file, without a byte order mark.
 
     Raises:
-        NoText: It is no file, no UTF-8, or larger than `MAX_BYTES`.
-        OSError: It is not there, or cannot be read.
+        NoText: It is not a regular file, not UTF-8, or larger than `MAX_BYTES`.
+        OSError: It is missing or cannot be read.
     """
     if path.exists() and not path.is_file():  # a pipe would never end
         raise NoText("is a folder or a device. Name a text file.")

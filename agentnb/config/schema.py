@@ -1,7 +1,7 @@
-"""What a settings file may say, and in which words it is told what is wrong with it.
+"""The schema of a settings file, and the messages for its mistakes.
 
-All mistakes are found in one pass: what needs to be known from elsewhere (the project folder, the
-names of the pools) comes along as the validation's context.
+One pass finds all mistakes: the validation's context holds what a value is checked against (the
+project folder, the names of the pools).
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from agentnb.settings import SETTINGS, Wrong, must_be
 
 _LONGEST_NAME = 64
 _LISTED = 20
-"""Known names that are told beside a wrong one."""
+"""Known names listed beside a wrong one."""
 
 
 class Hints:
-    """Which known name a wrong one may have been meant to be.
+    """Finds the known name that a wrong one may have meant.
 
-    Each wrong name is compared with each known one, which are many of both in a file that wants
-    to be slow: after so many comparisons the words do without.
+    Each wrong name is compared with each known one. A hostile file may have many of both, so the
+    number of comparisons is limited; after that there are no hints.
     """
 
     def __init__(self, comparisons: int = 5_000) -> None:
         self.left = comparisons
 
     def nearest(self, word: str, known: Sequence[str]) -> str | None:
-        """The most similar of the known names, should one be similar enough."""
+        """The most similar known name; `None` if none is similar enough."""
         if len(word) > _LONGEST_NAME or len(known) > self.left:
             return None
         self.left -= len(known)
@@ -62,12 +62,12 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a value is checked against."""
+    """Validation context: what values are checked against."""
 
     folder: Path
     """The project folder, absolute."""
     pools: Mapping[str, object]
-    """By name."""
+    """The pools, by name."""
     hints: Hints
 
 
@@ -110,7 +110,7 @@ def _file(value: object, info: ValidationInfo) -> NamedText:
 
 
 def _commas(value: object) -> object:
-    """Tools may be written as a list, and as the tool `spawn` takes them: no names, the default."""
+    """Tools may be a list, or a text with commas as the tool `spawn` takes; empty: the default."""
     if not isinstance(value, str):
         return value
     return [name.strip() for name in value.split(",") if name.strip()] or None
@@ -121,7 +121,7 @@ def _none_is_default(value: object) -> object:
 
 
 def _no_mapping(value: object) -> object:
-    """A key with nothing behind it is a mapping without keys."""
+    """A key without a value is an empty mapping."""
     return {} if value is None else value
 
 
@@ -131,7 +131,7 @@ def _base_url(value: str) -> str:
         fits = url.scheme in ("http", "https") and bool(url.hostname)
     except ValueError:
         fits = False
-    # What is no ASCII looks like another host, and what parsers read in two ways leads to one.
+    # Other characters look like another host, or parsers disagree about the host they lead to.
     if not fits or not re.fullmatch(r"[!-\[\]-~]+", value):
         raise ValueError(
             "This is no address of a server. Write it like `http://localhost:8000/v1`."
@@ -145,7 +145,7 @@ def _base_url(value: str) -> str:
 
 
 def _variable(value: str) -> str:
-    # Upper case: a key that was pasted here must not pass for a name, and be shown as one.
+    # Upper case only: a key pasted here must not pass for a name, and be shown as one.
     if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
         raise ValueError(
             "This is no name of an environment variable, in upper case like `OPENAI_API_KEY`. "
@@ -155,7 +155,7 @@ def _variable(value: str) -> str:
 
 
 def _of_session(value: object, info: ValidationInfo) -> object:
-    """What is kept of a setting; `None` where nothing is said."""
+    """Parse and check a setting; `None` if it has no value."""
     check = SETTINGS[str(info.field_name)].check
     if isinstance(value, Scalar):
         written = value.written
@@ -181,7 +181,7 @@ Variable = Annotated[str, AfterValidator(_variable)]
 
 
 class Section(BaseModel):
-    """A mapping of the file. A key with nothing or an empty text behind it counts as not said."""
+    """A mapping of the file. A key without a value, or with an empty text, counts as left out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -250,7 +250,7 @@ SessionSection = create_model(
 
 
 class SettingsFile(Section):
-    """All that `agentnb.yaml` may say."""
+    """The whole `agentnb.yaml`."""
 
     tools: ToolsSection = ToolsSection()
     llm: LlmSection = LlmSection()
@@ -263,15 +263,15 @@ class SettingsFile(Section):
 def read_settings(
     document: Document, *, folder: Path
 ) -> tuple[SettingsFile | None, list[ConfigMistake], dict[str, tuple[ConfigMistake, ...]]]:
-    """Check what a file says.
+    """Check a settings file.
 
     Args:
         document: The file, as it was read.
         folder: The project folder, absolute, without links.
 
     Returns:
-        The settings without the profiles that cannot be used, `None` when there are mistakes
-        outside profiles; those mistakes; and by name the mistakes of each profile.
+        The settings without broken profiles, or `None` if there are mistakes outside profiles;
+        those mistakes; and the mistakes of each profile, by name.
     """
     around = Around(folder, _mapping_at(document.data, ("llm", "pools")), Hints())
     settings, found = _validated(document.data, document, around)
@@ -286,7 +286,7 @@ def read_settings(
 
 
 def files_named(data: object) -> Iterator[str]:
-    """The files that the profiles of a file name, whether they can be used or not."""
+    """The files that a settings file's profiles name, broken profiles included."""
     for profile in _mapping_at(data, _PROFILES).values():
         if isinstance(profile, dict):
             files = profile.get("bootstrap_files")
@@ -313,7 +313,7 @@ def _mapping_at(data: object, loc: Loc) -> dict[str, Any]:
 
 
 def _without(data: Any, names: Container[str]) -> Any:
-    """What a file says, but for some of its profiles."""
+    """The data of a file without some of its profiles."""
     spawn = data["tools"]["spawn"]
     kept = {name: said for name, said in spawn["profiles"].items() if name not in names}
     return {**data, "tools": {**data["tools"], "spawn": {**spawn, "profiles": kept}}}
@@ -335,8 +335,8 @@ def _words(details: ErrorDetails, loc: Loc) -> str:
             return str(details["ctx"]["error"])
         case "string_type":
             is_number = isinstance(value, Scalar | bool) and loc[:2] != ("llm", "providers")
-            advice = f" Put it in quotes: `{_quoted(value)}`." if is_number else ""
-            return _not_a("text", value) + advice
+            hint = f" Put it in quotes: `{_quoted(value)}`." if is_number else ""
+            return _not_a("text", value) + hint
         case "bool_type":
             return f"{_not_a('`true` or `false`', value)} Write one of the two."
         case "list_type" | "too_short":
@@ -358,7 +358,7 @@ def _unknown_key(loc: Loc) -> str:
         return f"A file does not say this. Say it in code: `Session({key}=…)`."
     known = _known_keys(loc[:-1])
     home = dict(_homes(SettingsFile, "")).get(key)
-    # A slip beside its right spelling is likelier than a key of another place.
+    # A typo of a key known here is likelier than a key of another section.
     if home and not get_close_matches(key, known, n=1, cutoff=0.85):
         return f"There is no such key here. It belongs under `{home}`."
     return f"There is no such key here. {_instead(key, known, Hints())}"
@@ -373,7 +373,7 @@ def _known_keys(loc: Loc) -> tuple[str, ...]:
 
 
 def _homes(section: type[Section], path: str) -> Iterator[tuple[str, str]]:
-    """Every key below the top, and the section that it belongs to."""
+    """Every key below the top level, with its section."""
     for key, field in section.model_fields.items():
         if path:
             yield key, path

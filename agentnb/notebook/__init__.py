@@ -1,6 +1,6 @@
-"""What a notebook gets: the magics, the cell transform, and what a cell shows.
+"""The notebook side: the magics, the cell transform, and what a cell shows.
 
-The only floor that knows IPython.
+The only package that imports IPython.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentnb.errors import NotebookError
 from agentnb.notebook.completion import install, uninstall
-from agentnb.notebook.display import warm_up_widgets
-from agentnb.notebook.errors import TOLD_ERRORS, show_error
+from agentnb.notebook.display import preload_widgets
+from agentnb.notebook.errors import ONE_LINE_ERRORS, show_error
 from agentnb.notebook.magics import AgentMagics, spawn_cell
 from agentnb.notebook.transform import rewrite_spawn_cell
 from agentnb.providers.anthropic import preload
@@ -23,9 +23,9 @@ __all__ = ["load", "spawn_cell", "unload"]
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics, what Tab offers behind them, and the transform of `%%spawn` cells.
+    """Register the magics, their completion, the error display and the `%%spawn` transform.
 
-    The last only where a kernel's loop runs.
+    The transform is registered only in a kernel, whose loop can await a cell.
     """
     shell.register_magics(AgentMagics)
     transforms = shell.input_transformers_cleanup
@@ -34,21 +34,21 @@ def load(shell: InteractiveShell) -> None:
     if shell.Completer is not None:
         install(shell.Completer)
     if not shell.custom_exceptions:  # a person's own handler stays
-        _set_handler(shell, TOLD_ERRORS, show_error)
-    # While the person writes their first cell:
-    with suppress(NotebookError):  # a display setting that is wrong is told by that cell
-        warm_up_widgets()
+        _set_handler(shell, ONE_LINE_ERRORS, show_error)
+    # Load in the background while the person writes their first cell.
+    with suppress(NotebookError):  # that cell will report a wrong display setting
+        preload_widgets()
     preload()
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take back what `load` did."""
+    """Undo `load`."""
     transforms = shell.input_transformers_cleanup
     if rewrite_spawn_cell in transforms:
         transforms.remove(rewrite_spawn_cell)
     if shell.Completer is not None:
         uninstall(shell.Completer)
-    if shell.custom_exceptions == TOLD_ERRORS:
+    if shell.custom_exceptions == ONE_LINE_ERRORS:
         _set_handler(shell, (), None)
     for kind, name in (("cell", "spawn"), ("line", "spawn"), ("line", "agentnb")):
         shell.magics_manager.magics[kind].pop(name, None)

@@ -1,8 +1,8 @@
-"""What Tab offers behind `%%spawn`, `%spawn` and `%agentnb`.
+"""Tab completion for `%%spawn`, `%spawn` and `%agentnb`.
 
-Options and words come from the tables that the magics read. What they may name is what is known
-already: nothing here waits for a network, or for a file. The settings are looked at by a thread
-that Tab waits for a moment and no longer; what it finds later is there at the next Tab.
+Options and verbs come from the tables that the magics read. Names come from what is known already:
+nothing here waits for a network or a file. A thread reads the settings; Tab waits for it a moment,
+and what it finds later is offered at the next Tab.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from agentnb.settings import DEFAULT_MODEL
 _PATIENCE_S = 0.15
 _IDENTIFIER = "agentnb"
 
-# A line magic may stand behind an assignment: `said = %spawn status`.
+# A line magic may follow an assignment: `said = %spawn status`.
 _MAGIC = re.compile(r"\s*(?:[\w.,\[\] ]+=\s*)?(?P<magic>%%spawn|%spawn|%agentnb)[ \t]+(?P<rest>.*)")
 _MAGICS: Mapping[str, tuple[Mapping[str, Option], Mapping[str, Verb]]] = {
     "%%spawn": (CELL_OPTIONS, {}),
@@ -49,7 +49,7 @@ _MAGICS: Mapping[str, tuple[Mapping[str, Option], Mapping[str, Verb]]] = {
 }
 
 Found = tuple[str, tuple[str, ...]]
-"""The end of the text that is completed, and all of what can stand in its place."""
+"""The fragment to complete, and all its completions."""
 
 
 def complete(
@@ -58,16 +58,16 @@ def complete(
     notebook: Mapping[str, Any],
     config: Callable[[], Config | None] = lambda: None,
 ) -> Found | None:
-    """What can stand at the end of a text that ends at the cursor.
+    """Complete a cell at the cursor.
 
     Args:
-        text: A cell's, up to the cursor.
-        session: That of the magics; `None` when there is none yet.
+        text: The cell up to the cursor.
+        session: The session of the magics; `None` if there is none yet.
         notebook: The names of the notebook.
-        config: Finds the settings, where they are needed.
+        config: Returns the settings file; called only if needed.
 
     Returns:
-        `None` where this is no place of a magic of ours, or there is nothing to offer.
+        `None` outside our magics, or if there is nothing to offer.
     """
     *above, line = text.split("\n")
     typed = _MAGIC.fullmatch(line)
@@ -97,11 +97,11 @@ def complete(
 
 
 def _is_magic(magic: str, line: str, above: Sequence[str]) -> bool:
-    """Whether a line is what it looks like, and no part of a task."""
-    said = [each for each in above if each.strip()]
-    if magic.startswith("%%"):  # below other cell magics at most
-        return line.startswith("%%") and all(each.startswith("%%") for each in said)
-    return not any(re.match(r"%%spawn\b", each) for each in said)
+    """Whether a line that looks like a magic is one, and not part of a task."""
+    written = [each for each in above if each.strip()]
+    if magic.startswith("%%"):  # only other cell magics may stand above it
+        return line.startswith("%%") and all(each.startswith("%%") for each in written)
+    return not any(re.match(r"%%spawn\b", each) for each in written)
 
 
 def _read(
@@ -124,16 +124,16 @@ def _read(
 
 
 def _matching(current: str, offered: Iterable[str]) -> Found | None:
-    """What of it begins as the word that is typed; of a list, as its last name."""
+    """The offers that begin with the typed word, or with the last name of a typed list."""
     *others, last = current.split(",")
     fitting = (each for each in offered if each.startswith(last) and each not in others)
-    # What a menu would not show as it is, is not offered: a settings file may name anything.
+    # Offer only what a menu shows unchanged: a settings file may contain any name.
     matches = tuple(each for each in dict.fromkeys(fitting) if visible(each, 200) == each)
     return (last, matches) if matches else None
 
 
 class _Known:
-    """What can be named at the moment."""
+    """The names that are known now."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _Known:
         self._config = config
 
     def names(self, kind: Words, values: Mapping[str, str]) -> Sequence[str]:
-        """All names of a kind, likeliest first; `values` are those of options that are typed."""
+        """All names of a kind, likeliest first; `values` are the values of typed options."""
         match kind:
             case Words.MODELS:
                 return self._models()
@@ -185,14 +185,14 @@ class _Known:
 
 
 class _SettingsAtHand:
-    """The settings as of now, as far as they can be had at once."""
+    """Reads the settings file on a thread, so that Tab never blocks on it."""
 
     def __init__(self) -> None:
         self._found: Config | None = None
         self._thread: threading.Thread | None = None
 
     def config(self, session: Session | None) -> Config | None:
-        """Those of the session, else what one that is made now would read."""
+        """The session's settings file, or the one that a new session would read, as last found."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
                 target=self._look, args=(session,), name="agentnb-settings", daemon=True
@@ -202,7 +202,7 @@ class _SettingsAtHand:
         return self._found if session is None else session.config
 
     def _look(self, session: Session | None) -> None:
-        with suppress(Exception):  # what is wrong with them is told by the next run
+        with suppress(Exception):  # the next run reports their mistakes
             if session is not None:
                 session.reread_settings()
             else:
@@ -215,7 +215,7 @@ _at_hand = _SettingsAtHand()
 def _match(context: CompletionContext) -> SimpleMatcherResult:
     try:
         found = _found_in(context)
-    except Exception:  # Tab must never show an error; then it offers what IPython has
+    except Exception:  # Tab must never show an error; IPython's own completions remain
         found = None
     if found is None:
         return {"completions": [], "suppress": False}
@@ -228,7 +228,7 @@ def _match(context: CompletionContext) -> SimpleMatcherResult:
     }
 
 
-# Before all others, so that a static analysis of what is no Python is not even begun.
+# Runs first, so that no static analysis starts on text that is not Python.
 _matcher: Any = context_matcher(identifier=_IDENTIFIER, priority=1000)(_match)
 
 
@@ -245,13 +245,13 @@ def _found_in(context: CompletionContext) -> Found | None:
 
 
 def install(completer: IPCompleter) -> None:
-    """Have a completer ask here, too."""
+    """Add our completions to a completer."""
     uninstall(completer)
     completer.custom_matchers.append(_matcher)
 
 
 def uninstall(completer: IPCompleter) -> None:
-    """Take back what `install` did, also that of a module that was loaded before this one."""
+    """Undo `install`, also one made by an earlier import of this module."""
     completer.custom_matchers[:] = [
         matcher
         for matcher in completer.custom_matchers

@@ -1,9 +1,8 @@
 """What a cell shows of a run: a live view at once, and at the end answer, outline and picture.
 
-The last three are new and final outputs, hold no ids and no times, and are the same in every
-replay, so that a saved notebook reads well and can be compared. The live view and the picture
-are for those who see them in a notebook: a terminal gets neither, and what draws them is not even
-loaded there.
+Answer, outline and picture are new, final outputs without ids and times, the same in every replay,
+so that a saved notebook reads well and can be compared. A terminal gets neither live view nor
+picture, and does not load the code that draws them.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _PARTS = ("widget", "static", "text", "none")
 
 
 def wanted_display() -> str:
-    """What a cell shows, from `AGENTNB_DISPLAY`; `all` where that is not set.
+    """What a cell shows, from `AGENTNB_DISPLAY`; `all` by default.
 
-    `widget` is the live view alone, `static` what stays without it, `text` the plain text of that,
-    and `none` nothing.
+    `widget` is the live view alone, `static` the rest, `text` the rest as plain text, and `none`
+    nothing.
 
     Raises:
-        NotebookError: The variable holds something else.
+        NotebookError: The variable has another value.
     """
     wanted = os.environ.get(DISPLAY_VARIABLE, "").strip().lower() or _ALL
     if wanted not in (*_PARTS, _ALL):
@@ -58,14 +57,14 @@ def show_result(
     quiet: bool = False,
     untold: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Display how a run ended, also when it ended early.
+    """Display the result of a run, also one that ended early.
 
     Args:
-        result: What it came to.
-        notes: Further lines for the outline, by the path of an agent.
+        result: The result, whole or partial.
+        notes: Further lines for the outline, by path.
         quiet: Show the answer alone.
-        untold: Of a run that this cell shows live, too: those of `notes` that the live view does
-            not tell. The output is the same whether there is a live view or not.
+        untold: For a run that this cell also shows live: the `notes` that the live view does not
+            show. The output is the same whether there is a live view or not.
     """
     wanted = wanted_display()
     if wanted in ("widget", "none"):
@@ -77,7 +76,7 @@ def show_result(
         bundle = {"text/plain": bundle["text/plain"]}
     picture = None
     try:
-        # Drawn before the answer is shown: `cell.css` knows the picture by its place, right below.
+        # Draw it before showing the answer: `cell.css` expects the picture right below.
         if has_picture(quiet=quiet):
             picture = _drawn(result.agent_tree)
     finally:  # an interrupt must not take the answer away
@@ -88,12 +87,12 @@ def show_result(
 
 
 def has_picture(*, quiet: bool) -> bool:
-    """Whether a run that ends in this cell is shown with a picture."""
+    """Whether this cell shows a picture at the end of a run."""
     return _is_notebook() and not quiet and wanted_display() in (_ALL, "static")
 
 
 def has_live_view(*, quiet: bool) -> bool:
-    """Whether a run of this cell is shown while it goes on."""
+    """Whether this cell shows its run live."""
     return _is_notebook() and not quiet and wanted_display() in (_ALL, "widget")
 
 
@@ -102,28 +101,28 @@ def _is_notebook() -> bool:
 
 
 def check_settings() -> None:
-    """See that what a cell will show can be shown: it is said before a run spends anything.
+    """Check the display settings before a run spends anything.
 
     Raises:
-        NotebookError: A variable of the environment holds what makes no sense.
+        NotebookError: An environment variable has a wrong value.
     """
     if wanted_display() in (_ALL, "widget"):
         ceiling()
 
 
 def show_live_view(run: Run) -> None:
-    """Display the panel. What keeps it from being made is told in a line, and that is all."""
+    """Display the panel. If it cannot be made, print one line with the reason."""
     try:
         _loading_widgets().join()
         from agentnb.views.panel.show import show_live
 
         show_live(run.panel())
     except Exception as error:
-        _tell_missing("live view of the run", error)
+        _report_missing("live view of the run", error)
 
 
 def take_live_views_back() -> int:
-    """Replace this kernel's live views by nothing; how many there were."""
+    """Remove this kernel's live views, and return their number."""
     if "agentnb.views.panel.show" not in sys.modules:
         return 0
     from agentnb.views.panel.show import take_back
@@ -131,34 +130,34 @@ def take_live_views_back() -> int:
     return take_back()
 
 
-def _tell_missing(what: str, error: Exception) -> None:
+def _report_missing(what: str, error: Exception) -> None:
     why = visible(masked_words(f"{type(error).__name__}: {error}"), 160)
     sys.stderr.write(f"There is no {what} ({why}).\n")
 
 
 def _drawn(root: AgentNode) -> tuple[dict[str, str], dict[str, Any]] | None:
-    """The picture of the tree; in place of one that cannot be drawn, a line that says why."""
+    """Draw the tree. If that fails, print one line with the reason."""
     try:
-        _warming_up().join()  # two threads in the same half-made module could see it half made
+        _loading_picture().join()  # this thread must not see a half-imported module
         return picture_bundle(root)
     except Exception as error:
-        _tell_missing("picture of the tree", error)
+        _report_missing("picture of the tree", error)
         return None
 
 
-def warm_up() -> None:
-    """Begin to load what draws the picture, while the cell waits for its run."""
-    _warming_up()
+def preload_picture() -> None:
+    """Start loading the picture's modules, while the cell waits for its run."""
+    _loading_picture()
 
 
-def warm_up_widgets() -> None:
-    """Begin to load what makes live views, while the person writes their first cell."""
+def preload_widgets() -> None:
+    """Start loading the widgets, while the person writes their first cell."""
     if has_live_view(quiet=False):
         _loading_widgets()
 
 
 @cache
-def _warming_up() -> threading.Thread:
+def _loading_picture() -> threading.Thread:
     return _loading("agentnb.views.figures.tree", name="agentnb-figures")
 
 
@@ -169,15 +168,15 @@ def _loading_widgets() -> threading.Thread:
 
 def _loading(module: str, *, name: str) -> threading.Thread:
     def load() -> None:
-        with contextlib.suppress(Exception):  # what is wrong with it is told by whoever needs it
+        with contextlib.suppress(Exception):  # the first use raises it again
             importlib.import_module(module)
 
-    # A daemon: an interpreter that ends meanwhile does not wait for it.
+    # A daemon, so that the interpreter's exit does not wait for it.
     thread = threading.Thread(target=load, name=name, daemon=True)
     thread.start()
     return thread
 
 
 def has_something_to_show(result: OrchestratorResult) -> bool:
-    """Whether a run that ended early had reached anything beyond its error."""
+    """Whether a run that ended early has anything to show besides its error."""
     return bool(result.sub_agent_results or result.total_tokens_used)

@@ -1,6 +1,6 @@
-"""How an error looks in a cell: one line that speaks to the person, and what a run had reached.
+"""How an error looks in a cell: one line for the person, below the run's partial result.
 
-A traceback through threads and loops tells nothing about a task that failed.
+A traceback through threads and event loops explains nothing about a failed task.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError, 
 from agentnb.errors import wrong_settings_as_line
 from agentnb.notebook.display import has_something_to_show, show_result
 
-TOLD_ERRORS = (AgentnbError,)
-"""What speaks to the person. A bug (`InternalError`) keeps its traceback all the same."""
+ONE_LINE_ERRORS = (AgentnbError,)
+"""Errors that are shown as one line. `InternalError`, a bug, still keeps its traceback."""
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Have what a magic raises shown in one line."""
+    """Show what a magic raises as one line."""
     try:
         with wrong_settings_as_line():
             yield
@@ -41,9 +41,9 @@ def show_error(
     trace: TracebackType,
     tb_offset: int | None = None,
 ) -> None:
-    """Show an error of ours that ended a cell. For `InteractiveShell.set_custom_exc`."""
-    told_already = hasattr(error, "_render_traceback_")
-    if not told_already and not isinstance(error, InternalError):
+    """Show one of our errors that ended a cell. For `InteractiveShell.set_custom_exc`."""
+    is_shown_already = hasattr(error, "_render_traceback_")
+    if not is_shown_already and not isinstance(error, InternalError):
         reached = error.partial_result if isinstance(error, OrchestratorError) else None
         if reached is not None and has_something_to_show(reached):
             show_result(reached, notes=notes_of(reached))

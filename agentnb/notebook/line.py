@@ -1,6 +1,6 @@
-"""What a person types behind a magic, read or refused in one sentence.
+"""Parsing of a magic's line.
 
-An error quotes what was typed and says what to type instead.
+An error is one sentence that quotes what was typed and says what to type instead.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from agentnb.settings import SETTINGS, Check, Wrong, must_be
 
 
 class Words(Enum):
-    """What can stand in a place, for whoever completes it."""
+    """The kind of words that complete a place."""
 
     MODELS = auto()
     PROFILES = auto()
     TOOLS = auto()
-    """With commas between them."""
+    """Separated by commas."""
     RUNS = auto()
     PATHS = auto()
-    """Of the agents of a run."""
+    """Paths of a run's agents."""
     MODES = auto()
     FILES = auto()
-    """Nothing of ours completes them."""
+    """Completed by IPython, not by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +39,29 @@ class Option:
     """One option of a magic's line."""
 
     name: str
-    """Where its value goes."""
+    """Key of its value in the result."""
     read: Callable[[str, str], object] | None
-    """From the option and the text behind it to the value; `None` for a switch."""
+    """Parses the option's text (arguments: option, text); `None` for a switch."""
     value: str = ""
-    """What stands for its value in the help."""
+    """Placeholder of its value in the help."""
     about: Sequence[str] = ()
-    """What the help says of it, in lines."""
+    """Its help, in lines."""
     words: Words | None = None
+    """What completes its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A word that stands first behind a line magic, and what it does."""
+    """The first word of a line magic, and its action."""
 
     act: Callable[..., str]
-    """What it prints."""
+    """Performs it, and returns the text to print."""
     words: Words | None = None
-    """What can stand behind it."""
+    """What completes its argument."""
 
 
 def usage_of(magic: str, options: Mapping[str, Option]) -> str:
-    """How a magic is typed, with all its options; lines of at most 80 characters."""
+    """The synopsis of a magic with all its options, in lines of at most 80 characters."""
     lines = [f"    {magic}"]
     for typed, option in options.items():
         shown = f" [{typed} {option.value}]" if option.value else f" [{typed}]"
@@ -71,7 +72,7 @@ def usage_of(magic: str, options: Mapping[str, Option]) -> str:
 
 
 def about_options(options: Mapping[str, Option]) -> str:
-    """What each option does, a row for each."""
+    """The help of all options, as an aligned table."""
     heads = [f"{typed} {option.value}".rstrip() for typed, option in options.items()]
     width = max(map(len, heads))
     rows = []
@@ -82,7 +83,7 @@ def about_options(options: Mapping[str, Option]) -> str:
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a line; quotes hold words together.
+    """Split a line into words, as a shell does.
 
     Raises:
         NotebookError: A quote is not closed.
@@ -101,9 +102,9 @@ def read_options(
     """Split a line's words into options and the rest.
 
     Args:
-        words: As `words_of` gives them.
-        options: What there is, by how it is typed.
-        magic: For the errors.
+        words: The result of `words_of`.
+        options: The options, by how they are typed.
+        magic: The magic's name, for errors.
 
     Returns:
         Values by `Option.name`, and the words that belong to no option.
@@ -147,7 +148,7 @@ def _unknown(typed: str, options: Mapping[str, Option], *, magic: str) -> str:
 
 
 def value_of(check: Check) -> Callable[[str, str], Any]:
-    """A reader of what a check takes."""
+    """A reader of values that a check accepts."""
 
     def read(option: str, text: str) -> Any:
         try:
@@ -161,10 +162,10 @@ def value_of(check: Check) -> Callable[[str, str], Any]:
 def options_of_settings(
     **special: tuple[Callable[[str, str], object], Words],
 ) -> dict[str, Option]:
-    """The options for the settings that a run may have of its own, by how they are typed.
+    """The options for the settings that a single run may set, by how they are typed.
 
     Args:
-        **special: By name, how a setting is read that is no plain value, and who completes it.
+        **special: Reader and completion of the settings that are not plain values, by name.
     """
     options = {}
     for name, setting in SETTINGS.items():
@@ -178,14 +179,14 @@ def options_of_settings(
 
 
 def text(option: str, value: str) -> str:
-    """A reader of any text that is not blank."""
+    """Read a text that is not blank."""
     if not value.strip():
         raise NotebookError(f"{literal(option)} needs a value, not {literal(value)}.")
     return value
 
 
 def several_names(option: str, value: str) -> tuple[str, ...]:
-    """A reader of names with commas between them."""
+    """Read names separated by commas."""
     found = tuple(name.strip() for name in value.split(","))
     if not all(found):
         raise NotebookError(
@@ -195,7 +196,7 @@ def several_names(option: str, value: str) -> tuple[str, ...]:
 
 
 def variable_name(option: str, value: str) -> str:
-    """A reader of names that a notebook can bind."""
+    """Read the name of a variable."""
     if not value.isidentifier() or keyword.iskeyword(value):
         raise NotebookError(
             f"{literal(option)} takes the name of a variable, not {literal(value)}."

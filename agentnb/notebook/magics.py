@@ -1,4 +1,4 @@
-"""`%%spawn`, `%spawn` and `%agentnb`: what a person types, made into calls of a session."""
+"""The magics `%%spawn`, `%spawn` and `%agentnb`, which call the default session."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from agentnb.notebook.display import (
     has_live_view,
     has_picture,
     has_something_to_show,
+    preload_picture,
     show_live_view,
     show_result,
     take_live_views_back,
     wanted_display,
-    warm_up,
 )
 from agentnb.notebook.errors import plain_errors
 from agentnb.notebook.line import (
@@ -68,9 +68,9 @@ CELL_OPTIONS = {
     "--quiet": Option("quiet", None, about=["show the answer alone, without the tree"]),
     "--raw": Option("raw", None, about=["take {{ and }} in the task as text"]),
 }
-"""What `%%spawn` takes: read, explained by `%%spawn?` and completed from here."""
+"""Options of `%%spawn`: parsing, the help of `%%spawn?` and completion all use them."""
 RUN_OPTIONS = {"--run": Option("run", text, words=Words.RUNS)}
-"""What `%spawn` takes."""
+"""Options of `%spawn`."""
 
 _SPAWN_HELP = f"""\
 Give a task to a tree of agents and wait for the answer:
@@ -113,8 +113,8 @@ _AGENTNB_HELP = """\
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """A `%%spawn` cell, understood."""
+class _CellRequest:
+    """A parsed `%%spawn` cell."""
 
     task: str
     name: str | None = None
@@ -123,24 +123,24 @@ class _Order:
     raw: bool = False
     profile: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """By name, what was typed for this run; `tools` are names."""
+    """Settings typed for this run, by name; `tools` holds names."""
 
 
 async def spawn_cell(line: str, cell: str) -> None:
-    """Run a `%%spawn` cell on the kernel's loop. What the cell transform calls."""
+    """Run a `%%spawn` cell on the kernel's loop. The cell transform calls it."""
     with plain_errors():
-        order = _read_order(line, cell)
-        run = _start(order)
+        request = _read_cell(line, cell)
+        run = _start(request)
         try:
-            _show_live(run, order)
-        except KeyboardInterrupt:  # the first one, where nobody waits yet
-            if order.in_background:
+            _show_live(run, request)
+        except KeyboardInterrupt:  # the first interrupt, before the cell waits for its run
+            if request.in_background:
                 raise
             run.stop_soon("interrupted")
-        if not order.in_background:
-            _expect_picture(order)
-            with _what_was_reached(run, order):
-                _finish(run, order, await run.wait_or_cancel())
+        if not request.in_background:
+            _preload_picture_if_shown(request)
+            with _showing_partial_result(run, request):
+                _finish(run, request, await run.wait_or_cancel())
 
 
 @magics_class
@@ -153,13 +153,13 @@ class AgentMagics(Magics):
         """Start a tree of agents, or give orders to a running one."""
         with plain_errors():
             if cell is None:
-                _give_order(line)
+                _run_verb(line)
                 return
-            order = _read_order(line, cell)
-            if order.in_background:
-                _show_live(_start(order), order)
+            request = _read_cell(line, cell)
+            if request.in_background:
+                _show_live(_start(request), request)
             else:
-                _run_and_block(order)
+                _run_and_block(request)
 
     @no_var_expand
     @line_magic
@@ -212,7 +212,7 @@ AGENTNB_VERBS = {
     "nest": Verb(_nest),
     "help": Verb(_AGENTNB_HELP.rstrip),
 }
-"""What `%agentnb` takes."""
+"""Verbs of `%agentnb`."""
 
 AgentMagics.spawn.__doc__ = _SPAWN_HELP
 AgentMagics.agentnb.__doc__ = _AGENTNB_HELP
@@ -221,7 +221,7 @@ AgentMagics.agentnb.__doc__ = _AGENTNB_HELP
 # -- %%spawn ----------------------------------------------------------------------------------
 
 
-def _read_order(line: str, cell: str) -> _Order:
+def _read_cell(line: str, cell: str) -> _CellRequest:
     names = _notebook_names()
     values, rest = read_options(words_of(fill(line, names)), CELL_OPTIONS, magic="%%spawn")
     if rest:
@@ -229,22 +229,22 @@ def _read_order(line: str, cell: str) -> _Order:
             f"`%%spawn` takes options on its line, not {literal(' '.join(rest))}: "
             "write the task on the lines below."
         )
-    check_settings()  # what is wrong with one is said now, not after the run
+    check_settings()  # report a wrong display setting now, not after the run
     task = cell if values.get("raw") else fill(cell, names)
     if not task.strip():
         raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")
     settings = {name: values.pop(name) for name in SETTINGS.keys() & values.keys()}
-    return _Order(task.strip(), settings=settings, **values)  # type: ignore[arg-type]  # read by CELL_OPTIONS
+    return _CellRequest(task.strip(), settings=settings, **values)  # type: ignore[arg-type]  # read by CELL_OPTIONS
 
 
-def _start(order: _Order) -> Run:
+def _start(request: _CellRequest) -> Run:
     session = get_session()
-    settings = dict(order.settings)
+    settings = dict(request.settings)
     if "tools" in settings:
         settings["tools"] = tools_named(settings["tools"], _notebook_names(), session.tools)
-    run = session.spawn(order.task, profile=order.profile, **settings)
-    if order.in_background:
-        _bind(order.name, run)
+    run = session.spawn(request.task, profile=request.profile, **settings)
+    if request.in_background:
+        _bind(request.name, run)
         if wanted_display() != "none":
             print(
                 "Started in the background: `%spawn status` shows how it goes, "
@@ -253,58 +253,58 @@ def _start(order: _Order) -> Run:
     return run
 
 
-def _show_live(run: Run, order: _Order) -> None:
-    if has_live_view(quiet=order.quiet):
+def _show_live(run: Run, request: _CellRequest) -> None:
+    if has_live_view(quiet=request.quiet):
         show_live_view(run)
 
 
-def _run_and_block(order: _Order) -> None:
-    """Start a run and wait for it as its owner, where the cell blocks its loop."""
+def _run_and_block(request: _CellRequest) -> None:
+    """Start a run and wait for it as its owner, in a cell that cannot await and so blocks."""
     with get_session().owning() as owned:
         try:
-            run = _start(order)
+            run = _start(request)
             # Whether a click arrives depends on the kernel; an interrupt always does.
             print("Waiting for the run; only an interrupt (Ctrl-C, or ■) stops it.")
-            _show_live(run, order)
-            _expect_picture(order)
-            with _what_was_reached(run, order):
-                _finish(run, order, run.result_or_cancel())
+            _show_live(run, request)
+            _preload_picture_if_shown(request)
+            with _showing_partial_result(run, request):
+                _finish(run, request, run.result_or_cancel())
         except KeyboardInterrupt:
-            # The first interrupt counts as such also where nobody waits yet.
+            # The first interrupt cancels the run also if it comes before the wait.
             if not owned or owned[0].done or not owned[0].stop_soon("interrupted"):
                 raise
-            with _what_was_reached(owned[0], order):
-                _finish(owned[0], order, owned[0].result())
+            with _showing_partial_result(owned[0], request):
+                _finish(owned[0], request, owned[0].result())
 
 
-def _expect_picture(order: _Order) -> None:
-    if has_picture(quiet=order.quiet):
-        warm_up()
+def _preload_picture_if_shown(request: _CellRequest) -> None:
+    if has_picture(quiet=request.quiet):
+        preload_picture()
 
 
-def _finish(run: Run, order: _Order, result: OrchestratorResult) -> None:
-    _show_end(run, order, result)
-    _bind(order.name, result)
+def _finish(run: Run, request: _CellRequest, result: OrchestratorResult) -> None:
+    _show_end(run, request, result)
+    _bind(request.name, result)
 
 
-def _show_end(run: Run, order: _Order, result: OrchestratorResult) -> None:
-    show_result(result, notes=_below(run), quiet=order.quiet, untold=run.untold_notes)
+def _show_end(run: Run, request: _CellRequest, result: OrchestratorResult) -> None:
+    show_result(result, notes=_below(run), quiet=request.quiet, untold=run.unreported_notes)
 
 
 @contextmanager
-def _what_was_reached(run: Run, order: _Order) -> Iterator[None]:
-    """Show what a run had reached that did not come to an answer, before its error."""
+def _showing_partial_result(run: Run, request: _CellRequest) -> Iterator[None]:
+    """Show the partial result of a run that ends with an error, before the error."""
     try:
         yield
     except OrchestratorError as error:
         reached = error.partial_result
         if reached is not None and has_something_to_show(reached):
-            _show_end(run, order, reached)
+            _show_end(run, request, reached)
         raise
 
 
 def _below(run: Run) -> dict[str, list[str]]:
-    """What the outline of a run shows below its agents, by path."""
+    """The lines of an outline below its agents, by path."""
     return lines_below(run.tool_counts, run.notes)
 
 
@@ -322,7 +322,7 @@ def _notebook_names() -> dict[str, Any]:
 # -- %spawn -----------------------------------------------------------------------------------
 
 
-def _give_order(line: str) -> None:
+def _run_verb(line: str) -> None:
     values, words = read_options(words_of(line), RUN_OPTIONS, magic="%spawn")
     verb, arguments = (words or ["help"])[0], words[1:]
     if verb == "help":
@@ -392,7 +392,7 @@ SPAWN_VERBS = {
     "budget": Verb(_budget),
     "help": Verb(_SPAWN_HELP.rstrip),
 }
-"""What `%spawn` takes."""
+"""Verbs of `%spawn`."""
 
 
 def _take_at_most(count: int, arguments: list[str], verb: str) -> None:

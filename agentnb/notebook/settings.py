@@ -1,6 +1,6 @@
-"""What `%agentnb config` says: the settings that the next run has, and where each comes from.
+"""The output of `%agentnb config`: the settings of the next run, and where each comes from.
 
-The same on every machine and in every replay: no ids, no times, no keys, no absolute paths.
+It is the same on every machine and in every replay: no ids, times, keys or absolute paths.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from agentnb.settings import SETTINGS
 from agentnb.trust import costly_settings, is_trusted, sending_of
 
 _DEFAULT = "the default"
-_TOLD_ELSEWHERE = ("model", "delegation", "config", "provider", "store", "mode")
+_SHOWN_ELSEWHERE = ("model", "delegation", "config", "provider", "store", "mode")
 _ORIGINS = {
-    Origin.CODE: "said in code",
+    Origin.CODE: "set in code",
     Origin.DEFAULT_POOL: "llm.default_pool",
     Origin.DEFAULT: _DEFAULT,
 }
@@ -34,16 +34,16 @@ _DELEGATION = {
     "both": "by spawn block and by tools",
 }
 _MOST = 50
-"""Profiles, and pools, that are shown."""
+"""Most profiles, and most pools, that are shown."""
 
 Row = tuple[str, str]
 
 
 def settings_text(session: Session) -> str:
-    """Tell the settings that the next run of a session has, a few lines of text.
+    """The settings of a session's next run, as lines of text.
 
     Raises:
-        ConfigError: The settings file cannot be taken as it is by now.
+        ConfigError: The settings file has mistakes.
     """
     session.reread_settings()
     config = session.config
@@ -56,14 +56,14 @@ def settings_text(session: Session) -> str:
     ]
     lines = [_head(config)]
     for title, rows in sections:
-        if told := _aligned(list(rows)):
-            lines += [title, *told] if title else told
+        if aligned := _aligned(list(rows)):
+            lines += [title, *aligned] if title else aligned
     return masked("\n".join(lines))
 
 
 def _head(config: Config) -> str:
     if not config.source:
-        return f"No {FILE_NAME} is read: what is not said in code has its default."
+        return f"No {FILE_NAME} is read: what is not set in code has its default."
     head = f"Settings of {visible(Path(config.source).name, LONGEST_IN_ERROR)}"
     if config.has_changed():
         return (
@@ -95,9 +95,9 @@ def _delegation(session: Session) -> str:
 
 
 def _of_a_run(session: Session) -> Iterator[Row]:
-    """What a file may say, and of the rest what code says; without what is told elsewhere."""
+    """The settings that a file may set, and others that code sets; not those of other sections."""
     for name, setting in SETTINGS.items():
-        if name in _TOLD_ELSEWHERE or not (setting.in_file or session.is_said(name)):
+        if name in _SHOWN_ELSEWHERE or not (setting.in_file or session.is_given(name)):
             continue
         where = _origin(session, name)
         is_costly = where == f"session.{name}" and costly_settings(session.config, [name])
@@ -110,7 +110,7 @@ def _of_a_run(session: Session) -> Iterator[Row]:
 
 
 def _origin(session: Session, name: str) -> str:
-    if session.is_said(name):
+    if session.is_given(name):
         return _ORIGINS[Origin.CODE]
     return f"session.{name}" if name in session.config.session else _DEFAULT
 
@@ -145,7 +145,7 @@ def _pools(config: Config) -> Iterator[Row]:
 
 
 def _rest(entries: Sized) -> Iterator[Row]:
-    """How many there are beyond those that are shown."""
+    """A row that counts the entries not shown."""
     if (more := len(entries) - _MOST) > 0:
         yield "", f"… and {more:,} more"
 
@@ -156,10 +156,10 @@ def _mistakes(mistakes: Sequence[ConfigMistake]) -> Iterator[Row]:
 
 
 def _profile(profile: Profile, session: Session) -> Iterator[Row]:
-    told = visible(profile.told, LONGEST_IN_ERROR)
-    if told and not profile.description.strip():
-        told += " (the first line of its prompt)"
-    yield profile.name, told or "no description"
+    summary = visible(profile.summary, LONGEST_IN_ERROR)
+    if summary and not profile.description.strip():
+        summary += " (the first line of its prompt)"
+    yield profile.name, summary or "no description"
     tools = "all of its parent's (the default)"
     yield "  tools", tools if profile.tools is None else ", ".join(profile.tools) or "none"
     try:
@@ -197,7 +197,7 @@ def _in_order(models: Sequence[str]) -> str:
 
 
 def _aligned(rows: Sequence[Row]) -> list[str]:
-    """One line for each: whatever a settings file says, nothing of it acts."""
+    """One aligned line per row, with control characters of a settings file escaped."""
     shown = [(_label(label), visible(value, LONGEST_LINE)) for label, value in rows]
     width = max((len(label) for label, _ in shown), default=0)
     return [f"  {label:<{width}}  {value}" for label, value in shown]

@@ -1,7 +1,6 @@
-"""`{{name}}` in a task: a value of the notebook, as text.
+"""`{{name}}` in a task: replaced by a value of the notebook, as text.
 
-Names, attributes and items, and nothing that runs: no calls, no arithmetic. A single brace is
-text.
+Takes names, attributes and items; no calls and no arithmetic. A single brace is text.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 def fill(text: str, names: Mapping[str, Any]) -> str:
-    """`text` with each `{{…}}` replaced by the `str` of what it names.
+    """Replace each `{{…}}` in `text` by the `str` of its value.
 
     Raises:
-        NotebookError: It names nothing, something undefined, or more than names, attributes
-            and items.
+        NotebookError: A name is missing or undefined, or an expression has more than names,
+            attributes and items.
     """
     return _HOLE.sub(lambda hole: str(_value(hole[1].strip(), names)), text)
 
@@ -32,7 +31,7 @@ def fill(text: str, names: Mapping[str, Any]) -> str:
 def _value(expression: str, names: Mapping[str, Any]) -> Any:
     try:
         tree = ast.parse(expression, mode="eval").body
-    # A `ValueError` for a null character, before 3.11.4; the last two for what is too long or deep.
+    # `ValueError`: a null character, before 3.11.4. The last two: too long or too deep.
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise _not_a_name(expression) from None
     return _look_up(tree, expression, names)
@@ -93,5 +92,5 @@ def _not_a_name(expression: str) -> NotebookError:
 
 
 def _own(names: Mapping[str, Any]) -> list[str]:
-    """The names that a person may have meant: not what every notebook has anyway."""
+    """The names that a person may have meant, without those of every notebook."""
     return [n for n in names if not n.startswith("_") and n not in _EVERYWHERE]

@@ -1,4 +1,4 @@
-"""`--tools a,b`: names that a person types, made into the functions and tools that they mean."""
+"""`--tools a,b`: find the functions and tools that a person names."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ _MOST_NAMES = 20
 def tools_named(
     names: Sequence[str], notebook: Mapping[str, Any], of_session: Sequence[Tool]
 ) -> list[Any]:
-    """What is meant by each name: a function or tool of the notebook, else a tool of the session.
+    """Look up each name: a function or tool of the notebook, else a tool of the session.
+
+    Returns:
+        A function, a tool, or the name of a session's tool, for each name.
 
     Raises:
-        NotebookError: A name means nothing, or no function.
+        NotebookError: A name is unknown, or not a function's.
     """
     others = _other_names(of_session)
     return [_meant(name, notebook, others) for name in names]
 
 
 def names_of_tools(notebook: Mapping[str, Any], of_session: Sequence[Tool]) -> list[str]:
-    """All names that mean something: what was defined here first, what was imported last."""
+    """All names that `tools_named` knows: functions defined here first, imported ones last."""
     imported = [
         name
         for name, value in notebook.items()
@@ -63,7 +66,7 @@ def _meant(name: str, notebook: Mapping[str, Any], others: Sequence[str]) -> Any
 
 
 def _functions_of(notebook: Mapping[str, Any]) -> list[str]:
-    """What a person would call the functions of the notebook: those that were defined in it."""
+    """Names of the tools, and of the functions defined in the notebook itself."""
     return [
         name
         for name, value in notebook.items()

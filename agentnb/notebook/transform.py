@@ -1,13 +1,12 @@
-"""A `%%spawn` cell becomes a top-level `await`.
+"""Rewrites a `%%spawn` cell into a top-level `await`.
 
-A kernel waits for an awaiting cell as it waits for any other, so Run All keeps its order; and
-while the cell awaits, the kernel's loop is free for clicks, widgets and other people's code. What
-a running cell executes in its turn (`%%capture`, `%%time`, `%run`) has nobody to await it, so
-there the magic stays what it is and blocks.
+A kernel waits for an awaiting cell as for any other, so Run All keeps its order; meanwhile the
+kernel's loop is free for clicks, widgets and other code. Code that a running cell executes
+(`%%capture`, `%%time`, `%run`) cannot be awaited, so there the magic stays a magic and blocks.
 
-A front end for the terminal asks whether the cell is complete before it sends it. That question
-meets the cell as the person typed it: IPython calls a cell magic incomplete until a blank line
-ends it, and an `await` complete at once.
+A terminal front end asks whether a cell is complete before it sends it. That check sees the cell
+as typed, not rewritten: IPython calls a cell magic incomplete until a blank line ends it, and an
+`await` complete at once.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _MAGIC = "%%spawn"
 
 
 def rewrite_spawn_cell(lines: list[str]) -> list[str]:
-    """A cell's lines, with `%%spawn` rewritten; other cells as they are.
+    """Rewrite the lines of a `%%spawn` cell; return other cells unchanged.
 
     Leaves `%%spawn?` to IPython, which shows the help.
     """
@@ -31,17 +30,17 @@ def rewrite_spawn_cell(lines: list[str]) -> list[str]:
     if (rest and not rest[0].isspace()) or _inside_a_cell():
         return lines
     line, task = rest.strip(), "".join(lines[1:])
-    # `__import__`, since a name in the notebook may have been taken for something else.
+    # `__import__`, since the person may have rebound any name in the notebook.
     call = f"await __import__('agentnb.notebook').notebook.spawn_cell({line!r}, {task!r})"
     return [call + "\n"]
 
 
-# IPython's name for a transform that its check for complete input leaves out.
+# IPython leaves a transform with this mark out of its check for complete input.
 rewrite_spawn_cell.has_side_effects = True  # type: ignore[attr-defined]
 
 
 def _inside_a_cell() -> bool:
-    """Whether a cell is being executed on this thread, and asks for this one's code."""
+    """Whether a cell is executing on this thread, and this cell's code is nested in it."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code is InteractiveShell.run_code.__code__:

@@ -111,7 +111,7 @@ Settings of agentnb.yaml:
 Settings of a run (session):
   budget               200,000 (session.budget)
   max_depth            2 (session.max_depth)
-  tools                read_file, run_tests (said in code)
+  tools                read_file, run_tests (set in code)
   nested_spawn         no (session.nested_spawn)
   max_concurrency      16 (session.max_concurrency)
   max_agents           100 (session.max_agents)
@@ -120,7 +120,7 @@ Settings of a run (session):
   sub_agent_memory     fresh (session.sub_agent_memory)
   on_budget_warning    stop (session.on_budget_warning)
   pause_timeout_s      120 (session.pause_timeout_s)
-  max_turns            5 (said in code)
+  max_turns            5 (set in code)
   max_time_s           900 (session.max_time_s)
   stop_after_failures  10 (session.stop_after_failures)
 Profiles (tools.spawn.profiles):
@@ -146,8 +146,8 @@ OpenAI-compatible server (llm.providers.openai):
 def test_without_a_file_the_defaults_are_shown(project: Path) -> None:
     assert settings_text(Session("demo")) == (
         """\
-No agentnb.yaml is read: what is not said in code has its default.
-  model         demo (said in code)
+No agentnb.yaml is read: what is not set in code has its default.
+  model         demo (set in code)
   default pool  none (the default)
   delegation    by spawn block (the default)
   bootstrap     none: there is no AGENTS.md or ENVIRONMENT.md (the default)

@@ -38,11 +38,11 @@ def test_block_names_each_profile_with_what_it_is_for_and_its_tools() -> None:
 def test_profile_without_a_description_is_told_by_the_first_line_of_its_prompt() -> None:
     of_file = Profile("a", system_prompt="second", prompt_file=("p.md", "\n \n  first <line> \nx"))
 
-    assert of_file.told == "first <line>"
-    assert Profile("a", description=" said ", system_prompt="prompt").told == "said"
-    assert Profile("a", description="\n", system_prompt="prompt").told == "prompt"
-    assert len(Profile("a", system_prompt="word " * 500).told) <= 200
-    assert Profile("a").told == ""
+    assert of_file.summary == "first <line>"
+    assert Profile("a", description=" said ", system_prompt="prompt").summary == "said"
+    assert Profile("a", description="\n", system_prompt="prompt").summary == "prompt"
+    assert len(Profile("a", system_prompt="word " * 500).summary) <= 200
+    assert Profile("a").summary == ""
     assert "first &lt;line&gt;</profile>" in available_profiles_block([of_file])
 
 

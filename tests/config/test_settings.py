@@ -258,7 +258,7 @@ def test_run_goes_before_code_code_before_the_file_and_the_file_before_the_defau
     assert session.settings.max_turns == 50
     shown = settings_text(session).splitlines()
     assert "  budget               1,000 (session.budget)" in shown
-    assert "  max_depth            3 (said in code)" in shown
+    assert "  max_depth            3 (set in code)" in shown
     assert "  max_turns            50 (the default)" in shown
 
 

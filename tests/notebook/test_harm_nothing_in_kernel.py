@@ -173,7 +173,7 @@ def test_forked_process_is_told_that_the_run_is_not_there_and_harms_nothing(
     door.open()
     *told, quick = kernel.value("said")
     gone = (
-        "The loop of this run is gone: it ended with its process, or lives in the one that forked."
+        "This run's event loop is gone: its process has ended, or this process was forked from it."
     )
     assert told == [gone] * 4
     assert quick == "ok"

@@ -171,7 +171,10 @@ def test_what_draws_is_loaded_while_the_cell_waits_for_its_run() -> None:
 
 def test_interpreter_that_ends_while_what_draws_is_loaded_ends_in_silence() -> None:
     for _ in range(3):
-        assert run_python("from agentnb.notebook.display import warm_up; warm_up()") == ""
+        assert (
+            run_python("from agentnb.notebook.display import preload_picture; preload_picture()")
+            == ""
+        )
 
 
 FIGURES = """
