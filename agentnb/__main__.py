@@ -58,7 +58,7 @@ def _freeze(file: str) -> int:
         return WRONG
     except OSError as error:
         why = error.strerror or type(error).__name__
-        print(f"{literal(file)} cannot be written, and is as it was: {why}.", file=sys.stderr)
+        print(f"{literal(file)} cannot be written, and is unchanged: {why}.", file=sys.stderr)
         return WRONG
     views = "1 live view" if taken == 1 else f"{taken:,} live views"
     print(f"{shown}: {views} taken out" if taken else f"{shown}: nothing to take out")

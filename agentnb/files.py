@@ -102,7 +102,9 @@ def _there(path: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(behind.st_mode):
-        raise OSError(errno.ELOOP, "It is a link to what is no regular file", str(path))
+        raise OSError(
+            errno.ELOOP, "It is a link to something that is not a regular file", str(path)
+        )
     return None
 
 
@@ -110,7 +112,7 @@ def _check_regular(found: os.stat_result, path: Path, max_bytes: int) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "It is a folder", str(path))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "It is no regular file, but a pipe or a device", str(path))
+        raise OSError(errno.EINVAL, "It is not a regular file but a pipe or a device", str(path))
     if found.st_size > max_bytes:
         raise _too_large(path, max_bytes)
 

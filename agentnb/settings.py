@@ -118,7 +118,7 @@ def _is_duration(value: Any) -> bool:
 
 def _one_of(*words: str, or_callable: str = "") -> Check:
     *first, last = (f"'{word}'" for word in words)
-    right = f"{', '.join(first)} or {last}" if first else f"{last} (all there is yet)"
+    right = f"{', '.join(first)} or {last}" if first else f"{last} (the only one so far)"
     if or_callable:
         right += f", or {or_callable}"
     return _check(
@@ -259,10 +259,10 @@ class Settings:
     )
     store: None = _setting(
         None,
-        "`None`, memory only: all there is yet.",
-        _check("None (memory only: all there is yet)", lambda value: value is None),
+        "`None` (memory only) is the only value so far.",
+        _check("None (memory only, the only one so far)", lambda value: value is None),
     )
-    mode: str = _setting("live", "`live`: all there is yet.", _one_of("live"))
+    mode: str = _setting("live", "`live` is the only value so far.", _one_of("live"))
     provider: Provider | None = _setting(
         None,
         "Replaces the provider that `model` names: a `ScriptedProvider`, for example. A run that "

@@ -61,7 +61,7 @@ def test_link_to_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     link.symlink_to(pipe)
 
-    with pytest.raises(OSError, match="It is a link to what is no regular file"):
+    with pytest.raises(OSError, match="It is a link to something that is not a regular file"):
         replace_file(link, "through")
 
     assert link.is_symlink()

@@ -186,7 +186,7 @@ def test_pipe_and_device_are_no_runs_and_nobody_waits_for_them(tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
     for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/zero")):
-        with pytest.raises(UnreadableRun, match="it is no regular file, but a pipe or a device"):
+        with pytest.raises(UnreadableRun, match="it is not a regular file but a pipe or a device"):
             load_run(path)
 
 

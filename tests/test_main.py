@@ -60,7 +60,7 @@ def test_file_that_cannot_be_written_is_told_of(
     assert main(["freeze", file]) == 2
 
     assert capsys.readouterr().err == (
-        f"{file!r} cannot be written, and is as it was: No space left on device.\n"
+        f"{file!r} cannot be written, and is unchanged: No space left on device.\n"
     )
     assert json.loads(Path(file).read_bytes()) == document(view(), ANSWER)
 

@@ -124,5 +124,5 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise NoText(f"is not UTF-8 (byte {error.start}). Save it as UTF-8 text.") from None
     if "\0" in text:
-        raise NoText("is no text (it holds a zero byte). Name a text file.")
+        raise NoText("is not a text (it holds a zero byte). Name a text file.")
     return text

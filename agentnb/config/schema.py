@@ -77,7 +77,7 @@ class Around:
 def _name(value: str) -> str:
     if not re.fullmatch(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}", value):
         raise ValueError(
-            f"{_shown(value)} is no name that can be used here. Take letters, digits, `_` and "
+            f"{_shown(value)} cannot be used as a name here. Use letters, digits, `_` and "
             f"`-`, at most {_LONGEST_NAME}."
         )
     return value
@@ -134,7 +134,7 @@ def _base_url(value: str) -> str:
     # Other characters look like another host, or parsers disagree about the host they lead to.
     if not fits or not re.fullmatch(r"[!-\[\]-~]+", value):
         raise ValueError(
-            "This is no address of a server. Write it like `http://localhost:8000/v1`."
+            "This is not the address of a server. Write it like `http://localhost:8000/v1`."
         )
     if url.username is not None or url.query or url.fragment:
         raise ValueError(
@@ -148,7 +148,7 @@ def _variable(value: str) -> str:
     # Upper case only: a key pasted here must not pass for a name, and be shown as one.
     if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
         raise ValueError(
-            "This is no name of an environment variable, in upper case like `OPENAI_API_KEY`. "
+            "This is not the name of an environment variable, in upper case like `OPENAI_API_KEY`. "
             "Name the variable that holds the key; a key itself never stands in this file."
         )
     return value

@@ -29,7 +29,7 @@ def plain_errors() -> Iterator[None]:
         with wrong_settings_as_line():
             yield
     except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
-        line = "Nothing waits for the run any more; `%spawn status` shows whether it has ended."
+        line = "The cell no longer waits for the run; `%spawn status` shows whether it has ended."
         show_as_line(interrupt, f"Interrupted: {line}")
         raise
 

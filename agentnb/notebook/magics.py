@@ -100,11 +100,11 @@ And for the newest run, while it runs (`--run ID` for another, with the id that 
 """
 
 _AGENTNB_HELP = """\
-    %agentnb mode         how models are asked: `live`, which is all there is yet
+    %agentnb mode         how models are called: only `live` so far
     %agentnb config       the settings in force: of agentnb.yaml, of code, and the defaults
     %agentnb trust        let agentnb.yaml name a server that is not on this machine, and let a
                           run spend more, until it changes; `%agentnb trust FILE` for another file
-    %agentnb freeze       take this kernel's live views away, before the notebook is saved
+    %agentnb freeze       remove this kernel's live views, before you save the notebook
     %agentnb nest         let asyncio.run() work in this kernel's cells; slows all its loops
     %agentnb help         this text
 
@@ -177,7 +177,7 @@ class AgentMagics(Magics):
 
 def _mode(*wanted: str) -> str:
     if wanted and wanted != MODES:
-        raise NotebookError(f"There is no mode {literal(' '.join(wanted))}: the one mode is live.")
+        raise NotebookError(f"There is no mode {literal(' '.join(wanted))}: the only mode is live.")
     return "Mode: live. Models are asked as they are named."
 
 
@@ -189,9 +189,9 @@ def _nest() -> str:
 def _freeze() -> str:
     taken = take_live_views_back()
     if not taken:
-        return "There is no live view to take away."
+        return "There is no live view to remove."
     views = "1 live view is" if taken == 1 else f"{taken} live views are"
-    return f"{views} taken away; what stays is seen without a kernel. Save the notebook now."
+    return f"{views} removed; the other outputs need no kernel. Save the notebook now."
 
 
 def _trust(*files: str) -> str:

@@ -137,7 +137,7 @@ def test_freeze_magic_takes_the_live_views_away_and_leaves_the_rest(desk: Desk) 
 
     notebook.run(3)
 
-    expect(notebook.output(3)).to_contain_text("2 live views are taken away")
+    expect(notebook.output(3)).to_contain_text("2 live views are removed")
     expect(notebook.frame.get_by_role("tree")).to_have_count(0)
     expect(notebook.output(1)).to_contain_text("There is no south.")
     expect(notebook.output(1).locator("img")).to_be_visible()

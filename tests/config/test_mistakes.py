@@ -13,17 +13,17 @@ from agentnb.errors import ConfigError
 
 PROFILE = "tools:\n  spawn:\n    profiles:\n      reviewer:\n"
 REVIEWER = "`tools.spawn.profiles.reviewer"
-NAME_RULE = "is no name that can be used here. Take letters, digits, `_` and `-`, at most 64."
+NAME_RULE = "cannot be used as a name here. Use letters, digits, `_` and `-`, at most 64."
 NO_LIST = "Write each entry on its own line, after `- `."
 NO_MAPPING = "Write keys below it, each as `key: value`."
-NO_ADDRESS = "This is no address of a server. Write it like `http://localhost:8000/v1`."
+NO_ADDRESS = "This is not the address of a server. Write it like `http://localhost:8000/v1`."
 NO_KEY = (
     "A key never stands in this file. Put it into an environment variable, and name that variable "
     "by `api_key_env`."
 )
 NO_VARIABLE = (
-    "This is no name of an environment variable, in upper case like `OPENAI_API_KEY`. Name the "
-    "variable that holds the key; a key itself never stands in this file."
+    "This is not the name of an environment variable, in upper case like `OPENAI_API_KEY`. "
+    "Name the variable that holds the key; a key itself never stands in this file."
 )
 MORE_THAN_A_SERVER = (
     "The address holds more than the server and a path. Take the rest out; a key is named by "
@@ -366,7 +366,7 @@ def test_file_with_the_other_ending_is_not_passed_over(project: Path) -> None:
     [
         ("tools: {}".encode("utf-16"), "The file is not UTF-8 (byte 0). Save it as UTF-8 text."),
         (b"# \xe4\n", "The file is not UTF-8 (byte 2). Save it as UTF-8 text."),
-        (b"# \0", "The file is no text (it holds a zero byte). Name a text file."),
+        (b"# \0", "The file is not a text (it holds a zero byte). Name a text file."),
         (b"#" * 100_001, "The file is larger than 100 kB. Shorten it."),
     ],
 )
@@ -459,7 +459,7 @@ def test_file_that_is_named_and_cannot_be_taken_is_told(project: Path) -> None:
         "The file 'picture.png' is not UTF-8 (byte 0). Save it as UTF-8 text."
     )
     assert of_file("zero.md", project) == (
-        "The file 'zero.md' is no text (it holds a zero byte). Name a text file."
+        "The file 'zero.md' is not a text (it holds a zero byte). Name a text file."
     )
     assert of_file(" ", project) == (
         "The name of a file is blank. Name a file of the project folder."

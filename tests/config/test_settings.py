@@ -149,8 +149,8 @@ MISTAKES = [
     Mistake("model", 5, "`provider/model`, `pool:NAME`, or a list of them"),
     Mistake("model", ["demo", 5], "`provider/model`, `pool:NAME`, or a list of them"),
     Mistake("provider", "demo", "a provider (`model` is for names)"),
-    Mistake("store", "here.db", "None (memory only: all there is yet)"),
-    Mistake("mode", "sometimes", "'live' (all there is yet)"),
+    Mistake("store", "here.db", "None (memory only, the only one so far)"),
+    Mistake("mode", "sometimes", "'live' (the only one so far)"),
 ]
 
 

@@ -344,7 +344,7 @@ def test_address_that_can_be_read_in_two_ways_is_a_mistake_of_the_file(
 ) -> None:
     written(project, f"base_url: {address}")
 
-    with pytest.raises(ConfigError, match="This is no address of a server"):
+    with pytest.raises(ConfigError, match="This is not the address of a server"):
         load_config("agentnb.yaml")
 
 

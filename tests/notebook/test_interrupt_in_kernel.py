@@ -112,7 +112,7 @@ def test_interrupt_of_a_plain_wait_ends_the_wait_and_the_run_goes_on(
     [
         (
             "%%spawn\nStubborn",
-            "Interrupted: Nothing waits for the run any more; "
+            "Interrupted: The cell no longer waits for the run; "
             "`%spawn status` shows whether it has ended.",
         ),
         ("session.run_sync('Stubborn')", "KeyboardInterrupt: "),

@@ -94,8 +94,8 @@ def test_freeze_replaces_all_live_views_by_nothing(kernel: Kernel) -> None:
     shown = kernel.ok("%agentnb freeze")
 
     assert shown.updates == 2
-    assert shown.stdout.startswith("2 live views are taken away")
-    assert kernel.ok("%agentnb freeze").stdout == "There is no live view to take away.\n"
+    assert shown.stdout.startswith("2 live views are removed")
+    assert kernel.ok("%agentnb freeze").stdout == "There is no live view to remove.\n"
 
 
 def test_view_that_cannot_be_made_is_told_in_a_line_and_takes_nothing_away() -> None:

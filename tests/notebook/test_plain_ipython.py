@@ -217,7 +217,7 @@ def test_first_interrupt_of_a_cell_that_owns_its_run_is_graceful_and_the_second_
     graceful, _, hard = output.partition(WAITING)
     assert "RunCancelled: The run was cancelled (interrupted)." in graceful
     assert "Begun and then" in graceful
-    assert "Interrupted: Nothing waits for the run any more; `%spawn status`" in hard
+    assert "Interrupted: The cell no longer waits for the run; `%spawn status`" in hard
     assert "Traceback" not in hard
     assert "went on Run('Stubborn', running)" in hard
 
