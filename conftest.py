@@ -1,7 +1,7 @@
 """Every test runs as if on a machine of its own: no keys, no network, no one's settings.
 
-It stands at the root so that it holds for the notebooks too. What can be said in the
-environment is said there, because kernels and other processes inherit it; the network is
+It stands at the root so that it holds for the notebooks too. Settings that work through the
+environment are set there, because kernels and other processes inherit it; the network is
 refused in this process. A test marked `live` gets keys, settings and network back.
 """
 
@@ -48,7 +48,7 @@ settings.register_profile("ci", **_TIMELESS, derandomize=True, print_blob=True, 
 class OutsideConnection(RuntimeError):
     """A test reached for the network.
 
-    Not an `OSError`, which a client may take for bad weather and try again.
+    Not an `OSError`, which a client may take for a passing fault and retry.
     """
 
     def __init__(self, target: object) -> None:
@@ -59,7 +59,7 @@ class OutsideConnection(RuntimeError):
 
 
 class _Isolation:
-    """Takes the outside world away, and gives it back."""
+    """Isolates a test from the outside world, and undoes that."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -140,7 +140,7 @@ def _group(nodeid: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _outside_world(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Gives a test marked `live` what all the others do without."""
+    """Gives a test marked `live` keys, settings and network."""
     if request.node.get_closest_marker("live") is None:
         yield
         return
@@ -154,7 +154,7 @@ def _outside_world(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provider that a test registers is gone with it, and what was made before counts not."""
+    """Gives a test its own registry: its providers do not outlast it, nor does it see others."""
     from agentnb import models
     from agentnb.providers import registry
 

@@ -1,4 +1,4 @@
-"""Runs whose agents delegate by tools: what a model orders, and what came of it."""
+"""Helpers for runs whose agents delegate by tools: a model's calls, and their results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def told(run: Run, agent: str = "root") -> list[tuple[str, str, bool]]:
 
 
 def results_in(request: CompletionRequest) -> list[str]:
-    """What the tools of an agent came to, as it is told."""
+    """The results of an agent's tools, as its model gets them."""
     blocks = [block for message in request.messages for block in message.content]
     return [block.text for block in blocks if isinstance(block, ToolResultBlock)]
 

@@ -1,7 +1,7 @@
-"""What a process holds, counted: threads, files, what the runtime's loop has to do, our objects.
+"""Counts what a process holds: threads, files, work of the runtime's loop, our objects.
 
-For tests and benchmarks that ask whether anything stays behind. `settled` first: a run that has
-ended may still have callbacks on the loop, and what only a collection frees is no leak.
+For tests and benchmarks that check for leaks. Call `settled` first: a run that has
+ended may still have callbacks on the loop, and garbage that a collection frees is not a leak.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPEN_FILES = Path("/proc/self/fd")
 
 @dataclass(frozen=True)
 class Census:
-    """What there is at one moment."""
+    """The counts at one moment."""
 
     threads: int
     """Without those of a loop's own pool, of which there are a few at most, made when needed."""
@@ -60,7 +60,7 @@ def live_objects() -> dict[str, int]:
 
 
 def settled(runtime: Runtime) -> None:
-    """Wait until nothing that has ended is still on its way out, and free what can be freed."""
+    """Wait until ended work has left the loop, and collect garbage."""
     for thread in threading.enumerate():
         if thread.name.startswith(("agentnb-worker", "test-")):
             thread.join(DEADLINE_S)

@@ -1,4 +1,4 @@
-"""One run of each fate that a run can have, through a session, with nothing held afterwards.
+"""One run for each way a run can end, through a session, with no reference kept.
 
 For tests that make many of them, in a process of their own: `python -X dev` runs a module
 faster than the source of a test as text, and both kinds of load share one script.
@@ -24,7 +24,7 @@ WORDS = "Some words, more than fit into one piece of text. " * 3
 
 
 class Answers(ScriptedProvider):
-    """A script that knows each fate by the root's task, and keeps nothing of what it was asked."""
+    """A script that picks the run's end by the root's task, and keeps no request."""
 
     def __init__(self) -> None:
         super().__init__(self._answer)
@@ -59,7 +59,7 @@ class Answers(ScriptedProvider):
 
 
 def ended(run: Run, status: AgentStatus = AgentStatus.COMPLETED) -> None:
-    """Wait for a run's end, which has to be this one, and check its record."""
+    """Wait for a run to end in this way, and check its record."""
     with contextlib.suppress(LlmError, RunCancelled):
         run.result()
     check_record(run.events)
@@ -150,7 +150,7 @@ async def _read(run: Run, *, forever: bool) -> None:
 
 
 def left_early(session: Session, answers: Answers) -> None:
-    """Streams of which one entry was read, and one that nobody ever reads."""
+    """Streams of which one entry was read, and one that is never read."""
     run = session.spawn("tree: a, b")
     never_read = run.stream(), run._bus.subscribe()
     asyncio.run(_read(run, forever=False))
@@ -159,7 +159,7 @@ def left_early(session: Session, answers: Answers) -> None:
 
 
 def abandoned(session: Session, answers: Answers) -> None:
-    """Nobody holds the run while it goes on."""
+    """No reference to the run is kept while it goes on."""
     run = _held(session, answers, "tree: held, deep")
     del run
     session.spawn("replaces it as the newest run").result()

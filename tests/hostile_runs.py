@@ -1,6 +1,6 @@
-"""Saved runs as somebody would write them to do harm, and every look at a record.
+"""Malicious saved runs, and every way to view a record.
 
-A document is a run's own, changed in a few places: by seed, so that what failed can be made again.
+Each document is a real run's, changed in a few places by a seed, so that failures can be repeated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Mutator:
         self.random = Random(seed)
 
     def changed(self, document: Mapping[str, Any]) -> str:
-        """The text of a document that is changed in one or two places."""
+        """The text of a document, changed in one or two places."""
         mine = copy.deepcopy(dict(document))
         for _ in range(self.random.randint(1, 2)):
             self.random.choice(self._ways)(mine)
@@ -71,7 +71,7 @@ class Mutator:
             return
 
     def _instead_of(self, value: Any) -> Any:
-        """Mostly of the same kind: what is refused at once tells little."""
+        """A value, mostly of the same kind: values that are refused at once test little."""
         kind = str if isinstance(value, str) else int | float
         alike = [other for other in VALUES if isinstance(other, kind)]
         return self.random.choice(alike if self.random.random() < 0.8 else VALUES)
@@ -154,11 +154,11 @@ class Watching:
 
 
 def look_at_everything(record: RunRecord, *, with_pictures: bool = True) -> None:
-    """Every look at a record that a person has, but for the widgets themselves.
+    """View a record in every way that a person can, without the widgets themselves.
 
     Args:
-        record: What was read.
-        with_pictures: Whether figures are drawn, and not only laid out: it takes most of the time.
+        record: The loaded run.
+        with_pictures: Draw the figures, not only their layout; this takes most of the time.
     """
     values = (
         record, record.tree, record.status, record.done, record.thread_id, record.output,

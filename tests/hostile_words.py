@@ -1,4 +1,4 @@
-"""Words that an agent would write to pass for somebody else's, by seed: disguises and Markdown."""
+"""Texts with which an agent would pass for another, by seed: disguises and Markdown."""
 
 # ruff: noqa: RUF001 (signs that look like others are what this is about)
 
@@ -50,7 +50,7 @@ def element(random: Random) -> str:
 
 
 def disguised(text: str, random: Random, ways: int = 3) -> str:
-    """`text` as it could be written to look the same: each way changes it here and there."""
+    """`text` disguised to look the same: each way changes it here and there."""
     pieces = list(text)
     for _ in range(ways):
         change = random.choice(_WAYS)
@@ -90,7 +90,7 @@ _WAYS: Sequence[Callable[[str, Random], str]] = (
 
 
 def forged(random: Random) -> str:
-    """An answer in which there are, somewhere, lines that would be ours."""
+    """An answer that contains lines that look like ours."""
     lines = [random.choice(["Mine.", "", "The words of it.", "1. one", "```"]) for _ in range(4)]
     for _ in range(random.randint(1, 3)):
         fake = disguised(random.choice([head, element])(random), random)
@@ -101,9 +101,9 @@ def forged(random: Random) -> str:
 
 
 def as_read(text: str) -> list[str]:
-    """The lines of a text as a reader has them who takes nothing closely.
+    """The lines of a text as a careless reader sees them.
 
-    Written another way than the package does it, and with no table of its own.
+    Written differently from the package's code, and without its tables.
     """
     for _ in range(4):
         text = unescape(re.sub(r"&#([0-9]{8,}|[xX][0-9a-fA-F]{8,})", "&", text))
@@ -197,7 +197,7 @@ CRAFTED = (
 
 
 def markdown(random: Random) -> str:
-    """A mixture of what Markdown gives a meaning to."""
+    """A mixture of Markdown syntax."""
     pieces = random.choices(MARKDOWN, k=random.randint(1, 20))
     for attack in random.choices(CRAFTED, k=random.choice([0, 1, 1, 2])):
         pieces.insert(random.randint(0, len(pieces)), attack)
@@ -209,7 +209,7 @@ def markdown(random: Random) -> str:
 
 
 class Tags(HTMLParser):
-    """Reads HTML and refuses what no Markdown makes, or what is not closed where it was opened."""
+    """Reads HTML; refuses tags that Markdown does not make or that close in the wrong place."""
 
     KNOWN = frozenset(
         "p h1 h2 h3 h4 h5 h6 blockquote ul ol li pre code em strong s del span table thead tbody "
@@ -255,7 +255,7 @@ class Tags(HTMLParser):
 
 
 def check_part(render: Callable[[str], str], before: str, part: str, after: str) -> None:
-    """Check that a part neither reaches beyond itself nor is reached: it is quotes alone."""
+    """Check that a part is one quote, which affects nothing outside and is not affected."""
     whole, first, last = (
         render(text) for text in (f"{before}\n\n{part}\n\n{after}", before, after)
     )

@@ -1,6 +1,6 @@
-"""What the tests of whole trees share: a run of the core, scripts by agent, time, held streams.
+"""Helpers for tests of whole trees: a run of the core, scripts by agent, time, held streams.
 
-`run_tree` checks each run that it makes against what holds for every run, whatever it was
+`run_tree` checks on each run what holds for every run, whatever it was
 about: one dense record from `RunStarted` to `RunFinished`, one terminal event per agent, no
 parent before its children, a tree that is the events' own, and nothing left running.
 """
@@ -73,14 +73,14 @@ E = TypeVar("E")
 
 
 def spawn(*tasks: str, mode: str = "parallel", before: str = "") -> str:
-    """A reply that orders sub-agents."""
+    """A reply with a spawn block."""
     agents = "".join(f'<agent task="{html.escape(task)}" />' for task in tasks)
     block = f'<spawn_agents mode="{mode}">{agents}</spawn_agents>'
     return f"{before}\n\n{block}" if before else block
 
 
 def task_of(request: CompletionRequest) -> str:
-    """Whose call it is: a sub-agent's task, or `root`."""
+    """The agent of a request: a sub-agent's task, or `root`."""
     found = re.search(r"<task>\n(.*)\n</task>\Z", request.system, re.DOTALL)
     return html.unescape(found[1]) if found else "root"
 
@@ -114,7 +114,7 @@ def requests_of(provider: ScriptedProvider, task: str) -> list[CompletionRequest
 
 
 def text_of(request: CompletionRequest) -> str:
-    """Every word that a request holds."""
+    """All text of a request."""
     return "\n".join([request.system, *(message.text for message in request.messages)])
 
 
@@ -123,7 +123,7 @@ def said_by(request: CompletionRequest, role: Role) -> list[str]:
 
 
 class Hold:
-    """A place where a scripted stream stops until a test lets it go, from whichever thread."""
+    """A place where a scripted stream stops until a test releases it, from any thread."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -150,11 +150,11 @@ class Hold:
         _set_all(waiting)
 
     def wait(self) -> None:
-        """Block until a stream stands here."""
+        """Block until a stream stops here."""
         assert self.reached.wait(DEADLINE_S), "no stream came to the hold"
 
     async def until_reached(self) -> None:
-        """Wait, on any loop, until a stream stands here."""
+        """Wait, on any loop, until a stream stops here."""
         came = asyncio.Event()
         with self._lock:
             if self.reached.is_set():
@@ -175,7 +175,7 @@ def _set_all(events: Sequence[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) 
 
 @dataclass
 class Tree:
-    """One run of the core, before, while and after it goes on."""
+    """One run of the core: before, during and after it."""
 
     provider: Provider
     request: RequestContext
@@ -193,7 +193,7 @@ class Tree:
 
     @property
     def result(self) -> OrchestratorResult:
-        """What the run came to; of a run that raised, what it had reached."""
+        """The result of the run; its partial result if it raised."""
         assert self._result is not None, "the run has not ended"
         return self._result
 
@@ -206,7 +206,7 @@ class Tree:
         return [entry.event for entry in self.bus.entries]
 
     def of(self, kind: type[E], path: str | None = None) -> list[E]:
-        """The events of one kind, of one agent where a path is given."""
+        """The events of one kind; of one agent if a path is given."""
         return events_of(self.bus.entries, kind, path)
 
     def node(self, path: str) -> AgentNode:
@@ -250,7 +250,7 @@ class Tree:
         return asyncio.create_task(self.run(task))
 
     async def saw(self, kind: type[E], path: str | None = None) -> E:
-        """The first such event, waited for."""
+        """Wait for the first such event."""
         async with asyncio.timeout(DEADLINE_S):
             async for entry in self.bus.subscribe():
                 for event in events_of([entry], kind, path):
@@ -271,7 +271,7 @@ def make_tree(
     synthesis: bool = True,
     **limits: Any,
 ) -> Tree:
-    """A run that has not begun. `limits` are those of `RequestContext`."""
+    """A run that has not begun. `limits` are arguments of `RequestContext`."""
     pot = RequestBudget(budget) if isinstance(budget, int) else budget
     request = RequestContext(pot, **limits)
     return Tree(
@@ -289,7 +289,7 @@ def make_tree(
 
 
 async def run_tree(provider: Provider, task: str = "the task", **limits: Any) -> Tree:
-    """Run one tree to its end; what it raised is in `.error`. Takes what `make_tree` takes."""
+    """Run one tree to its end; its exception is in `.error`. Takes the arguments of `make_tree`."""
     return await make_tree(provider, **limits).run(task)
 
 
@@ -308,7 +308,7 @@ def events_of(entries: Sequence[Entry], kind: type[E], path: str | None = None) 
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Let this loop go round until something holds that a thread brings about."""
+    """Let this loop run until a condition holds that a thread brings about."""
     async with asyncio.timeout(DEADLINE_S):
         for _ in itertools.count():
             if holds():
@@ -318,7 +318,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 @contextmanager
 def nothing_left_on_the_runtime() -> Iterator[None]:
-    """On the runtime's own loop: no task is there afterwards that was not before."""
+    """Check that no new task is left on the runtime's loop."""
 
     async def tasks() -> set[asyncio.Task[Any]]:
         return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
@@ -332,7 +332,7 @@ def nothing_left_on_the_runtime() -> Iterator[None]:
 
 
 def check_record(entries: Sequence[Entry]) -> None:
-    """The record of a finished run is whole and in order."""
+    """Check that the record of a finished run is complete and in order."""
     events = [entry.event for entry in entries]
     assert [entry.seq for entry in entries] == list(range(len(entries)))
     assert len({entry.run_id for entry in entries}) == 1
@@ -365,7 +365,7 @@ def check_record(entries: Sequence[Entry]) -> None:
 
 
 def check_numbers(entries: Sequence[Entry]) -> None:
-    """The tasks of each agent, started or not, have the numbers 1, 2, 3, …, each one once."""
+    """Check that the tasks of each agent, started or not, have the numbers 1, 2, 3, … once each."""
     numbers: dict[str, list[int]] = {}
     for event in (entry.event for entry in entries):
         match event:
@@ -383,7 +383,7 @@ def check_numbers(entries: Sequence[Entry]) -> None:
 
 
 def _check_budget_events(events: Sequence[Any]) -> None:
-    """The warning stands before the exhaustion, a pause has its end, a synthesis its call."""
+    """Check that a warning precedes the exhaustion, a pause has its end, a synthesis its call."""
     is_warned = is_exhausted = is_limited = is_raised = is_paused = False
     for event, following in itertools.zip_longest(events, events[1:]):
         match event:
@@ -414,7 +414,7 @@ def _check_budget_events(events: Sequence[Any]) -> None:
 
 
 def check_result(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
-    """A result says what the events say, and no block shows in its answer."""
+    """Check that a result agrees with the events, and its answer shows no block."""
     assert result.agent_tree == TreeFold(entries).root()
     spawned = {event.agent_id: event for event in events_of(entries, AgentSpawned)}
     nodes = {node.agent_id: node for node in result.agent_tree.walk()}
@@ -458,7 +458,7 @@ _NO_WORD_OF_SLOWNESS = "import logging; logging.getLogger('asyncio').setLevel(lo
 
 
 def run_python(code: str) -> str:
-    """What a fresh process prints that runs `code` to its end, without a word of complaint."""
+    """Run `code` in a fresh process, which must succeed silently, and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", _NO_WORD_OF_SLOWNESS + textwrap.dedent(code)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What one agent was told and said, and what it used: of live, finished and loaded runs alike."""
+"""`AgentView` of live, finished and loaded runs: conversation, text, calls, usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What values show as the last line of a cell: a page at most, inert, the same in every replay."""
+"""Our values as the last line of a cell: a page at most, inert, the same in every replay."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def finished(task: str = "root", a: str = "**A** is $5 or $6", why: str = "no") 
 
 
 def values_of(run: Run) -> dict[str, object]:
-    """All that shows itself of one run."""
+    """All values of one run that show themselves."""
     result = run.result(DEADLINE_S)
     assert run.tree is not None
     return {
@@ -88,7 +88,7 @@ def values_of(run: Run) -> dict[str, object]:
 
 
 def thousand(answer: str = "It is so.") -> OrchestratorResult:
-    """A run of a thousand agents, of which ten completed, as it is when it has ended."""
+    """A finished run of a thousand agents, of which ten completed."""
     statuses = (
         [AgentStatus.COMPLETED] * 10 + [AgentStatus.FAILED] * 980 + [AgentStatus.SKIPPED] * 10
     )
@@ -119,13 +119,13 @@ def thousand(answer: str = "It is so.") -> OrchestratorResult:
 
 
 def bundle_of(value: object) -> dict[str, str]:
-    """What a notebook asks a value for."""
+    """The bundle that a notebook requests from a value."""
     assert isinstance(value, Shown)
     return value._repr_mimebundle_()
 
 
 def rows_of(bundle: dict[str, str]) -> list[str]:
-    """The text of each paragraph and row of what a page shows."""
+    """The text of each paragraph and row of a page."""
     lines = re.findall(r"<(?:p|tr)>(.*?)</(?:p|tr)>", bundle["text/html"])
     return [
         html.unescape(re.sub("<[^>]+>", "", line.replace("<t", "|<t")[1:]))
@@ -136,7 +136,7 @@ def rows_of(bundle: dict[str, str]) -> list[str]:
 
 
 class Bundle(Page):
-    """Reads what a value shows as a browser would, and refuses what could act."""
+    """Reads a value's HTML like a browser, and refuses what could act."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)

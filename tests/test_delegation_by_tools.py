@@ -1,4 +1,4 @@
-"""Delegation by tools, from outside: a session, a scripted model, and what came of it."""
+"""Delegation by tools, from outside: a session, a scripted model, and the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support import DEADLINE_S, Hold, by_agent, requests_of, spawn, task_o
 
 
 def tools_for(provider: ScriptedProvider, task: str) -> list[str]:
-    """What the agent of a task may call."""
+    """The tools of the agent with a task."""
     return [spec.name for spec in requests_of(provider, task)[0].tools]
 
 

@@ -1,4 +1,4 @@
-"""What the documents say of the code is what the code says."""
+"""The documents agree with the code."""
 
 from __future__ import annotations
 

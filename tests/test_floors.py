@@ -1,6 +1,6 @@
-"""The floors of the house, held by plain pytest as well as by `lint-imports`.
+"""The import floors, checked by pytest as well as by `lint-imports`.
 
-What a contract says is in pyproject.toml. Here it is run, and tried on imports that it must refuse.
+The contracts are in pyproject.toml. The tests run them, and try them on imports to be refused.
 """
 
 from __future__ import annotations

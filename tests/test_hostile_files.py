@@ -1,4 +1,4 @@
-"""Files from a stranger: one clear error at once, or a record on which every look works."""
+"""Files from a stranger: one clear error at once, or a record that can be viewed in every way."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def saved() -> dict[str, Any]:
 
 
 def changed(saved: dict[str, Any], change: Callable[[Any, Any], object]) -> str:
-    """A saved run as text; `change` is given the document and, by kind, the first event of each."""
+    """A saved run as text; `change` gets the document, and by kind each kind's first event."""
     document = json.loads(json.dumps(saved))
     first: dict[str, Any] = {}
     for line in document["entries"]:
@@ -46,7 +46,7 @@ def set_to(kind: str, **fields: Any) -> Callable[[Any, Any], object]:
 
 
 def added(**fields: Any) -> Callable[[Any, Any], object]:
-    """One event more, of the root where it is an agent's, before the last."""
+    """Add one event before the last; of the root, if it is an agent's event."""
 
     def add(document: Any, first: Any) -> None:
         last = document["entries"][-1]

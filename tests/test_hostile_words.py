@@ -1,6 +1,6 @@
-"""A stranger's words, planted wherever words can come from, act nowhere that they are shown.
+"""A stranger's text, planted in every possible source, never acts where it is shown.
 
-What may not be shown is told here by Unicode's own tables, and not by the rule that is tested.
+Unicode's own tables decide here what may not be shown, not the rule under test.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 def acting_in(text: str) -> set[str]:
-    """What would act on a terminal, or turn the reading order; a line may break, and have tabs."""
+    """Characters that act on a terminal or turn the reading order, but for newlines and tabs."""
     return {
         character
         for character in text
@@ -96,7 +96,7 @@ def unseen_in(text: str) -> set[str]:
 
 
 def names_in(shown: str) -> None:
-    """What names something: nothing acts, and nothing is there that has no look."""
+    """Check a name or message: no character acts, and none is invisible."""
     assert not acting_in(shown), ascii(shown)
     assert not unseen_in(shown), ascii(shown)
     assert "EVIL" in shown or "say" in shown or "word" in shown, "the words are there, made visible"
@@ -121,7 +121,7 @@ class Careless(LlmError):
 
 
 def errors_about(word: str, folder: Path) -> Iterator[BaseException]:
-    """An error of each make, about a stranger's word."""
+    """One error of each kind, about a stranger's word."""
     yield from (LlmError(word), NotebookError(word), RunCancelled(word), AgentnbError(word, 5))
     yield ToolError(word)
     yield InternalError.wrapping(KeyError(word), where="here")
@@ -293,7 +293,7 @@ def outline_of(run: RunRecord) -> str:
 
 
 def named(run: RunRecord) -> Iterator[str]:
-    """What a person sees of a run, but for texts that are shown as paragraphs."""
+    """What a person sees of a run, without texts that are shown as paragraphs."""
     yield from (repr(run), str(run), repr(run.tree), str(run.tree), outline_of(run))
     yield from (repr(run.cost), str(run.cost), run.cost.amount, repr(run.agents), repr(run.events))
     for agent in run.agents:
@@ -306,7 +306,7 @@ def named(run: RunRecord) -> Iterator[str]:
 
 
 def paragraphs(run: RunRecord) -> Iterator[str]:
-    """What shows texts as they were laid out, and what Python writes for plain values."""
+    """Outputs that keep a text's layout, and Python's own `repr` of plain values."""
     values: list[Any] = [run, *run.agents, run.notes, run.usage, run.to_json()]
     values += [entry.event for entry in run.events]
     for value in values:

@@ -1,4 +1,4 @@
-"""`import agentnb` is cheap, and its public names are what it says they are."""
+"""`import agentnb` is cheap, and its public names are those of `__all__`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_unknown_name_raises_the_usual_error_that_names_it() -> None:
 
 
 def in_fresh_process(code: str, expression: str) -> Any:
-    """What `expression` is after `code`, in a process that has loaded nothing else."""
+    """The value of `expression` after `code`, in a fresh process."""
     program = f"{code}\nimport json, sys\njson.dump({expression}, sys.stdout)"
     process = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],

@@ -1,4 +1,4 @@
-"""No sub-agent that a tool started sees what it was not handed: read on the wire, word by word.
+"""A sub-agent started by a tool sees only what it was handed: checked on the wire, word by word.
 
 The real SDK sends every request to a server of ours. Each secret stands for one place that
 something could leak from, and for each agent it is written down which it may see, and which tools.
@@ -86,7 +86,7 @@ def wait(*names: str) -> Call:
 
 
 class Wire:
-    """The server's script, and what it saw of each agent."""
+    """The server's script, and the requests that it saw of each agent."""
 
     def __init__(self, script: dict[str, list[Reply]]) -> None:
         self._script = script
@@ -118,7 +118,7 @@ class Wire:
 
     @property
     def ids(self) -> dict[str, str]:
-        """The id of each job that was started."""
+        """The id of each started job."""
         names = {task: name for name, task in TASKS.items()}
         spawned = (entry.event for entry in self.run.result(60).events)
         return {
@@ -139,7 +139,7 @@ class Wire:
 
 
 def strings(value: Any) -> str:
-    """Every string in a JSON value, whatever field it stands in."""
+    """Every string in a JSON value, in any field."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):

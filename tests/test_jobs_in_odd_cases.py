@@ -1,4 +1,4 @@
-"""Jobs where things go otherwise than planned: no result is lost, and none is told twice."""
+"""Jobs in unusual cases: no result is lost, and none is reported twice."""
 
 from __future__ import annotations
 

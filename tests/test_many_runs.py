@@ -1,4 +1,4 @@
-"""Long and many: a process that has made a thousand runs holds what it held after the first.
+"""A process holds no more after a thousand runs than after the first.
 
 In fresh processes, since the measure is the whole process.
 """
@@ -18,7 +18,7 @@ _QUIET = "import logging; logging.disable(logging.WARNING)"
 
 
 def told(code: str) -> Any:
-    """What a fresh process prints, as JSON."""
+    """The JSON that a fresh process prints."""
     return json.loads(run_python(f"{_QUIET}\n{textwrap.dedent(code)}"))
 
 

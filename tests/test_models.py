@@ -1,4 +1,4 @@
-"""Who answers in a session: models that were named, pools of the settings file, profiles."""
+"""The models of a session: named models, pools of the settings file, profiles."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_model_said_in_code_goes_before_the_default_pool_even_if_it_is_the_defau
 
 
 def _without(pool: str) -> Path:
-    """The settings, where all models are known without providers of our own."""
+    """Settings whose models all have built-in providers."""
     kept = [line for line in SETTINGS.splitlines() if pool not in line]
     file = Path("known.yaml")
     file.write_text("\n".join(kept))

@@ -1,6 +1,6 @@
-"""The notebooks as they are saved: with outputs, since nbval passes those that have none.
+"""The saved notebooks: they must have outputs, since nbval passes cells without any.
 
-What nbval cannot see is looked at here: that outputs exist, and that they hold nothing of the
+These tests check what nbval cannot: that outputs exist, and that they hold nothing of the
 machine and the moment in which they were made.
 """
 
@@ -29,7 +29,7 @@ UNSTABLE = {
 
 
 def complaints(saved: NotebookNode) -> Iterator[str]:
-    """What keeps a saved notebook from being read on the web, and from being compared."""
+    """Things that keep a saved notebook from being read on the web, or compared."""
     cells = [c for c in saved.cells if c.cell_type == "code" and c.source.strip()]
     if cells and not any(cell.outputs for cell in cells):
         yield "no cell has outputs: run it, and save it"
@@ -54,7 +54,7 @@ def _about(cell: NotebookNode) -> Iterator[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All text in outputs; pictures are no text."""
+    """All text in outputs, without pictures."""
     match value:
         case str():
             yield value
@@ -91,7 +91,7 @@ def failed(name: str = "ValueError") -> NotebookNode:
 
 
 def complaints_when_saved(tmp_path: Path, *cells: NotebookNode) -> list[str]:
-    """What is said of the cells after they were written and read again."""
+    """The findings for cells that were written to a file and read again."""
     path = tmp_path / "made.ipynb"
     save(notebook(*cells), path)
     return list(complaints(load(path)))

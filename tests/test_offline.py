@@ -1,4 +1,4 @@
-"""The walls around the tests: what conftest.py promises to all the others."""
+"""The isolation of the tests that conftest.py promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole run on a server of one's own: no key, and everything that works elsewhere."""
+"""Whole runs on a server of one's own: without a key, and with all features."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_no_more_calls_are_open_than_the_session_allows(
 
 @dataclass
 class Look:
-    """A tool that remembers what it was asked."""
+    """A tool that records its calls."""
 
     spec: ToolSpec = field(
         default_factory=lambda: ToolSpec("look", "Looks.", {"type": "object", "properties": {}})

@@ -1,4 +1,4 @@
-"""A path is what follows the id of the run's root; a number counts all tasks of its parent."""
+"""A path is the part of an id after the root's; its number counts all tasks of the parent."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def script() -> ScriptedProvider:
 
 
 def told_by_paths(run: RunRecord) -> dict[str, Any]:
-    """All that a person is shown of a run with paths in it, and no ids and times."""
+    """Everything with paths that a person sees of a run, without ids and times."""
     assert run.tree is not None
     fold = PanelFold()
     fold.feed(run._bus.rows_since(0))

@@ -1,4 +1,4 @@
-"""What a run costs: an estimate that says so, and never 0 for what nobody knows the price of."""
+"""The cost of a run: an estimate that says so, and never 0 for an unknown price."""
 
 from __future__ import annotations
 

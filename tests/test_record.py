@@ -1,4 +1,4 @@
-"""A run that was written to a file tells what it told, without provider, key or network."""
+"""A saved run answers as it did before, without provider, key or network."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def reloaded(run: RunRecord, folder: Path) -> RunRecord:
 
 
 def told(run: RunRecord) -> dict[str, Any]:
-    """All that a record tells."""
+    """Everything that a record can be asked for."""
     return {
         "id": run.id,
         "task": run.task,

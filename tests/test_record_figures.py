@@ -1,4 +1,4 @@
-"""A run's three figures, of a run that goes on, has ended, or was loaded."""
+"""The three figures of a running, a finished and a loaded run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nothing_is_left_running() -> Iterator[None]:
 
 
 def drawn(run: RunRecord, figure: str, *, dark: bool = False) -> bytes:
-    """The picture, in a form that is the same for the same picture."""
+    """A picture in a form that is equal for equal pictures."""
     made = getattr(run, figure)(dark=dark)
     assert isinstance(made, Figure)
     file = io.BytesIO()

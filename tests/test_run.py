@@ -1,4 +1,4 @@
-"""The handle of a run: waited for, watched and steered from any thread and any loop."""
+"""`Run`: wait for it, watch and steer it from any thread and any loop."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def nothing_is_left_running() -> Iterator[None]:
 
 
 def held(text: str = "half of it") -> tuple[Session, Hold]:
-    """A session whose one agent stands in mid-stream."""
+    """A session whose one agent stops in mid-stream."""
     hold = Hold()
     return Session(provider=ScriptedProvider([Reply(text, pause=hold)])), hold
 
 
 def held_pair() -> tuple[Run, Hold, ScriptedProvider]:
-    """A run in mid-stream of its first child; the second one is done."""
+    """A run whose first child is in mid-stream, and whose second has completed."""
     hold = Hold()
     provider = by_agent(
         {
@@ -80,7 +80,7 @@ def held_pair() -> tuple[Run, Hold, ScriptedProvider]:
 
 
 def until(run: Run, kind: type[Any], path: str | None = None) -> Any:
-    """The first such event, waited for on a loop of its own."""
+    """Wait for the first such event, on a separate loop."""
 
     async def first() -> Any:
         async with asyncio.timeout(DEADLINE_S):
@@ -93,7 +93,7 @@ def until(run: Run, kind: type[Any], path: str | None = None) -> Any:
 
 
 def in_thread(function: Callable[[], Any]) -> Any:
-    """Call `function` on a plain thread and hand on what it returns or raises."""
+    """Call `function` on a plain thread, and return or raise what it does."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def work() -> None:
@@ -520,7 +520,7 @@ def test_budget_that_is_no_number_of_tokens_is_refused(total: Any) -> None:
 
 
 def attended() -> Run:
-    """A run that waits for the answer of a person who is there."""
+    """A run that waits for a person's answer, with a person there."""
     plan = Reply(spawn("A"), usage=Usage(85_000, 0))
     provider = by_agent({"root": [plan, "what there is"]})
     request = RequestContext(RequestBudget(100_000), is_attended=lambda: True)

@@ -1,4 +1,4 @@
-"""One thread, one loop, and nothing of it left at the end, after a fork or without one."""
+"""One thread and one loop, of which nothing is left at the end, with or without a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys appear nowhere: not in an error however it is printed, not in a record, not in a view."""
+"""Keys never appear: not in an error, however it is printed, a record or a view."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def ways_out(error: BaseException, run: Run | None = None) -> Iterator[tuple[str
 
 
 def looks(run: Run) -> Iterator[tuple[str, str]]:
-    """What can be seen of a run."""
+    """Everything that can be seen of a run."""
     document = run.to_json()
     yield "to_json", document
     yield "repr", f"{run!r} {run.tree!r} {run.notes!r}"
@@ -129,7 +129,7 @@ def looks(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def check_unseen(found: Iterator[tuple[str, str]], *secrets: str) -> list[str]:
-    """See to it that none of the secrets stands anywhere. Returns what was looked through."""
+    """Check that no secret appears anywhere. Returns the texts that were searched."""
     texts = []
     for way, text in found:
         for secret in secrets:
@@ -321,7 +321,7 @@ def test_call_that_is_stopped_in_the_middle_shows_no_key(
 
 
 class Careless:
-    """Somebody's own provider, which says what it should not."""
+    """A person's own provider, whose errors disclose secrets."""
 
     name = "careless"
 
@@ -421,7 +421,7 @@ def test_document_without_secrets_is_the_same_and_names_of_ours_are_never_masked
 
 
 class InPieces:
-    """Says one text in pieces of one length."""
+    """Streams a text in pieces of equal length."""
 
     name = "pieces"
 

@@ -1,4 +1,4 @@
-"""Settings in, runs out: what a session hands on, and what it says to a wrong setting."""
+"""`Session`: the settings it passes to runs, and its errors for wrong settings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support import (
 
 
 def ended(run: Run) -> Run:
-    """The run at its end, checked as every run is."""
+    """Wait for a run's end, and check what holds for every run."""
     result = run.result(DEADLINE_S)
     check_record(run.events)
     check_result(result, run.events)
@@ -250,7 +250,7 @@ def test_root_of_a_fan_out_is_running_while_its_children_are() -> None:
 
 
 class Frame:
-    """As data frames are: who goes through one gets the names of its columns."""
+    """Like a data frame: iterating over it gives the names of its columns."""
 
     columns = ("text",)
 
@@ -475,7 +475,7 @@ def test_setting_that_is_no_text_is_refused_by_its_name(setting: dict[str, Any])
 
 
 class InterruptedInBetween(Session):
-    """The interrupt comes when the run has started, and nobody holds it yet."""
+    """The interrupt comes after the run has started, and before the caller has it."""
 
     def spawn(self, *args: Any, **limits: Any) -> Run:
         super().spawn(*args, **limits)

@@ -1,4 +1,4 @@
-"""What is installed with this package and with its tools is named, and bounded where it matters."""
+"""The dependencies of the package and its tools are declared, and bounded where it matters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_new_major_version_of_what_renders_is_not_taken_unseen(name: str, bound:
 
 
 def imports_of(roots: Iterable[Path], *, top_only: bool = False) -> Iterator[tuple[str, str]]:
-    """Names of the packages from outside that are imported, each with a file that does it.
+    """Names of imported third-party packages, each with a file that imports it.
 
     Args:
         roots: Files, or folders of files.
@@ -81,7 +81,7 @@ def modules_of(node: ast.AST) -> list[str]:
 
 
 def undeclared(imported: dict[str, str], declared: set[str]) -> dict[str, str]:
-    """Of imported packages, with their files, those that none of the declared ones is."""
+    """The imported packages that are not declared, with their files."""
     return {
         package: file
         for package, file in imported.items()
@@ -95,7 +95,7 @@ def distributions_of(package: str) -> set[str]:
 
 @cache
 def _installed() -> Mapping[str, Sequence[str]]:
-    """By package, the distributions that brought it. Reads the metadata of all of them."""
+    """The distributions that provide each package. Reads the metadata of all."""
     return packages_distributions()
 
 
@@ -104,7 +104,7 @@ def names_of(lines: Iterable[str]) -> set[str]:
 
 
 def name_of(line: str) -> str:
-    """The name in a line of requirements, spelt as an index spells it."""
+    """The normalised name in a line of requirements."""
     found = re.match(r"[\w.-]+", line)
     assert found is not None, line
     return re.sub(r"[-_.]+", "-", found[0]).lower()

@@ -1,1 +1,1 @@
-"""Settings files: what they may say, and what is said of a mistake."""
+"""Settings files: their content, and the messages for mistakes."""

@@ -1,4 +1,4 @@
-"""What a settings file says is what is in force; and where one is looked for."""
+"""The settings of a file hold; and where the file is looked up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a settings file is told at once: line, key, and what to do."""
+"""All mistakes in a settings file are reported at once: line, key, and fix."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ MISTAKES = {
 
 
 def told(text: str, folder: Path) -> str:
-    """What is said of a settings file when it is read."""
+    """The error of reading a settings file."""
     (folder / "agentnb.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as raised:
         load_config("agentnb.yaml")
@@ -241,7 +241,7 @@ def told(text: str, folder: Path) -> str:
 
 
 def told_of_profile(text: str, folder: Path) -> str:
-    """What is said of the one broken profile of a settings file, when it is used."""
+    """The error of using the one broken profile of a settings file."""
     (folder / "agentnb.yaml").write_text(text, encoding="utf-8")
     config = load_config("agentnb.yaml")
     (name,) = config.broken
@@ -390,7 +390,7 @@ def test_device_is_told_and_not_waited_for(project: Path) -> None:
 
 
 def of_file(name: str, folder: Path) -> str:
-    """What is said of a profile's `system_prompt_file`, and of it as a bootstrap file."""
+    """The errors for a file as a profile's `system_prompt_file` and as its bootstrap file."""
     said = told_of_profile(f"{PROFILE}        system_prompt_file: '{name}'", folder)
     start = f"agentnb.yaml, line 5, {REVIEWER}"
     text = said.removeprefix(f"{start}.system_prompt_file`: ")

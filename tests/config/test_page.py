@@ -1,4 +1,4 @@
-"""The page for users says what is so: its example is read, and its mistakes are made."""
+"""docs/configuration.md is right: tests read its example, and make its mistakes."""
 
 from __future__ import annotations
 

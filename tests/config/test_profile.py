@@ -1,4 +1,4 @@
-"""What a model is told of profiles, and what a profile tells a root."""
+"""The list of profiles in a prompt, and a profile's instructions for a root."""
 
 from __future__ import annotations
 

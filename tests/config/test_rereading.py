@@ -1,4 +1,4 @@
-"""A settings file that is written, changed or deleted holds for the next run, and for no other."""
+"""A change of a settings file holds for the next run, and not for a run that has begun."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def provider() -> ScriptedProvider:
 
 
 def told(session: Session, provider: ScriptedProvider) -> str:
-    """What the profile `a` tells the root of the next run."""
+    """The instructions of the profile `a` for the root of the next run."""
     session.run_sync("Hello", profile="a", max_depth=0)
     system = provider.requests[-1].system
     return system.partition("<instructions>")[2].partition("</instructions>")[0].strip()

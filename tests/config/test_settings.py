@@ -1,4 +1,4 @@
-"""Settings are defined once: every way to say one takes the same values, and refuses the same."""
+"""Settings are defined once: every way to set one accepts and refuses the same values."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_every_setting_is_told_where_a_session_is_looked_up() -> None:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A value that a setting does not take."""
+    """A value that a setting refuses."""
 
     name: str
     value: Any
@@ -155,7 +155,7 @@ MISTAKES = [
 
 
 def told_in_one_line(act: Callable[[], object]) -> str:
-    """What is said to a person in a notebook."""
+    """The error as a person sees it in a notebook."""
     with pytest.raises((ValueError, agentnb.AgentnbError)) as raised:
         act()
     (line,) = vars(raised.value)["_render_traceback_"]()

@@ -1,4 +1,4 @@
-"""A stranger's folder sends nothing away: what its settings file says of servers asks first."""
+"""A stranger's folder sends nothing away: the servers in its settings file need trust first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POOL = "llm:\n  default_pool: own\n  pools: {own: [openai/m]}\n  providers:\n   
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration folder in which nothing is trusted yet, and a key that somebody wants."""
+    """A configuration folder in which nothing is trusted yet, and a key that is worth stealing."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     return tmp_path / "own"
@@ -39,7 +39,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
-    """What stands for every server that is not on this machine: the proxy that leads there."""
+    """A proxy that stands in for every server on another machine."""
     with LoopbackServer({"": "Hello."}) as server:
         monkeypatch.setenv("HTTP_PROXY", server.url)
         monkeypatch.setenv("HTTPS_PROXY", server.url)

@@ -1,7 +1,7 @@
-"""A real kernel, asked from outside as a front end asks it: what a test sees is what a person sees.
+"""A real kernel, driven from outside like a front end: a test sees what a person sees.
 
-A run is held by a `Door`: the script's pause knocks there and waits until the test opens, so
-that the test knows how far a run is without ever sleeping. Deadlines are there against hangs
+A `Door` holds a run: the script's pause knocks there and waits until the test opens it, so
+that the test knows how far a run is without sleeping. Deadlines only guard against hangs.
 only.
 """
 
@@ -30,7 +30,7 @@ _UNSTABLE = re.compile(
 
 @dataclass
 class Shown:
-    """What came back for one executed cell."""
+    """The outputs of one executed cell."""
 
     status: str = ""
     """`ok`, `error` or `aborted`; empty while there is no reply."""
@@ -59,14 +59,14 @@ class Shown:
 
     @property
     def text(self) -> str:
-        """All that is text, for a look at what must not stand in it."""
+        """All text of the outputs, to check for what must not be in it."""
         parts = [str(value) for data in self.displays for value in data.values()]
         parts += [data["text/plain"] for data, _ in self.pictures]
         return "\n".join([self.stdout, self.stderr, self.error, self.result, *parts])
 
     @property
     def unstable(self) -> list[str]:
-        """Ids, times and addresses: what would differ in the next replay."""
+        """Ids, times and addresses in the outputs, which would differ in the next replay."""
         return [found[0] for found in _UNSTABLE.finditer(self.text)]
 
 
@@ -104,14 +104,14 @@ class Kernel:
             self._poller.register(channel.socket, zmq.POLLIN)
 
     def run(self, *cells: str) -> Shown:
-        """Execute cells one after the other; what the last one showed."""
+        """Execute cells one after the other; return the last one's outputs."""
         shown = Shown()
         for cell in cells:
             shown = self.collect(self.send(cell))
         return shown
 
     def ok(self, *cells: str) -> Shown:
-        """Execute cells, each of which has to work."""
+        """Execute cells, each of which must succeed."""
         shown = Shown()
         for cell in cells:
             shown = self.run(cell)
@@ -119,7 +119,7 @@ class Kernel:
         return shown
 
     def value(self, expression: str) -> Any:
-        """What an expression is in the kernel; numbers, texts, lists, dicts."""
+        """Evaluate an expression in the kernel; numbers, texts, lists, dicts."""
         return literal_eval(self.ok(expression).result)
 
     def send(self, cell: str) -> str:
@@ -129,12 +129,12 @@ class Kernel:
         return message_id
 
     def run_all(self, *cells: str) -> list[Shown]:
-        """Queue all cells at once; what each one showed."""
+        """Queue all cells at once; return the outputs of each."""
         sent = [self.send(cell) for cell in cells]
         return [self.collect(message_id) for message_id in sent]
 
     def collect(self, message_id: str, *, deadline_s: float = DEADLINE_S) -> Shown:
-        """Wait until a cell has replied and shown everything."""
+        """Wait for a cell's reply and all its outputs."""
         shown = self._shown[message_id]
         deadline = time.monotonic() + deadline_s
         while not (shown.status and (shown.idle or shown.status == "aborted")):
@@ -143,7 +143,7 @@ class Kernel:
         return shown
 
     def is_complete(self, cell: str) -> str:
-        """What a console is told before it sends a cell: `complete`, `incomplete` or `invalid`."""
+        """Whether a console may send a cell: `complete`, `incomplete` or `invalid`."""
         message_id = self._client.is_complete(cell)
         while True:
             reply = self._client.get_shell_msg(timeout=DEADLINE_S)
@@ -151,7 +151,7 @@ class Kernel:
                 return str(reply["content"]["status"])
 
     def completed(self, text: str) -> list[str]:
-        """What Tab offers at the `|` in a cell; each as the text that it makes of the cell."""
+        """The completions at the `|` in a cell; each as the resulting text of the cell."""
         cursor = text.index("|")
         reply = self._client.complete(
             text.replace("|", "", 1), cursor, reply=True, timeout=DEADLINE_S
@@ -165,12 +165,12 @@ class Kernel:
         self._manager.interrupt_kernel()
 
     def restart(self) -> None:
-        """Press ↻: what the kernel knew is gone."""
+        """Press ↻: the kernel loses its state."""
         self._manager.restart_kernel()
         self._client.wait_for_ready(timeout=DEADLINE_S)
 
     def shut_down(self) -> int:
-        """Ask the kernel to end, as closing the notebook does; its exit code, below 0 if killed."""
+        """Shut the kernel down, as closing the notebook does; its exit code, below 0 if killed."""
         process = self._manager.provisioner.process  # type: ignore[union-attr]  # a local one
         self._manager.shutdown_kernel()
         return int(process.wait(DEADLINE_S))
@@ -232,7 +232,7 @@ def started() -> Iterator[Kernel]:
 
 
 class Door:
-    """Where a scripted reply of a kernel, or of any other process, waits to be let through."""
+    """Holds scripted replies of a kernel, or another process, until the test lets them through."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -246,7 +246,7 @@ class Door:
 
     @property
     def port(self) -> int:
-        """For whoever knocks without `hold`."""
+        """The port, for code that knocks without `hold`."""
         return int(self._server.getsockname()[1])
 
     def wait_for_knock(self) -> None:
@@ -256,19 +256,19 @@ class Door:
         self._waiting.append(connection)
 
     def open(self) -> None:
-        """Let everyone through who waits."""
+        """Let all waiting replies through."""
         while self._waiting:
             self._waiting.pop().close()
 
     def wait_until_left(self) -> None:
-        """Block until everyone who waits here went away, not let through."""
+        """Block until all waiting replies have gone away without being let through."""
         while self._waiting:
             with self._waiting.pop() as connection:
                 assert connection.recv(1) == b""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody knocks that nobody waited for."""
+        """Whether no reply knocks that the test did not wait for."""
         self._server.setblocking(False)
         try:
             self._server.accept()[0].close()
@@ -280,7 +280,7 @@ class Door:
             self._server.settimeout(DEADLINE_S)
 
     def close(self) -> None:
-        """Let everyone through, and nobody in again."""
+        """Let all waiting replies through, and refuse further ones."""
         self.open()
         self._server.close()
 

@@ -43,5 +43,5 @@ def save(notebook: NotebookNode, path: Path) -> None:
 
 
 def load(path: Path) -> NotebookNode:
-    """Read a notebook, of whichever version."""
+    """Read a notebook of any version."""
     return _read(path, as_version=4)

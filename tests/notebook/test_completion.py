@@ -1,4 +1,4 @@
-"""What Tab offers behind our magics: asked of the function itself."""
+"""Tab completion of our magics, by direct calls of the function."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def session(tmp_path: Path) -> Session:
 
 
 def offered(text: str, session: Session | None = None) -> list[str]:
-    """The ends of the last line that are offered, from the start of the word."""
+    """The completions offered for the last line, from the start of the word."""
     found = complete(text, session, NOTEBOOK, lambda: session.config if session else None)
     if found is None:
         return []

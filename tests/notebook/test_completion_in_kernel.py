@@ -1,4 +1,4 @@
-"""Tab behind our magics, asked of a real kernel as a front end asks it.
+"""Tab completion of our magics in a real kernel, requested like a front end does.
 
 A provider that a cell defines and registers is used and offered like any other.
 """

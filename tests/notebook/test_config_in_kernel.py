@@ -1,4 +1,4 @@
-"""A notebook's folder with an agentnb.yaml: a kernel that starts there has its settings."""
+"""A kernel that starts in a folder with an agentnb.yaml has its settings."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def displayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
 
 def show(*, quiet: bool = False) -> None:
-    """Show a run that has ended."""
+    """Show a finished run."""
     run = Session(provider=ScriptedProvider(["**Yes.**"])).spawn("Is it so?")
     show_result(run.result(60), notes=run.notes, quiet=quiet)
 

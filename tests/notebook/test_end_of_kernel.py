@@ -1,4 +1,4 @@
-"""A kernel that is restarted or shut down hangs up on the runs that are open, and is gone."""
+"""A kernel that is restarted or shut down closes its open runs' connections, and exits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do in a kernel while a run is open, and what it must not harm."""
+"""Things that people do in a kernel while a run is open, which must not harm it."""
 
 from __future__ import annotations
 

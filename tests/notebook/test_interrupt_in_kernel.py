@@ -1,4 +1,4 @@
-"""■ in a real kernel: a cell that owns its run takes it along, any other only stops waiting."""
+"""■ in a real kernel: cancels the run of a cell that owns it; any other cell only stops waiting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kernel(door: Door) -> Iterator[Kernel]:
 
 
 def interrupted(kernel: Kernel, door: Door, cell: str) -> Shown:
-    """What a cell shows that is interrupted when its run streams, with another cell queued."""
+    """The outputs of a cell that is interrupted while its run streams, with another cell queued."""
     kernel.ok("went_on = False")
     cell_id = kernel.send(cell)
     next_id = kernel.send("went_on = True")

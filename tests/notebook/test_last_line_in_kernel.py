@@ -1,4 +1,4 @@
-"""What a cell shows whose last line is a value of ours, in a real kernel and in a terminal."""
+"""Cells whose last line is one of our values, in a real kernel and in a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view in a real kernel: where it is shown, what its output holds, its way back."""
+"""The live view in a real kernel: where it is shown, what its output holds, how clicks return."""
 
 from __future__ import annotations
 

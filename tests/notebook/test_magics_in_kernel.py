@@ -1,4 +1,4 @@
-"""The magics in a real kernel: what a person types, and all that the notebook then shows."""
+"""The magics in a real kernel: what a person types, and what the notebook shows."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
 
 
 def script(folder: Path, *cells: str) -> str:
-    """An `.ipy` file; a cell magic takes everything below it, so there it is called by name."""
+    """An `.ipy` file. It calls the magic by name, since a cell magic takes everything below it."""
     path = folder / "script.ipy"
     path.write_text("\n".join(cells), encoding="utf-8")
     return path.name

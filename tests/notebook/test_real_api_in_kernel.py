@@ -1,6 +1,6 @@
-"""The whole way: `%%spawn` in a real kernel, the real SDK, HTTP, and back into the cell.
+"""End to end: `%%spawn` in a real kernel, the real SDK, HTTP, and back into the cell.
 
-The kernel is a process of its own that knows only what a person would set: a key and, for the
+The kernel is a separate process that has only what a person would set: a key and, for the
 loopback server, a base URL.
 """
 

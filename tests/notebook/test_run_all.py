@@ -1,4 +1,4 @@
-"""Run All: every cell in its order, after the one before has ended, and the same outputs again."""
+"""Run All: each cell starts after the one before has ended, and the outputs are the same again."""
 
 from __future__ import annotations
 

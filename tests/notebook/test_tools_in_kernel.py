@@ -1,4 +1,4 @@
-"""`%%spawn --tools`: the functions of a notebook as what its agents may call, in a real kernel."""
+"""`%%spawn --tools` in a real kernel: agents call the functions of a notebook."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from agentnb.notebook.transform import rewrite_spawn_cell
 
 
 def arguments(cell: str) -> tuple[str, str]:
-    """What the rewritten cell hands over, after a check that it is one awaited call."""
+    """The arguments in the rewritten cell, after a check that it is one awaited call."""
     rewritten = "".join(rewrite_spawn_cell(cell.splitlines(keepends=True)))
     tree = compile(rewritten, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     assert isinstance(tree, ast.Module)
