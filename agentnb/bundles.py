@@ -47,8 +47,8 @@ ANSWER_LENGTH = 20_000
 _TASK_LENGTH = 400
 _MOST_CHILDREN = 40
 
-_NO_ANSWER = "There is no answer yet: the run has not come to its end."
-_NOT_ALL = "(So far: the run has not come to its end.)"
+_NO_ANSWER = "There is no answer yet: the run has not ended."
+_NOT_ALL = "(So far: the run has not ended.)"
 
 _CUT = "The text was cut at a limit."
 

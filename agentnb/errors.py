@@ -125,7 +125,7 @@ class UntrustedSettings(AgentnbError, ValueError):
             does, want = f"{what} would go to {where}", "know this server and want"
             out = "`llm.providers.openai`"
         super().__init__(
-            f"{source} is not trusted: by what it says, {does}. Nothing was sent. "
+            f"{source} is not trusted: by its settings, {does}. Nothing was sent. "
             f"If you {want} that, {allow}; else take {out} out of the file."
         )
 

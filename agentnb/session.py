@@ -342,7 +342,7 @@ class Session:
             model = profile.models or None
         provider, label = models.resolve(model)
         bootstrap_of = config.bootstrap_of_run()
-        told = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
+        instructions = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
         gate = gate_of(provider, settings.max_concurrency)
         warning = settings.on_budget_warning
         viewers = Viewers()
@@ -384,7 +384,7 @@ class Session:
                     delegation=delegation,
                 ).execute(
                     provider,
-                    _agent_context(settings, label, told),
+                    _agent_context(settings, label, instructions),
                     options.title,
                     request,
                     bus,

@@ -187,10 +187,10 @@ def test_run_that_goes_on_shows_how_far_it_is_and_what_there_is_so_far() -> None
         run.result(DEADLINE_S)
 
     assert "root ► running · root" in first["text/plain"]
-    assert "the run has not come to its end." in first["text/plain"]
+    assert "the run has not ended." in first["text/plain"]
     assert second == again
     assert "1 ► running · B" in second["text/plain"]
-    assert "I *split* it.\n\n(So far: the run has not come to its end.)" in second["text/plain"]
+    assert "I *split* it.\n\n(So far: the run has not ended.)" in second["text/plain"]
     assert "spawn_agents" not in second["text/plain"]
     assert "<em>split</em>" in second["text/html"]
 

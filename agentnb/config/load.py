@@ -133,7 +133,7 @@ def _load(file: Path, source: str) -> Config:
     spawn, llm = settings.tools.spawn, settings.llm
     session: Any = settings.session
     pools = {name: tuple(models) for name, models in llm.pools.items()}
-    profiles = {name: _profile(name, said, pools) for name, said in spawn.profiles.items()}
+    profiles = {name: _profile(name, section, pools) for name, section in spawn.profiles.items()}
     return Config(
         folder=folder,
         source=source,
@@ -150,16 +150,16 @@ def _load(file: Path, source: str) -> Config:
     )
 
 
-def _profile(name: str, said: ProfileSection, pools: dict[str, tuple[str, ...]]) -> Profile:
+def _profile(name: str, section: ProfileSection, pools: dict[str, tuple[str, ...]]) -> Profile:
     return Profile(
         name=name,
-        description=said.description or "",
-        system_prompt=said.system_prompt or "",
-        prompt_file=said.system_prompt_file,
-        bootstrap=None if said.bootstrap_files is None else tuple(said.bootstrap_files),
-        tools=None if said.tools is None else tuple(said.tools),
-        pool=said.pool,
-        models=pools[said.pool] if said.pool else (),
+        description=section.description or "",
+        system_prompt=section.system_prompt or "",
+        prompt_file=section.system_prompt_file,
+        bootstrap=None if section.bootstrap_files is None else tuple(section.bootstrap_files),
+        tools=None if section.tools is None else tuple(section.tools),
+        pool=section.pool,
+        models=pools[section.pool] if section.pool else (),
     )
 
 

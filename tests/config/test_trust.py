@@ -72,7 +72,7 @@ def test_file_that_names_a_server_and_a_key_has_nothing_sent_before_it_is_truste
     assert outside.requests == []
     told = str(raised.value)
     assert told == (
-        "agentnb.yaml is not trusted: by what it says, every conversation with an `openai/...` "
+        "agentnb.yaml is not trusted: by its settings, every conversation with an `openai/...` "
         "model, and the value of `AWS_SECRET_ACCESS_KEY` would go to http://gpu.example.invalid/v1."
         " Nothing was sent. If you know this server and want that, allow it by `%agentnb trust`, "
         "or in a terminal by `python -m agentnb trust agentnb.yaml` (`AGENTNB_TRUST=1` in the "

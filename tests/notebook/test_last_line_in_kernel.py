@@ -84,7 +84,7 @@ def test_run_that_goes_on_shows_its_tree_as_it_is(kernel: Kernel) -> None:
 
     assert first.result_data == second.result_data
     assert "root ► running · Held" in first.result
-    assert "the run has not come to its end" in first.result
+    assert "the run has not ended" in first.result
     assert first.unstable == []
 
 
