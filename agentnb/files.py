@@ -89,7 +89,7 @@ def replace_file(path: Path, text: str, *, mode: int | None = None) -> None:
 
 
 def _there(path: Path) -> os.stat_result | None:
-    """Status of the file at a path; `None` if there is none, or a link to a regular file.
+    """Status of the file at a path; `None` for no file, or a link to a regular file or to nothing.
 
     Raises:
         OSError: A link to something else, such as a device.
