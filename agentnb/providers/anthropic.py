@@ -1,10 +1,8 @@
-"""The Messages API of Anthropic, through its own SDK.
+"""Provider for Anthropic's Messages API, through its own SDK.
 
-What is sent and what is read is the business of `anthropic_wire`; what the other SDK does alike
-stands in `sdk`.
+`anthropic_wire` writes requests and reads replies; `sdk` holds what both SDKs share.
 
-The SDK is imported on a thread that nobody has to wait for: by the first call, or before it where
-there is a key.
+The SDK is imported on a background thread: by the first call, or earlier where there is a key.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ HINTS = Hints(
     unreachable="Check the network, and `ANTHROPIC_BASE_URL` if it is set",
     unknown_model="Check the model's name, and `ANTHROPIC_BASE_URL` if it is set",
 )
-"""What a person can set for this API, as the sentences about its errors name it."""
+"""What a user can set for this API, as its error messages name it."""
 
 
 def _load_sdk() -> None:
@@ -47,9 +45,9 @@ _sdk = sdk_import(_load_sdk)
 
 
 def preload() -> None:
-    """Begin to import the SDK, where a key says that it will be used; nobody waits for it.
+    """Begin to import the SDK in the background if a key is set.
 
-    Without one most people have come for what needs none, and an import would only slow that.
+    Without a key the SDK is probably not needed, and the import would only slow other work.
     """
     if any(os.environ.get(name) for name in _SECRETS):
         _sdk.begin()
@@ -59,8 +57,8 @@ class AnthropicProvider:
     """Claude, with key, base URL and the rest from the SDK's own environment variables.
 
     Args:
-        timeout_s: How long the API may be silent, before and within a reply. A slow drip never
-            reaches it: the deadline of a whole turn is the caller's.
+        timeout_s: How long the API may be silent, before and within a reply. A slow reply never
+            reaches it: the caller sets the deadline of a whole turn.
     """
 
     name = "anthropic"
@@ -69,7 +67,7 @@ class AnthropicProvider:
         self._clients = ClientPool(lambda settings: _Client(settings, timeout_s=timeout_s))
 
     async def ready(self) -> None:
-        """Load the SDK: once, for most of a second."""
+        """Wait until the SDK is imported: once, for most of a second."""
         await _sdk.wait()
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -77,7 +75,7 @@ class AnthropicProvider:
         return stream_reply(request, _sdk, self._clients, settings_of("ANTHROPIC_"))
 
     async def aclose(self) -> None:
-        """Close what was opened on the running loop. A later call opens it anew."""
+        """Close the clients of the running loop. A later call makes new ones."""
         await self._clients.aclose()
 
 
@@ -100,7 +98,7 @@ class _Client(SdkClient):
         )
 
     async def ask(self, request: CompletionRequest) -> ReplyStream:
-        """Send the request; the reply has begun."""
+        """Send the request and return its reply once it has begun."""
         body = {**body_of(request), **without_surrogates(request.extra)}
         with self.llm_errors():
             response = await self.post("/v1/messages", body)
@@ -112,7 +110,7 @@ class _Client(SdkClient):
 
     @contextlib.contextmanager
     def llm_errors(self) -> Iterator[None]:
-        """See `SdkClient`; a key that is missing is told by this SDK in ways of its own."""
+        """See `SdkClient`; this SDK reports a missing key in ways of its own."""
         import anthropic
 
         with super().llm_errors():
@@ -127,7 +125,7 @@ class _Client(SdkClient):
 
 
 def missing_key(detail: str = "") -> MissingKey:
-    """Nothing was found that could be sent as a key."""
+    """The error for a call without any credentials."""
     return MissingKey(
         f"There is no key for the Anthropic API{detail}: set the environment variable "
         '`ANTHROPIC_API_KEY`, or use `--model demo` (`model="demo"`), which needs none.'

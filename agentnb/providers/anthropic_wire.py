@@ -1,8 +1,8 @@
-"""The two doors between the Messages API and the core: JSON on one side, our values on the other.
+"""Translates between the Messages API's JSON and the core's values.
 
-`body_of` writes a request, `ReplyReader` reads the events of a reply. Only what passed through
-them goes in or out: no empty text block and no lone surrogate is sent, no tool call that was
-cut is reported, and a reply counts as complete only when the API's own end mark was seen.
+`body_of` writes a request, `ReplyReader` reads the events of a reply. They never send an empty
+text block or a lone surrogate, never report a tool call that was cut, and count a reply as
+complete only after the API's own end mark.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from agentnb.providers.reply import BrokeOff
 _MIN_CACHED_BYTES = 4096
 """Four bytes to a token: no model of the API caches a prefix below 1024 tokens."""
 _NOTHING_SAID = "(no output)"
-"""Stands for a message without words: the API takes no empty one."""
+"""The text of a message without words: the API refuses an empty one."""
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Stop reasons after which the last content block may be a fragment."""
 
 
-# -- the door out: a request as the API wants it ----------------------------------------------
+# -- requests ---------------------------------------------------------------------------------
 
 
 def body_of(request: CompletionRequest) -> dict[str, Any]:
-    """Write a request as the API wants it, cache breakpoints included."""
+    """Return the JSON body of a request, cache breakpoints included."""
     messages = [_message_param(message) for message in request.messages]
     if messages and messages[-1]["role"] == "assistant":  # a reply that was paused
         _strip_end(messages[-1]["content"])
-    # From the second turn on: before that nobody comes back to read what was written.
+    # From the second turn on: a cache written before that may never be read.
     if any(message.role == Role.ASSISTANT for message in request.messages):
         _mark_last_block(messages[-1]["content"])
     body: dict[str, Any] = {
@@ -96,7 +96,7 @@ def _message_param(message: Message) -> dict[str, Any]:
 
 
 def _block_param(block: Block) -> dict[str, Any] | None:
-    """The block as the API takes it; `None` for one that it would refuse."""
+    """The block as JSON; `None` for one that the API would refuse."""
     match block:
         case TextBlock(text):
             return {"type": "text", "text": text} if text.strip() else None
@@ -117,7 +117,7 @@ def _block_param(block: Block) -> dict[str, Any] | None:
 
 
 def _strip_end(content: list[dict[str, Any]]) -> None:
-    """Take the blanks from the end: the API refuses them where it is to go on."""
+    """Strip trailing blanks: the API refuses them in a reply that it should continue."""
     if content[-1]["type"] == "text":
         content[-1]["text"] = content[-1]["text"].rstrip()
 
@@ -129,15 +129,15 @@ def _mark_last_block(content: list[dict[str, Any]]) -> None:
             return
 
 
-# -- the door in: a reply, event by event ------------------------------------------------------
+# -- replies, event by event -------------------------------------------------------------------
 
 
 def event_in(data: str) -> Mapping[str, Any]:
-    """The event that stands in the data.
+    """Parse the event in `data`.
 
     Raises:
-        BadReply: There is none.
-        BrokeOff: It says that nothing more will come.
+        BadReply: `data` holds no event.
+        BrokeOff: The event says that the reply ends with an error.
     """
     event = json_object(data)
     if event is None or type(kind := event.get("type")) is not str:
@@ -151,7 +151,7 @@ class ReplyReader:
     """Reads the API's events into ours.
 
     Args:
-        request: What was asked: its size stands in for an input that the API did not count.
+        request: The request: its estimated size is the input count if the API sends none.
     """
 
     def __init__(self, request: CompletionRequest) -> None:
@@ -159,23 +159,23 @@ class ReplyReader:
         self._request = request
         self._has_begun = False
         self._counts: dict[str, int] = {}
-        """What the API has counted, in our words."""
+        """The API's token counts, under the names of `Usage`."""
         self._output_is_final = False
         self._reason: str | None = None
         self._parts: dict[int, _Part] = {}
         self._undecided: _Part | None = None
-        """A tool call whose input is none, which looks the same whether it is whole or cut."""
+        """A tool call without input: the next event shows whether it is whole or was cut."""
 
     def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
-        """What one event of the API means; events and deltas of unknown types mean nothing.
+        """Translate one event; events and deltas of unknown types give nothing.
 
         Raises:
-            BadReply: It has the wrong shape, or cannot come where it came.
+            BadReply: The event has the wrong shape, or came at the wrong place.
         """
         if data["type"] != "content_block_delta":
             return self._checked(data)
         try:
-            # Nearly all that ever comes: no generator for each.
+            # Nearly all events are deltas: make no generator for each.
             return self._part(data).grow(data["delta"])
         except BadReply:
             raise
@@ -226,11 +226,11 @@ class ReplyReader:
         return part
 
     def finish(self) -> Iterable[StreamEvent]:
-        """What is left to tell when nothing more comes: nothing, all parts have their ends."""
+        """Nothing is left at the end: every part has an end event."""
         return ()
 
     def stopped(self) -> Stopped | None:
-        """The end of the turn; `None` while the end mark has not come."""
+        """The end of the turn; `None` before the end mark."""
         if not self.is_complete:
             return None
         blocks = [block for part in self._parts.values() if (block := part.block()) is not None]
@@ -249,13 +249,12 @@ class ReplyReader:
     def _usage(self) -> Usage:
         counts = self._counts
         if not counts.keys() - {"output_tokens"}:
-            # No count of the input came at all. As 0 it would be free, and most calls are
-            # mostly input.
+            # The API sent no input count. As 0 it would be free, and most calls are mostly input.
             counts = {**counts, "input_tokens": estimate_input_tokens(self._request)}
         return Usage(**counts)
 
     def _mend_output(self) -> Iterator[Usage]:
-        """What was counted when the reply began says nothing of how long it became."""
+        """Replace an output count from the reply's beginning by the estimated size of the reply."""
         if not self._counts or self._output_is_final:
             return
         written = sum(part.size for part in self._parts.values())
@@ -274,18 +273,18 @@ class ReplyReader:
             yield from part.finish_call()
 
     def _decide(self) -> Iterator[ToolUse]:
-        """What comes after a tool call tells whether it was whole."""
+        """Report the undecided tool call unless the reply was cut there."""
         part, self._undecided = self._undecided, None
         if part is not None and self._reason not in _CUT:
             yield from part.finish_call()
 
 
 _KEPT = ("type", "id", "name", "data", "signature", "text", "thinking")
-"""Of what a block begins with: the rest would be held as long as the reply."""
+"""Fields kept of a block's start: others would stay in memory as long as the reply."""
 
 
 def _part_of(start: Mapping[str, Any]) -> _Part:
-    """The content block that begins so."""
+    """Make the part for a content block's start."""
     kept = {name: start[name] for name in _KEPT if name in start}
     if kept["type"] in ("text", "thinking"):
         return _Part(kept, GrowingText())
@@ -296,16 +295,16 @@ def _part_of(start: Mapping[str, Any]) -> _Part:
 
 @dataclass(slots=True)
 class _Part:
-    """One content block, as it grows."""
+    """One content block that is being received."""
 
     start: Mapping[str, Any]
     content: GrowingText
     given: CallArguments = field(default_factory=CallArguments)
-    """The input that a tool call began with: mostly none, since it comes in pieces."""
+    """The input in a tool call's start event: mostly empty, since it comes in pieces."""
     signature: str = ""
     is_closed: bool = False
     call: ToolUseBlock | None = None
-    """Set once the call is known to be whole."""
+    """Set when the call is known to be whole."""
 
     @property
     def kind(self) -> object:
@@ -313,7 +312,7 @@ class _Part:
 
     @property
     def size(self) -> int:
-        """Bytes that came of it."""
+        """Bytes received."""
         return self.content.size
 
     @property
@@ -321,7 +320,7 @@ class _Part:
         return not self.given.value and not str(self.content).strip()
 
     def begin(self) -> Iterator[StreamEvent]:
-        """What a block holds from the start, as a delta; usually nothing."""
+        """The deltas for text in the start event; usually none."""
         if self.kind == "text" and (text := self.start.get("text")):
             yield from self.grow({"type": "text_delta", "text": text})
         elif self.kind == "thinking":
@@ -343,7 +342,7 @@ class _Part:
         return ()
 
     def end(self) -> Iterator[StreamEvent]:
-        """What is left of a character that stayed without its second half."""
+        """The rest of a character whose second half never came."""
         if left := self.content.end():
             if self.kind == "text":
                 yield TextDelta(left)
@@ -352,13 +351,13 @@ class _Part:
 
     @property
     def input(self) -> Mapping[str, Any] | None:
-        """What is to be handed to the tool; `None` where it is not a whole JSON object."""
+        """The tool's arguments; `None` if they are not a whole JSON object."""
         if isinstance(self.content, CallArguments) and not self.content.is_blank:
             return self.content.value
         return self.given.value
 
     def finish_call(self) -> Iterator[ToolUse]:
-        """The tool call. Of one that is no JSON object, its model is to be told."""
+        """Report the tool call, even if it is not a JSON object: its model can then retry."""
         if (input := self.input) is None:
             input = {MALFORMED_INPUT: str(self.content) or str(self.given)}
         call = ToolUseBlock(as_name(self.start["id"]), as_name(self.start["name"]), input)
@@ -366,7 +365,7 @@ class _Part:
         yield ToolUse(call.id, call.name, call.input)
 
     def block(self) -> Block | None:
-        """The block as it has to be sent back; `None` for one that cannot be."""
+        """The block to send back in the next request; `None` for one that cannot be sent."""
         text = str(self.content)
         match self.kind:
             case "text" if text:

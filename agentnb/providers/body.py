@@ -1,4 +1,4 @@
-"""The bytes of a reply, read where they arrive or through the layers of the client."""
+"""A reply's bytes, read from the connection (aiohttp) or through the HTTP client's layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import httpx2
 
 BODY = "agentnb.body"
-"""The name among a response's extensions of its body, if it is read where its bytes arrive."""
+"""Key in a response's extensions for a body that is read directly from the connection."""
 
 
 class ReplyBody(Protocol):
@@ -17,11 +17,11 @@ class ReplyBody(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """Whether all of it has come: its connection is free for another request."""
+        """Whether the whole body has arrived: its connection is free for another request."""
         ...
 
     async def read(self) -> bytes:
-        """Return what has come by now, or the next that comes; nothing at the end.
+        """Return the bytes that have arrived, or wait for the next; empty at the end.
 
         Raises:
             httpx2.TransportError: The connection broke, or was silent for too long.
@@ -29,12 +29,12 @@ class ReplyBody(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Hang up, unless the whole reply has come."""
+        """Close the connection, unless the whole reply has arrived."""
         ...
 
 
 class LayeredBody:
-    """A body that comes through the layers of the client: where aiohttp is not below it."""
+    """A body read through the client's layers: used without aiohttp."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self.has_ended = False
@@ -42,15 +42,15 @@ class LayeredBody:
         self._chunks = response.aiter_raw()
 
     async def read(self) -> bytes:
-        """What came next; nothing at the end."""
+        """Return the next bytes; empty at the end."""
         chunk = await anext(self._chunks, b"")
         self.has_ended = not chunk
         return chunk
 
     async def aclose(self) -> None:
-        """Hang up, unless the whole reply has come."""
-        # Generators of the transport that are left in the middle would be closed by tasks of the
-        # loop's own, after this call. A closed response lets them come to their end.
+        """Close the connection, unless the whole reply has arrived."""
+        # The loop would close unfinished generators of the transport in tasks of its own, after
+        # this call. With the response closed they run to their end here.
         with contextlib.suppress(Exception):
             await self._response.aclose()
             async for _ in self._chunks:
@@ -58,6 +58,6 @@ class LayeredBody:
 
 
 def bytes_of(response: httpx2.Response) -> ReplyBody:
-    """The body of a reply that began."""
+    """The body of a reply."""
     body: ReplyBody | None = response.extensions.get(BODY)
     return body or LayeredBody(response)

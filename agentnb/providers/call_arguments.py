@@ -1,4 +1,4 @@
-"""The arguments of one tool call, as they come: in pieces, metered, and not without end."""
+"""The arguments of one tool call, received in pieces, metered and limited in size."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from agentnb.providers.json_values import GrowingText, as_text, tool_input
 from agentnb.providers.limits import MOST_IN_ARGUMENTS, TooLarge
 
 METERED_AT_ONCE = 1_024
-"""Characters that the budget hears of at once: as many as a slice of it has."""
+"""Characters that are metered at once: as many as a slice of the budget has."""
 _MARKS = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
-"""What says where an object has its end, and what is escaped."""
+"""Characters that open or close a string, list or object, and escapes."""
 
 
 class CallArguments(GrowingText):
     """The arguments of one call.
 
-    However many pieces there are, each is looked at once, and the whole is read once.
+    Each piece is scanned once and the whole is parsed once, however many pieces there are.
     """
 
     __slots__ = (
@@ -31,8 +31,8 @@ class CallArguments(GrowingText):
         "_is_in_string",
         "_is_read",
         "_size",
-        "_untold",
-        "_untold_size",
+        "_unmetered",
+        "_unmetered_size",
         "_value",
         "is_blank",
     )
@@ -41,32 +41,32 @@ class CallArguments(GrowingText):
         super().__init__()
         self.is_blank = True
         self._size = 0
-        self._untold: list[str] = []
-        """Pieces that the budget has not heard of."""
-        self._untold_size = 0
+        self._unmetered: list[str] = []
+        """Pieces that are not metered yet."""
+        self._unmetered_size = 0
         self._depth = 0
-        """Lists and objects that are open."""
+        """Number of open lists and objects."""
         self._is_in_string = self._is_escaped = False
         self._has_closed = False
-        """The first object, or list, has its end."""
+        """Whether the first object or list is closed."""
         self._has_more = False
-        """More than blanks came behind it."""
+        """Whether anything but blanks follows it."""
         self._value: Mapping[str, Any] | None = None
         self._is_read = False
 
     def keep(self, piece: str) -> str:
-        """Add a piece; returns what of it can be shown by now.
+        """Add a piece; returns the part of it that can be shown already.
 
         Raises:
-            TooLarge: There is more than any call has.
+            TooLarge: The arguments exceed `MOST_IN_ARGUMENTS`.
         """
         self._size += size_in_bytes(piece)
         if self._size > MOST_IN_ARGUMENTS:
             raise TooLarge("arguments of a tool call", MOST_IN_ARGUMENTS)
         is_blank = not piece.strip()
         self.is_blank = self.is_blank and is_blank
-        self._untold.append(piece)
-        self._untold_size += len(piece)
+        self._unmetered.append(piece)
+        self._unmetered_size += len(piece)
         if self._has_closed:
             self._has_more = self._has_more or not is_blank
         elif piece:
@@ -74,7 +74,7 @@ class CallArguments(GrowingText):
         return super().keep(piece)
 
     def _follow(self, piece: str) -> None:
-        """Count what is open: before the first object has its end they cannot be whole."""
+        """Count open brackets: until the first object closes, the arguments are not whole."""
         start, self._is_escaped = int(self._is_escaped), False
         for mark in _MARKS.finditer(piece, start):
             sign = mark[0]
@@ -91,7 +91,7 @@ class CallArguments(GrowingText):
 
     @property
     def value(self) -> Mapping[str, Any] | None:
-        """What is to be handed to the tool; `None` while it is not a whole JSON object."""
+        """The tool's arguments; `None` while they are not a whole JSON object."""
         if not self._has_closed or self._has_more:
             return None
         if not self._is_read:
@@ -99,10 +99,10 @@ class CallArguments(GrowingText):
         return self._value
 
     def metered(self) -> tuple[ToolInputDelta, ...]:
-        """What the budget has to hear by now: of a short call nothing, before it is whole."""
-        if self._untold_size < METERED_AT_ONCE:
+        """Pieces due for metering: none of a short call before it is whole."""
+        if self._unmetered_size < METERED_AT_ONCE:
             return ()
-        text = as_text("".join(self._untold))
-        self._untold.clear()
-        self._untold_size = 0
+        text = as_text("".join(self._unmetered))
+        self._unmetered.clear()
+        self._unmetered_size = 0
         return (ToolInputDelta(text),)

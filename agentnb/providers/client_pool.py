@@ -1,8 +1,7 @@
 """The clients of one provider: one for each loop and each set of environment variables.
 
-A client belongs to the loop on which it was made. It is replaced when the variables that it was
-made from have changed, or when the API did not take its credentials, and closed when its last
-call has ended.
+A client belongs to the loop on which it was made. It is replaced when its variables change or the
+API rejects its credentials, and closed when its last call has ended.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _Key = tuple[asyncio.AbstractEventLoop, Settings]
 
 
 def settings_of(prefix: str, *others: str) -> Settings:
-    """The variables that an SDK reads, whose names begin so, those of the transport, and others."""
+    """The environment variables that begin with `prefix`, the transport's, and `others`; sorted."""
     names = [
         name
         for name in os.environ
@@ -44,8 +43,9 @@ class Client(Protocol):
     """An SDK's client for one loop and one set of environment variables."""
 
     calls: int
-    """How many are open."""
+    """Number of open calls."""
     is_rejected: bool
+    """Whether the API refused its credentials."""
 
     async def close(self) -> None:
         """Close its connections."""
@@ -56,49 +56,49 @@ C = TypeVar("C", bound=Client)
 
 
 class ClientPool(Generic[C]):
-    """Lends clients, and closes those that nobody will want again.
+    """Lends clients, and closes those that will not be used again.
 
     Args:
-        make: Makes one, on the loop that it will belong to.
+        make: Makes a client on the running loop.
     """
 
     def __init__(self, make: Callable[[Settings], C]) -> None:
         self._make = make
         self._clients: dict[_Key, C] = {}
-        self._left: list[tuple[asyncio.AbstractEventLoop, C]] = []
-        """Those whose closing was cancelled: they may be half closed, and are not lent again."""
+        self._unclosed: list[tuple[asyncio.AbstractEventLoop, C]] = []
+        """Clients whose closing was cancelled: they may be half closed, and are not lent again."""
         self._lock = threading.Lock()  # two loops are two threads
 
     async def aclose(self) -> None:
-        """Close what was opened on the running loop. A later call opens it anew."""
+        """Close the clients of the running loop. A later call makes new ones."""
         running = asyncio.get_running_loop()
         await self._close_where(lambda key, _: key[0] is running)
 
     async def _close_where(self, is_unwanted: Callable[[_Key, C], bool]) -> None:
-        """Close clients one by one: those that a cancel leaves are still there to be closed."""
+        """Close clients one by one: after a cancellation the rest can still be closed."""
         while (client := self._taken(is_unwanted)) is not None:
             await self._close(client)
 
     def _taken(self, is_unwanted: Callable[[_Key, C], bool]) -> C | None:
-        """A client that is to be closed, out of the pool's hands; `None` when there is no more."""
+        """Remove a client that should be closed from the pool; `None` when there are no more."""
         running = asyncio.get_running_loop()
         with self._lock:
             for key, each in self._clients.items():
                 if is_unwanted(key, each):
                     return self._clients.pop(key)
-            for number, (loop, _) in enumerate(self._left):
+            for number, (loop, _) in enumerate(self._unclosed):
                 if loop is running:
-                    return self._left.pop(number)[1]
+                    return self._unclosed.pop(number)[1]
         return None
 
     async def _close(self, client: C) -> None:
-        """Close a client that was taken. If a cancel comes between, it is left to the next one."""
+        """Close a client. If that is cancelled, the next `_close_where` closes it."""
         try:
             with contextlib.suppress(Exception):
                 await client.close()
         except BaseException:
             with self._lock:
-                self._left.append((asyncio.get_running_loop(), client))
+                self._unclosed.append((asyncio.get_running_loop(), client))
             raise
 
     @contextlib.asynccontextmanager
@@ -108,19 +108,19 @@ class ClientPool(Generic[C]):
         with self._lock:
             for gone in [other for other in self._clients if other[0].is_closed()]:
                 del self._clients[gone]
-            self._left = [each for each in self._left if not each[0].is_closed()]
+            self._unclosed = [each for each in self._unclosed if not each[0].is_closed()]
             if key not in self._clients:
                 self._clients[key] = self._make(settings)
             client = self._clients[key]
             client.calls += 1
         try:
-            # Of others, the variables that they were made from have changed.
+            # Other clients of this loop have outdated variables.
             await self._close_where(
                 lambda other, old: other[0] is key[0] and other != key and not old.calls
             )
             yield client
         except (MissingKey, AuthenticationFailed):
-            # A login may also change files that the SDK reads once, when a client is made.
+            # A login may change files that the SDK reads only when a client is made.
             client.is_rejected = True
             with self._lock:
                 if self._clients.get(key) is client:

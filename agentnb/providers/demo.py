@@ -1,10 +1,10 @@
-"""A stand-in for a model: no key, no network, and the same words every time.
+"""A model without key or network, which always says the same: for trying the notebook out.
 
-It answers any prompt with a small tree, so that a person can watch, steer and cancel before
-they have a key. Tools that it is offered it calls once, first of all, with arguments made of their
-schemas, and its answer says what came back. Every text of it starts with `(demo)`: nobody should
-take it for an answer. Whatever a prompt or a tool's result holds comes back quoted, on one line,
-and never as an order to spawn.
+It answers any prompt with a small tree, so that a user can watch, steer and cancel before they
+have a key. It first calls each offered tool once, with arguments made from the tool's schema, and
+reports the results in its answer. Its texts start with `(demo)`, so that they are not mistaken for
+answers. Text from a prompt or a tool's result is quoted on one line, and never becomes a spawn
+block.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOPIC_WIDTH = 60
 _TASK_WIDTH = 120
 _LISTED_RESULTS = 12
 _MOST_CALLS = 5
-"""Tools that an agent calls; with more of them a demonstration would only take longer."""
+"""Tools that an agent calls; more would only make the demonstration longer."""
 _SHOWN_OF_CALL = 120
 _SHOWN_OF_RESULT = 200
 
@@ -66,7 +66,7 @@ _JOB_STATUS = {"OK": "completed"}
 _RESULT = re.compile(r'<result task="([^"]*)" status="([a-z]+)"')
 _PREVIOUS_RESULT = re.compile(r"<previous_result(?: [^>]*)?>.*?</previous_result>", re.DOTALL)
 _WORD_GROUP = re.compile(r"\s*\S+(?:\s+\S{1,3}(?!\S))?\s*")
-# A backslash before a quote would be read as a part of it.
+# A backslash before a quote would be read as an escape.
 _IN_ATTRIBUTE = {'"': "&quot;", "\\": "&#92;"}
 _SOFT_BRACKETS = str.maketrans("<>", "\u2039\u203a")
 
@@ -75,69 +75,69 @@ class DemoProvider:
     """Answers any prompt offline, with a tree of six agents where it may delegate.
 
     Args:
-        pace_s: Seconds between two pieces of a reply, each a word or two; 0 for as fast as it
-            goes. `AGENTNB_DEMO_PACE_S` in the environment overrules it.
+        pace_s: Seconds between two pieces of a reply, each a word or two; 0 for no wait. The
+            environment variable `AGENTNB_DEMO_PACE_S` overrides it.
 
     Raises:
-        ValueError: The pace is no number of seconds from 0 to 60.
+        ValueError: The pace is not a number of seconds from 0 to 60.
     """
 
     name = "demo"
 
     def __init__(self, pace_s: float = 0.02) -> None:
         self._pace_s = pace_s
-        _ = self.pace_s  # what is wrong with it is said now, not at the first call
+        _ = self.pace_s  # raise for a bad value now, not at the first call
 
     @property
     def pace_s(self) -> float:
-        """Seconds between two pieces, as of now: the environment may change."""
+        """Seconds between two pieces; read anew each time, since the environment may change."""
         if from_environment := os.environ.get(PACE_VARIABLE, "").strip():
             return _checked_pace(from_environment, source=PACE_VARIABLE)
         return _checked_pace(self._pace_s, source="pace_s")
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
-        """Say the reply piece by piece; its usage is estimated as the core does it."""
+        """Stream the reply piece by piece, with usage estimated as the core does."""
         input_tokens = estimate_input_tokens(request)
         yield Usage(input_tokens=input_tokens)
-        reply, orders = demo_turn(request)
+        reply, calls = demo_turn(request)
         text = _first_bytes(reply, request.max_tokens * BYTES_PER_TOKEN)
         pace_s = self.pace_s
         for group in _WORD_GROUP.findall(text):
             await asyncio.sleep(pace_s)
             yield TextDelta(group)
         is_whole = text == reply
-        said = text + "".join(str(order.input) for order in orders if is_whole)
+        said = text + "".join(str(call.input) for call in calls if is_whole)
         yield Usage(input_tokens=input_tokens, output_tokens=estimate_tokens(said))
-        if is_whole and orders:
-            for order in orders:
-                yield order
-            uses = [ToolUseBlock(order.id, order.name, order.input) for order in orders]
+        if is_whole and calls:
+            for call in calls:
+                yield call
+            uses = [ToolUseBlock(call.id, call.name, call.input) for call in calls]
             yield Stopped("tool_use", Message(Role.ASSISTANT, (TextBlock(text), *uses)))
         else:
             yield Stopped("end_turn" if is_whole else "max_tokens", assistant_message(text))
 
 
 @dataclass(frozen=True)
-class _Talk:
-    """What has been said between a person, or a parent, and the demo model, and its tools."""
+class _Conversation:
+    """A request's conversation, as the demo model reads it."""
 
     task: str
-    """The newest words to it that are no result of a tool."""
+    """The newest user message without tool results."""
     is_first: bool
-    """Whether these words are the first."""
+    """Whether that is the first message."""
     own: Sequence[ToolSpec]
-    """The tools that it is offered, but for those that start sub-agents."""
+    """The offered tools, without those that start sub-agents."""
     called: Sequence[ToolUseBlock]
-    """Its calls of them."""
-    orders: Sequence[ToolUseBlock]
-    """Its calls of those that start sub-agents."""
+    """Calls made to these tools."""
+    job_calls: Sequence[ToolUseBlock]
+    """Calls made to the tools that start sub-agents."""
     results: Mapping[str, ToolResultBlock]
     """By the id of the call."""
     words: str
-    """What its calls are about: the first words of all."""
+    """The first user message: arguments of calls are made from it."""
 
     @classmethod
-    def of(cls, request: CompletionRequest, jobs: Container[str]) -> _Talk:
+    def of(cls, request: CompletionRequest, jobs: Container[str]) -> _Conversation:
         blocks = [block for message in request.messages for block in message.content]
         calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
         said = [
@@ -153,7 +153,7 @@ class _Talk:
             is_first=said[-1][0] == 0,
             own=[tool for tool in request.tools if tool.name not in jobs],
             called=[call for call in calls if call.name not in jobs],
-            orders=[call for call in calls if call.name in jobs],
+            job_calls=[call for call in calls if call.name in jobs],
             results={
                 block.tool_use_id: block for block in blocks if isinstance(block, ToolResultBlock)
             },
@@ -161,7 +161,7 @@ class _Talk:
         )
 
     def calls(self) -> tuple[list[ToolUse], list[str]]:
-        """The calls to make, and what is said of the tools that cannot be called."""
+        """The calls to make, and a line for each tool that is not called."""
         made, refused = list[ToolUse](), list[str]()
         for at, tool in enumerate(self.own):
             if len(made) == _MOST_CALLS:
@@ -178,12 +178,12 @@ class _Talk:
         return made, refused
 
     def report(self) -> str:
-        """What came of the tools, a line for each; empty where there are none."""
-        came = [self._came_of(call) for call in self.called if call.id in self.results]
-        lines = [*came, *self.calls()[1]]
+        """The results of the tools, a line for each; empty without tools."""
+        results = [self._result_line(call) for call in self.called if call.id in self.results]
+        lines = [*results, *self.calls()[1]]
         return "\n".join([_TOOLS_HEAD, "", *lines]) + "\n\n" if lines else ""
 
-    def _came_of(self, call: ToolUseBlock) -> str:
+    def _result_line(self, call: ToolUseBlock) -> str:
         result = self.results[call.id]
         verb = "failed" if result.is_error else "gave"
         words = _quoted(result.text, _SHOWN_OF_RESULT) or "(nothing)"
@@ -191,44 +191,50 @@ class _Talk:
 
 
 def demo_turn(request: CompletionRequest) -> tuple[str, tuple[ToolUse, ...]]:
-    """What the demo model says, and which tools it calls: each of a person's, then those to spawn.
+    """Return what the demo model says and which tools it calls: the user's first, then `spawn`.
 
-    It delegates by tools where it is offered them and is not told of the spawn block.
+    It delegates by tools if they are offered and the system prompt describes no spawn block.
     """
     offered = {tool.name for tool in request.tools}
     jobs = _JOB_TOOLS if offered >= _JOB_TOOLS else frozenset[str]()
-    talk = _Talk.of(request, jobs)
-    calls = () if talk.called else talk.calls()[0]
+    conversation = _Conversation.of(request, jobs)
+    calls = () if conversation.called else conversation.calls()[0]
     if calls:
         listed = ", ".join(_as_call(call.name, call.input) for call in calls)
         return _CALLING.format(listed), tuple(calls)
-    about_tools = talk.report()
+    about_tools = conversation.report()
     if not jobs or "<agent_capabilities>" in request.system or "<task>" in request.system:
-        return _reply(request.system, talk.task, is_first=talk.is_first, told=about_tools), ()
-    ordered = talk.orders
-    if not ordered:
-        topic = talk.task
+        said = _reply(
+            request.system,
+            conversation.task,
+            is_first=conversation.is_first,
+            about_tools=about_tools,
+        )
+        return said, ()
+    job_calls = conversation.job_calls
+    if not job_calls:
+        topic = conversation.task
         tasks = enumerate(task.format(_about(topic)) for task in _ROOT_TASKS)
         return _PLAN, tuple(ToolUse(f"demo_{at}", _SPAWN, {"task": task}) for at, task in tasks)
-    if ordered[-1].name == _SPAWN:
+    if job_calls[-1].name == _SPAWN:
         waiting = "(demo) All of them are at work, each on its own part. I wait for their results."
         return waiting, (ToolUse("demo_wait", _AWAIT, {"job_ids": "*"}),)
-    tasks_ordered = [str(order.input.get("task")) for order in ordered if order.name == _SPAWN]
+    tasks_given = [str(call.input.get("task")) for call in job_calls if call.name == _SPAWN]
     words = [_JOB_STATUS.get(word, "failed") for word in _JOB.findall(request.last_user_text)]
-    return _synthesis(list(zip(tasks_ordered, words, strict=False)), about_tools), ()
+    return _synthesis(list(zip(tasks_given, words, strict=False)), about_tools), ()
 
 
-def _reply(system: str, task: str, *, is_first: bool, told: str) -> str:
-    """What the demo model says where it calls no tool; `told` of those that it called."""
+def _reply(system: str, task: str, *, is_first: bool, about_tools: str) -> str:
+    """The reply of a turn without tool calls; `about_tools` reports the calls made before."""
     results = _RESULT.findall(task.partition("<sub_agent_results>")[2])
     if results:
-        return _synthesis([(unescape(task), status) for task, status in results], told)
+        return _synthesis([(unescape(task), status) for task, status in results], about_tools)
     if "<agent_capabilities>" in system and is_first:
         if "<task>" not in system:
             return _plan(task)
         if task.startswith(_DEBATE):
             return _debate(task.removeprefix(_DEBATE))
-    return _answer(task, told)
+    return _answer(task, about_tools)
 
 
 def _after_previous_result(message: str) -> str:
@@ -262,17 +268,17 @@ def _debate(topic: str) -> str:
     )
 
 
-def _answer(task: str, told: str = "") -> str:
+def _answer(task: str, about_tools: str = "") -> str:
     return (
         f"(demo) Here a model would answer: {_as_words(task)}\n\n"
-        f"{told}"
+        f"{about_tools}"
         "It would work from what it was handed and from nothing else, come to the point in a "
         "paragraph such as this one, and say what it is not sure of. The demo model knows "
         "nothing; it only shows how the work is shared out."
     )
 
 
-def _synthesis(results: Sequence[tuple[str, str]], told: str = "") -> str:
+def _synthesis(results: Sequence[tuple[str, str]], about_tools: str = "") -> str:
     lines = [f"- {_as_words(task)} ({status})" for task, status in results[:_LISTED_RESULTS]]
     if len(results) > _LISTED_RESULTS:
         lines.append(f"- and {len(results) - _LISTED_RESULTS} more")
@@ -280,7 +286,7 @@ def _synthesis(results: Sequence[tuple[str, str]], told: str = "") -> str:
     count = f"{missing} of {len(results)} did not complete" if missing else "All completed"
     return (
         "(demo) These results of sub-agents are back:\n\n" + "\n".join(lines) + "\n\n"
-        f"{told}"
+        f"{about_tools}"
         f"{count}. Here a model would bring them together in one answer. For a real one, choose "
         "a model and set its key."
     )
@@ -300,7 +306,7 @@ def _about(topic: str) -> str:
 
 
 def _as_words(task: str) -> str:
-    """The task's beginning without its brackets: in a reply, a quoted tag would be an order."""
+    """The task's beginning without angle brackets: a quoted tag would be read as a spawn block."""
     return _quoted(task, _TASK_WIDTH) or "(nothing)"
 
 
@@ -309,7 +315,7 @@ def _quoted(text: str, limit: int) -> str:
 
 
 def _as_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as Python has it."""
+    """A call in Python syntax."""
     given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
     return f"{name}({_quoted(given, _SHOWN_OF_CALL)})"
 

@@ -1,8 +1,8 @@
-"""Arguments for a tool, made of its JSON schema and the words of a task: what the demo model calls.
+"""Makes a tool's arguments from its JSON schema and a task's words, for the demo model.
 
-Pure and the same every time. Only what is required is filled, by what the schema says of it
-(`const`, `examples`, `default`, `enum`), else by what the task holds (names, numbers), within the
-bounds that the schema sets. What cannot be met is said, and never guessed.
+Pure and deterministic. It fills only required properties: from the schema (`const`, `examples`,
+`default`, `enum`), else from the task's names and numbers, within the schema's bounds. A schema
+that it cannot satisfy is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 from agentnb.core.text import one_line
 
 MOST_LEVELS = 8
-"""A schema that refers to itself is followed so far."""
+"""How deep a schema that refers to itself is followed."""
 _MOST_ITEMS = 20
 _LEVELS_OF_ITEMS = 3
-"""Deeper than this a list that may be empty is: a node may hold a list of nodes."""
+"""Below this level optional lists stay empty: a node may hold a list of nodes."""
 _MOST_IN_TEXT = 60
 _MOST_IN_LONG_TEXT = 2000
 
@@ -48,12 +48,12 @@ _COMMON = frozenset(
 
 
 class CannotFill(ValueError):
-    """A schema asks for what the demo model cannot make up; says for what, as a clause."""
+    """The demo model cannot make up a value for a schema; the message is a clause."""
 
 
 @dataclass(frozen=True)
 class _Words:
-    """What a task offers for values."""
+    """The values that a task's text offers."""
 
     whole: str
     names: Sequence[str]
@@ -72,14 +72,14 @@ class _Words:
 
 
 def arguments_for(schema: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """Arguments that fit a tool's schema.
+    """Make arguments that fit a tool's schema.
 
     Args:
         schema: A JSON schema; an empty one takes no arguments.
-        task: Whose words stand in for what the schema leaves open.
+        task: Text whose words are the values that the schema leaves open.
 
     Raises:
-        CannotFill: The schema asks for something that is not made up here.
+        CannotFill: No value can be made for a part of the schema.
     """
     maker = _Maker(schema, _Words.of(task))
     try:
@@ -144,7 +144,7 @@ class _Maker:
         raise CannotFill(f"{_called(name)} has the unknown type {one_line(repr(kinds), limit=40)}")
 
     def _resolved(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        """A schema with what it refers to, and all that it is made of, written out."""
+        """The schema with `$ref` and `allOf` replaced by what they stand for."""
         for _ in range(MOST_LEVELS):
             if "$ref" in schema:
                 rest = {key: said for key, said in schema.items() if key != "$ref"}
@@ -216,7 +216,7 @@ class _Maker:
         raise CannotFill(f"{_called(name)} has to match {one_line(str(pattern), limit=80)!r}")
 
     def _candidates(self, name: str) -> Iterator[str]:
-        """Words for a text, likeliest first; two texts of one call get different ones."""
+        """Candidate texts, likeliest first; two texts of one call get different ones."""
         words = self._words
         if _WHOLE_TASK.search(name) or not words.names:
             yield words.whole
@@ -243,7 +243,7 @@ class _Maker:
         middle = [(least + most) / 2] if math.isfinite(least) and math.isfinite(most) else []
         ends = [end for end in (least, most) if math.isfinite(end)]
         near = [_rounded(end, step, turn) for end in (*middle, *ends) for turn in (0, 1, -1)]
-        # Halves where the bounds leave no whole number between them.
+        # Halves, for bounds with no whole number between them.
         near += [end + turn for end in ends for turn in (0.5, -0.5)]
         for number in (*self._words.numbers[at:], 1, step, *near, *middle):
             if fits(number):
@@ -266,7 +266,7 @@ def _kind_that_is_meant(schema: Mapping[str, Any]) -> str:
 
 
 def _merged(schema: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One schema in place of several, all of which a value has to fit."""
+    """Merge schemas into one that a value must fit as a whole."""
     made: dict[str, Any] = {key: said for key, said in schema.items() if key != "allOf"}
     for part in parts:
         for key, said in part.items():
@@ -282,7 +282,7 @@ def _merged(schema: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> di
 def _bound(
     schema: Mapping[str, Any], closed: str, open_: str, none: float, tighter: Any
 ) -> tuple[float, bool]:
-    """A bound, and whether it is no value itself."""
+    """The tighter of two bounds, and whether it is exclusive."""
     by_closed, by_open = schema.get(closed, none), schema.get(open_, none)
     bound = tighter(by_closed, by_open)
     return bound, open_ in schema and bound == by_open

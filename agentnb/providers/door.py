@@ -1,7 +1,7 @@
-"""The door of a provider: nothing of what is below it leaves with an error but words.
+"""Strips SDK objects from the errors that leave a provider.
 
 An SDK's error holds the request with its headers, and its frames hold the client with its key. A
-traceback that prints local variables, a debugger's dump and a pickle would show them.
+traceback with local variables, a debugger's dump or a pickle would show them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from types import TracebackType
 
 from agentnb.core.errors import LlmError, cause_of, without_frames
 
-_FRAMES_TOLD = 8
+_MOST_FRAMES = 8
 
 
 class Door:
-    """Around a whole call: errors leave without the frames below, and their causes as words."""
+    """Context manager around a call: errors leave without its frames, and causes only as text."""
 
     def __enter__(self) -> None:
-        """Nothing is asked of who comes in."""
+        """Do nothing."""
 
     def __exit__(
         self,
@@ -27,10 +27,10 @@ class Door:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let the error out, and nothing with it."""
+        """Strip the error of frames and objects, and let it propagate."""
         if not isinstance(error, Exception):
             return
-        if not isinstance(error, LlmError):  # a bug: where it came from is what people look for
+        if not isinstance(error, LlmError):  # a bug: note where it came from
             error.add_note(f"It came from {_places(trace)}.")
         cause = cause_of(error)
         error.__cause__ = None if cause is None else without_frames(cause)
@@ -38,6 +38,6 @@ class Door:
 
 
 def _places(trace: TracebackType | None) -> str:
-    """Where an error came through, the innermost frame first."""
-    frames = list(reversed(extract_tb(trace)))[:_FRAMES_TOLD]
+    """The places of a traceback, innermost frame first."""
+    frames = list(reversed(extract_tb(trace)))[:_MOST_FRAMES]
     return ", ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)

@@ -1,6 +1,6 @@
-"""What went wrong between us and the server of an API, in sentences for a person.
+"""Maps failures of an API's server to `LlmError`s with a message for the user.
 
-Each says what happened, with the server's own words in it, and what to do. None holds a key.
+Each message says what happened, quotes the server and says what to do. None holds a key.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What a person can do about one API, in parts of sentences."""
+    """What a user can do about errors of one API, as parts of sentences."""
 
     base_url: str
-    """What to set for another address."""
+    """The setting for the address."""
     key: str
-    """What to set for another key."""
+    """The setting for the key."""
     other_credentials: str = ""
-    """What else than a key can be set, after a comma."""
+    """Alternatives to a key, beginning with a comma."""
     unreachable: str
     unknown_model: str
     refused: Mapping[str, str] = field(default_factory=dict)
-    """For a refused request, by a pattern of the server's words; else the common one is given."""
+    """Hints for refused requests, by a pattern of the server's message; else a common hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMapping:
-    """Tells what went wrong with one server."""
+    """Makes the errors for one server."""
 
     host: str
-    """As a person knows it: with its port, without a password."""
+    """Host as messages name it: with its port, without a password."""
     timeout_s: float
     """How long the server may be silent."""
     hints: Hints
@@ -62,7 +62,7 @@ class ErrorMapping:
     def answered(
         self, response: httpx2.Response, *, kind: object, message: object, body: object
     ) -> LlmError:
-        """An answer that is an error, with what the SDK found in its body."""
+        """Error for an error response; `kind`, `message` and `body` as the SDK read them."""
         if response.is_redirect:
             return self.redirected(response)
         status = response.status_code
@@ -77,11 +77,11 @@ class ErrorMapping:
         )
 
     def _why(self, said: object) -> str:
-        is_told = isinstance(said, str) and said.strip()
-        return f": {self.words(said)}" if is_told else " without saying why"
+        has_words = isinstance(said, str) and said.strip()
+        return f": {self.words(said)}" if has_words else " without saying why"
 
     def redirected(self, response: httpx2.Response) -> ConnectionFailed:
-        """An answer that points elsewhere."""
+        """Error for a redirect."""
         where = self.words(response.headers.get("location") or "nowhere")
         return ConnectionFailed(
             f"{self.host} answered {response.status_code} and points to {where}: a redirect is "
@@ -92,7 +92,7 @@ class ErrorMapping:
         )
 
     def unanswered(self, cause: BaseException) -> ConnectionFailed:
-        """No reply began: nobody was there, or nobody answered, or not in HTTP."""
+        """Error for a call without a response: no connection, no answer, or no HTTP."""
         import httpx2
 
         said = self.words(_NOISE.sub("", str(cause)))
@@ -108,7 +108,7 @@ class ErrorMapping:
                 what = f"did not answer: nothing came for {self.timeout_s:g} s. Try again"
                 return ConnectionFailed(f"{self.host} {what} in a while.")
             case httpx2.RemoteProtocolError() if not re.search("disconnected|closed", str(cause)):
-                # What the HTTP library says of it is another sentence in each of its versions.
+                # The HTTP library words this differently in each version.
                 return ConnectionFailed(
                     f"{self.host} answered with something that is no HTTP. Check "
                     f"{self.hints.base_url}."
@@ -122,14 +122,14 @@ class ErrorMapping:
         )
 
     def broke_off(self, error: object) -> LlmError:
-        """An error that the API sends after it began to reply, under the status 200."""
+        """Error for an error event within a reply, which has status 200."""
         kind, code, said = None, None, error
         if isinstance(error, Mapping):
             kind, code, said = error.get("type"), error.get("code"), error.get("message")
         names = [as_words(each) for each in (code, kind)]
-        told = [_STATUS_OF_KIND[name] for name in names if name in _STATUS_OF_KIND]
-        status = next(iter(told), 500)
-        if re.fullmatch("[45][0-9][0-9]", names[0]):  # some send the status as a text
+        known = [_STATUS_OF_KIND[name] for name in names if name in _STATUS_OF_KIND]
+        status = next(iter(known), 500)
+        if re.fullmatch("[45][0-9][0-9]", names[0]):  # some servers send the status as text
             status = int(names[0])
         named = f" ({self.words(kind)})" if kind else ""
         what = f"{self.host} broke off its reply{named}{self._why(said)}"
@@ -138,7 +138,14 @@ class ErrorMapping:
     def broken(
         self, error: Exception | None, response: httpx2.Response, begun: bytes, data: str = ""
     ) -> StreamBroken:
-        """A reply that began, with these bytes, and did not end: for `data`, if it is at fault."""
+        """Error for a reply that began and did not end.
+
+        Args:
+            error: What was raised; `None` for a reply that ended without its end mark.
+            response: The response, for its content type.
+            begun: The reply's first bytes.
+            data: The event that could not be read, if any.
+        """
         import httpx2
 
         kind = response.headers.get("content-type", "no content type")
@@ -176,7 +183,7 @@ class ErrorMapping:
         return raised(f"{what}. {hint}.", **fields)
 
     def _kind_and_hint(
-        self, status: int, what: str, kind: object, is_wait_told: bool
+        self, status: int, what: str, kind: object, has_wait: bool
     ) -> tuple[type[LlmError], str]:
         own = self.hints
         for pattern, hint in own.refused.items():
@@ -192,7 +199,7 @@ class ErrorMapping:
                 return ModelNotFound, own.unknown_model
             case 429 if kind in _NO_CREDIT:
                 return InvalidRequest, "Add credit to the account, or use another model"
-            case 429 if is_wait_told:
+            case 429 if has_wait:
                 return RateLimited, "Run fewer agents at a time"
             case 429:
                 return RateLimited, "Wait a little, or run fewer agents at a time"
@@ -205,7 +212,7 @@ class ErrorMapping:
         return InvalidRequest, "The same request would be refused again: change what it asks for"
 
     def words(self, said: object, *, limit: int = 300) -> str:
-        """What the other side said, on one line, without keys and without its full stop."""
+        """The server's words on one line, without keys and without a full stop."""
         text = _KEY.sub("…", masked_words(as_words(said)))
         if text.lstrip().startswith("<"):
             words = one_line(_TAG.sub(" ", text), limit=80)
@@ -214,37 +221,37 @@ class ErrorMapping:
 
 
 def as_words(said: object) -> str:
-    """What the other side said, of whatever shape, as a text."""
+    """`str(said)`, for data of any shape from a server."""
     try:
         return str(said)
-    except (RecursionError, ValueError):  # Python reads JSON a little deeper than it writes it
+    except (RecursionError, ValueError):  # Python parses slightly deeper JSON than it writes
         return "lists or objects, too many in one another"
 
 
 def _reason_in(body: object) -> object:
-    """What the body of an error says, of whatever make the server is."""
+    """The message in an error's body, for any kind of server."""
     if not isinstance(body, Mapping):
         return body
     for name in ("error", "message", "detail"):
         if isinstance(body.get(name), str):
             return body[name]
     match body.get("detail"):
-        case [{"msg": str(first), "loc": list(place)}, *_]:  # how FastAPI tells of a field
+        case [{"msg": str(first), "loc": list(place)}, *_]:  # FastAPI's form for a bad field
             return f"{'.'.join(map(as_words, place))}: {first}"
     return body
 
 
 _KEY = re.compile(r"\bsk-ant-[\w-]+|(?<![\w-])sk-[\w*-]{12,}")
-"""What looks like one, whether it is ours or not."""
+"""Matches anything that looks like a key, ours or not."""
 
 _TAG = re.compile(r"<[^<>]*>")
-"""Not over another `<`: where none is closed, each would be followed to the end of the text."""
+"""Never across another `<`: matching unclosed tags would take quadratic time."""
 
 _NOISE = re.compile(r"^\[[^]]*\] *|\(_ssl\.c:\d+\)$|bytearray\(b['\"]|['\"]\)$")
-"""What Python puts around the words of a failed connection."""
+"""What Python adds to the message of a failed connection."""
 
 _STATUS_OF_KIND = {
-    # Of the Messages API.
+    # Messages API.
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -254,7 +261,7 @@ _STATUS_OF_KIND = {
     "rate_limit_error": 429,
     "timeout_error": 504,
     "overloaded_error": 529,
-    # Of OpenAI, and of the servers that speak like it.
+    # OpenAI and compatible servers.
     "context_length_exceeded": 400,
     "invalid_api_key": 401,
     "model_not_found": 404,
@@ -266,13 +273,13 @@ _STATUS_OF_KIND = {
     "NotFoundError": 404,
 }
 _NO_CREDIT = ("insufficient_quota",)
-"""Kinds of a 429 for which no wait is long enough."""
+"""Kinds of a 429 for which waiting does not help."""
 _LONGEST_WAIT = 100
-"""Characters of the number or the date in a header."""
+"""Characters read of a `retry-after` header."""
 
 
 def unsendable_key(hints: Hints) -> AuthenticationFailed:
-    """The key cannot stand in a header."""
+    """Error for a key that a header cannot hold."""
     return AuthenticationFailed(
         f"The key holds characters that cannot be sent. Set {hints.key} anew, without "
         "spaces and line breaks."
@@ -280,13 +287,13 @@ def unsendable_key(hints: Hints) -> AuthenticationFailed:
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The wait that a response asks for: in milliseconds, in seconds, or until a date."""
+    """The wait that a response asks for, given in milliseconds, in seconds or as a date."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with contextlib.suppress(ValueError):
             wait_s = float(headers.get(name, "")[:_LONGEST_WAIT]) * unit_s
             if math.isfinite(wait_s):
                 return max(0.0, wait_s)
     date = email.utils.parsedate_tz(headers.get("retry-after", "")[:_LONGEST_WAIT])
-    with contextlib.suppress(OverflowError, ValueError):  # no year that there will be
+    with contextlib.suppress(OverflowError, ValueError):  # a year out of range
         return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else None
     return None

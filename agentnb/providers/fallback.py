@@ -1,7 +1,7 @@
-"""Several models for one: the next is asked when one does not answer.
+"""A chain of models: the next one is asked when one fails.
 
-Moves on only while nothing of a reply was shown, so that nobody reads the beginning of one answer
-and the end of another; and after a fault only, never because a model declined to answer.
+It moves on only before any text of a reply was shown, so that an answer never mixes two models,
+and only after a fault, never after a refusal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from agentnb.core.types import CompletionRequest, Stopped, StreamEvent, TextDelt
 class FallbackProvider:
     """A chain of models.
 
-    The engine of the core looks at `links` and asks one after the other itself, each with its
-    transport attempts and under its own gate, and tells of a move by `ProviderFailover`. An agent
-    that has moved on stays there, since its conversation began there. `stream` is for whoever
-    knows nothing of chains.
+    The core's engine reads `links` and asks one after the other itself, each with its transport
+    retries and under its own gate, and publishes `ProviderFailover` when it moves on. An agent
+    that has moved on stays with the new model. `stream` is for callers that know only providers.
 
     Args:
-        links: In the order in which they are asked, at least one.
+        links: The models in the order in which they are asked, at least one.
     """
 
     def __init__(self, links: Sequence[FallbackModel]) -> None:

@@ -1,7 +1,7 @@
-"""At most so many calls to one model at once, and all of them slowed when one is told to slow.
+"""Limits concurrent calls to each model, and throttles them all after a rate limit.
 
 One lane per model. A call first waits while the lane is throttled, then acquires a slot, so that
-nobody holds a slot while waiting for time to pass.
+no call holds a slot while it waits for time to pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ConcurrencyGate:
     """Implements `agentnb.core.protocols.Gate`.
 
     Args:
-        max_concurrency: Calls to one model that may be open at once, at least 1.
+        max_concurrency: Open calls allowed per model, at least 1.
 
     Raises:
         ValueError: `max_concurrency` is below 1.
@@ -34,7 +34,7 @@ class ConcurrencyGate:
             )
         self.max_concurrency = max_concurrency
         self._clock = clock or MonotonicClock()
-        # By loop, too: a forked process has a loop of its own, and none of the parent's slots.
+        # Also by loop: a forked process has its own loop, and must not share the parent's slots.
         self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Lane]] = (
             WeakKeyDictionary()
         )
@@ -46,9 +46,9 @@ class ConcurrencyGate:
         return _Slot(self._lane(model), model, self._clock, on_wait)
 
     def throttle(self, model: str, seconds: float) -> None:
-        """Keep new calls to the model waiting for so long."""
+        """Delay new calls to the model by `seconds`."""
         lane = self._lane(model)
-        lane.held_until_s = max(lane.held_until_s, self._clock.now() + seconds)
+        lane.throttled_until_s = max(lane.throttled_until_s, self._clock.now() + seconds)
 
     def _lane(self, model: str) -> _Lane:
         lanes = self._lanes.setdefault(asyncio.get_running_loop(), {})
@@ -58,7 +58,7 @@ class ConcurrencyGate:
 
 
 class RoutedGate:
-    """For a chain: each model has its own gate, which it shares with those who use it alone."""
+    """Gate of a chain: each model has its own gate, shared with sessions that use it alone."""
 
     def __init__(self, gates: Mapping[str, Gate]) -> None:
         self._gates = gates
@@ -78,11 +78,11 @@ class _Lane:
     def __init__(self, slots: int) -> None:
         self.size = slots
         self.slots = asyncio.Semaphore(slots)
-        self.held_until_s = float("-inf")
+        self.throttled_until_s = float("-inf")
 
 
 class _Slot:
-    """One call's way into a lane, and out of it."""
+    """Context manager: holds one slot of a lane for one call."""
 
     def __init__(
         self,
@@ -97,25 +97,25 @@ class _Slot:
         self._on_wait = on_wait
 
     def enter_now(self) -> bool:
-        """Enter, if there is nothing to wait for."""
+        """Enter without waiting, if possible; returns whether it did."""
         slots = self._lane.slots
-        if slots.locked() or self._lane.held_until_s > self._clock.now():
+        if slots.locked() or self._lane.throttled_until_s > self._clock.now():
             return False
-        with suppress(StopIteration):  # how a coroutine ends that has nothing to wait for
+        with suppress(StopIteration):  # raised by a coroutine that does not wait
             slots.acquire().send(None)
         return True
 
     async def __aenter__(self) -> None:
         lane = self._lane
         while True:
-            while (left_s := lane.held_until_s - self._clock.now()) > 0:
+            while (left_s := lane.throttled_until_s - self._clock.now()) > 0:
                 self._on_wait("the provider's rate limit", left_s)
                 await self._clock.sleep(left_s)
             if lane.slots.locked():
                 self._on_wait(f"one of {lane.size} slots for calls to {self._model}", None)
             await lane.slots.acquire()
-            # Throttled while it queued: give the slot back and wait that out first.
-            if self._clock.now() >= lane.held_until_s:
+            # Throttled while it queued: release the slot and wait again.
+            if self._clock.now() >= lane.throttled_until_s:
                 return
             lane.slots.release()
 

@@ -1,6 +1,6 @@
-"""The client that the SDK is given.
+"""The HTTP client that the SDKs use.
 
-aiohttp is faster, and nothing but faster: where it cannot be imported, calls go on without it.
+aiohttp only makes it faster: without it, calls use `httpx2`'s own transport.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ _THIS_MACHINE = ("all://localhost", "all://127.0.0.1", "all://127.0.0.0/8", "all
 
 
 class ApiClient(httpx2.AsyncClient):
-    """The client for the SDK: over aiohttp, and over what `httpx2` has where that is not there.
+    """HTTP client over aiohttp if it can be imported, else over `httpx2`'s own transport.
 
-    Through a proxy, too, it goes over what `httpx2` has for that. To this machine's own addresses
-    it goes directly: a proxy would find its own there, and be told the key.
+    Proxies use `httpx2`'s transport too. Addresses of this machine bypass the proxy, which would
+    resolve them to itself and receive the key.
 
     Args:
-        connect_s: The longest that a connection may take.
-        silence_s: How long the server may be silent, before and within a reply.
+        connect_s: Longest time to connect, in seconds.
+        silence_s: How long the server may be silent, before and within a reply, in seconds.
     """
 
     def __init__(self, *, connect_s: float, silence_s: float) -> None:
         self._connect_s, self._silence_s = connect_s, silence_s
         super().__init__(
             timeout=httpx2.Timeout(silence_s, connect=connect_s),
-            # How many calls may be open at once is the gate's to say.
+            # The gate limits open calls.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
-            # The API redirects nobody, and what was asked would go wherever a redirect points.
+            # The APIs never redirect; following one would send the conversation elsewhere.
             follow_redirects=False,
             cookies=_NoCookies(),
             mounts=dict.fromkeys(_THIS_MACHINE),
             event_hooks={"request": [_note_secrets]},
         )
 
-    # The hook by which the SDK, too, sets its transport. Without it all would go on, but slower.
+    # The SDK sets its transport through this hook too. Without it calls are only slower.
     def _init_transport(self, *args: Any, **kwargs: Any) -> httpx2.AsyncBaseTransport:
         try:
             from agentnb.providers.aio_transport import AioTransport
@@ -53,9 +53,9 @@ class ApiClient(httpx2.AsyncClient):
     async def send(
         self, request: httpx2.Request, *, stream: bool = False, **how: Any
     ) -> httpx2.Response:
-        """As ever, but of an answer that is no reply only the beginning will be read.
+        """Send a request; of an error response only the beginning can be read.
 
-        The SDK would read it to its end, however much comes of it.
+        The SDK would read its whole body, however large.
         """
         response = await super().send(request, stream=True, **how)
         if not response.is_success:
@@ -66,17 +66,17 @@ class ApiClient(httpx2.AsyncClient):
 
 
 def _bound(response: httpx2.Response) -> None:
-    """Give a response's body a greatest size, and a form in which it cannot grow once more."""
+    """Limit the size of a response's body, after decompression."""
     encoding = response.headers.pop("content-encoding", "")
     unpacking = Unpacking(encoding, most=MOST_IN_ERROR, what="an error")
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     response.stream = _Beginning(response.stream, unpacking, response.extensions)
-    # Python's codecs, which a server may name as its charset, take and make anything: some unpack.
+    # The server may name any Python codec as its charset, and some of those decompress.
     response.encoding = "utf-8"
 
 
 class _Beginning(httpx2.AsyncByteStream):
-    """As much of a body as is read of an error. What was left out is told among its extensions."""
+    """The beginning of an error's body. The response's extension `CUT` says what was left out."""
 
     def __init__(
         self, stream: httpx2.AsyncByteStream, unpacking: Unpacking, extensions: dict[str, Any]
@@ -102,17 +102,17 @@ class _Beginning(httpx2.AsyncByteStream):
 
 
 class _NoCookies(CookieJar):
-    """Takes none: a server could send new ones with every answer, to be kept and sent for ever."""
+    """Stores no cookies: a server could add new ones with every response."""
 
     def extract_cookies(self, *_: object) -> None:
-        """Pass over what an answer sets."""
+        """Ignore the response's cookies."""
 
     def add_cookie_header(self, *_: object) -> None:
-        """There is nothing to send."""
+        """Send no cookies."""
 
 
 async def _note_secrets(request: httpx2.Request) -> None:
-    """Learn of the keys that are sent, whoever set them; a password stands in a header by now."""
+    """Register the keys in the headers as secrets; a password is in a header by now."""
     note_headers(request.headers)
     if request.url.userinfo:
-        request.url = request.url.copy_with(userinfo=b"")  # or a log would show it
+        request.url = request.url.copy_with(userinfo=b"")  # else a log would show it

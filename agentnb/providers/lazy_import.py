@@ -1,8 +1,7 @@
-"""A heavy import, made on a thread that nobody has to wait for.
+"""Imports a heavy module on a daemon thread.
 
-A module that takes most of a second to import must stop neither a kernel nor the loop of the runs,
-and an interpreter that ends in the middle of it must not be held up. What goes wrong in it is told
-to whoever needs the module, each time anew.
+An import of most of a second must not block the kernel or the runs' loop, nor delay the
+interpreter's exit. If it fails, each call that needs the module tries again and raises the error.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from concurrent.futures import Future
 
 _FORK_PATIENCE_S = 10.0
 _SMALL_HEAP_BLOCKS = 3_000_000
-"""A few hundred MiB. Where there is more, a whole collection would take longer than it saves."""
+"""A few hundred MiB. On a larger heap a full collection takes longer than it saves."""
 
 
 class LazyImport:
     """One import.
 
     Args:
-        load: Makes it; its error is raised to whoever waits, and the next one tries again.
+        load: Makes the import. Its error is raised in every waiting call; the next call retries.
     """
 
     def __init__(self, load: Callable[[], object]) -> None:
@@ -38,10 +37,10 @@ class LazyImport:
             )
 
     def begin(self) -> Future[None]:
-        """Begin, unless that was done; nothing waits.
+        """Begin the import unless it has begun, and return its future without waiting.
 
         Raises:
-            RuntimeError: There can be no more threads now. The next one tries again.
+            RuntimeError: No thread can be started now. The next call tries again.
         """
         with self._lock:
             loaded = self._loaded
@@ -51,11 +50,13 @@ class LazyImport:
                 threading.Thread(
                     target=self._run, args=(loaded,), name="agentnb-import", daemon=True
                 ).start()
-                self._loaded = loaded  # not before: nobody may wait for what never began
+                self._loaded = (
+                    loaded  # only now: a call must not wait for an import that never began
+                )
             return loaded
 
     async def wait(self) -> None:
-        """Return when it is made."""
+        """Wait until the import is done; raises its error."""
         loaded = self.begin()
         if not loaded.done():
             # A shield: one waiting call that is cancelled must not cancel it for the others.
@@ -66,9 +67,8 @@ class LazyImport:
         try:
             self._load()
             if sys.getallocatedblocks() < _SMALL_HEAP_BLOCKS:
-                # What it made is looked through once, here, and not in the middle of the first
-                # streams. Nothing more: a frozen heap, or a threshold set higher, would be for
-                # all of this process, where what a person drops must be freed as ever.
+                # Collect the import's garbage here, not in the middle of the first streams. Do no
+                # more: `gc.freeze` or a higher threshold would change the user's whole process.
                 gc.collect()
         except BaseException as error:
             loaded.set_exception(error)
@@ -76,12 +76,12 @@ class LazyImport:
             loaded.set_result(None)
 
     def _wait_before_fork(self) -> None:
-        """A forked process could neither go on with an import that is half made nor begin anew."""
+        """Wait for the import: a forked process could neither finish nor restart half of one."""
         if self._loaded is not None:
             with contextlib.suppress(TimeoutError):
                 self._loaded.exception(_FORK_PATIENCE_S)
 
     def _forget_after_fork(self) -> None:
-        # Threads that are not in this process may have held the locks of both. What was imported
-        # is imported here, too: to begin again is then soon done.
+        # Threads of the parent may have held the locks of both. A finished import is finished here
+        # too, so beginning again is quick.
         self._lock, self._loaded = threading.Lock(), None

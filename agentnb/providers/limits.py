@@ -1,7 +1,7 @@
-"""How much of anything a server may send, and what is said of more.
+"""Limits on what a server may send, and the error for exceeding them.
 
-All of it is counted after decompression. What passes a limit is an error of that server: it costs
-its agent one further attempt, never a process.
+Sizes count after decompression. Exceeding a limit is the server's error: it costs its agent one
+more attempt, never the process.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from __future__ import annotations
 MOST_IN_EVENT = 4 * 2**20
 """Bytes of one event of a stream: JSON of this size may take thirty times as much as values."""
 MOST_IN_REPLY = 64 * 2**20
-"""Bytes of one stream: twice what the longest answers take, at 250 bytes for each token."""
+"""Bytes of one stream: twice the longest answers, at 250 bytes for each token."""
 MOST_IN_ERROR = 2**20
-"""Bytes of the body of an error that are read."""
+"""Bytes read of an error's body."""
 MOST_IN_ARGUMENTS = 2**20
-"""Bytes of one tool call's arguments: twice what the longest answers of a model are."""
+"""Bytes of one tool call's arguments: twice the longest answers of a model."""
 MOST_PARTS = 1_000
 """Parts of one reply: texts, thinking, tool calls."""
 MOST_IN_NAME = 1_000
 """Characters of a tool's name, and of a call's id."""
 
 CUT = "agentnb.cut"
-"""The name among a response's extensions of what was not read of its body: a part of a sentence."""
+"""Key in a response's extensions for a clause that says what of its body was not read."""
 
 
 class BadReply(ValueError):
-    """What came is no reply. The text says in plain words what it is instead."""
+    """The server sent something that is not a reply. The message says what, as a noun phrase."""
 
 
 class TooLarge(BadReply):
-    """What came is more than anybody can mean.
+    """The server sent more than a limit allows.
 
     Args:
-        what: What has the limit, as `an event`.
-        most: How much it may have.
-        unit: Of what.
+        what: The limited thing, such as `an event`.
+        most: The limit.
+        unit: The limit's unit.
     """
 
     def __init__(self, what: str, most: int, unit: str = "bytes") -> None:

@@ -1,11 +1,11 @@
-"""Chat completions, of OpenAI or of any server that speaks like it, through OpenAI's own SDK.
+"""Provider for chat completions of OpenAI or any compatible server, through OpenAI's own SDK.
 
-What is sent and what is read is the business of `openai_wire`; what the other SDK does alike is in
-`sdk`. Servers differ in what they take: one that refuses a field which it can do without is asked
-again without it, and remembered for the model.
+`openai_wire` writes requests and reads replies; `sdk` holds what both SDKs share. Servers differ in
+the fields they accept: if one refuses an optional field, the request is sent again without it, and
+that is remembered for the model.
 
-The SDK is an extra. It is imported on a thread that nobody has to wait for: by the first call, or
-before it where there is a key or a base URL.
+The SDK is an extra. It is imported on a background thread: by the first call, or earlier where
+there is a key or a base URL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agentnb.providers.error_mapping import as_words
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.openai_address import base_url_in_force, is_public
 from agentnb.providers.openai_hints import Names, hints_on, missing_key
-from agentnb.providers.openai_wire import ReplyReader, Way, body_of, event_in
+from agentnb.providers.openai_wire import Dialect, ReplyReader, body_of, event_in
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     import openai
 
 _NO_KEY = "no-key"
-"""What a server of one's own is sent, where there is no key: it takes any."""
-_Ways = dict[tuple[str, str], Way]
-"""By base URL and model, how to ask: what one model refuses, another of its server may need."""
+"""The key sent to a local server if none is set: it accepts any."""
+_Dialects = dict[tuple[str, str], Dialect]
+"""By base URL and model: another model of the same server may need what this one refuses."""
 
 
 def _load_sdk() -> None:
@@ -47,7 +47,7 @@ _sdk = sdk_import(_load_sdk)
 
 
 def preload() -> None:
-    """Begin to import the SDK, where a key or a base URL says that it will be used."""
+    """Begin to import the SDK in the background if a key or a base URL is set."""
     if any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL")):
         _sdk.begin()
 
@@ -55,16 +55,16 @@ def preload() -> None:
 class OpenAIProvider:
     """Any server of chat completions: Ollama, vLLM, llama.cpp, LM Studio, or OpenAI itself.
 
-    What is not given comes from the SDK's own environment variables. Only OpenAI itself needs a
-    key; a server that is told by its base URL is called without one.
+    Defaults come from the SDK's own environment variables. Only OpenAI itself needs a key; a
+    server with another base URL is called without one.
 
     Args:
-        base_url: Where the server is, with its `/v1`; in place of `OPENAI_BASE_URL`.
-        api_key: In place of `OPENAI_API_KEY`.
-        api_key_env: The environment variable that holds the key, in place of that one. It is read
-            at each call.
-        timeout_s: How long the server may be silent, before and within a reply. A slow drip never
-            reaches it: the deadline of a whole turn is the caller's.
+        base_url: The server's address, with its `/v1`; replaces `OPENAI_BASE_URL`.
+        api_key: Replaces `OPENAI_API_KEY`.
+        api_key_env: The environment variable that holds the key, in place of `OPENAI_API_KEY`. It
+            is read at each call.
+        timeout_s: How long the server may be silent, before and within a reply. A slow reply never
+            reaches it: the caller sets the deadline of a whole turn.
 
     Raises:
         MissingExtra: The SDK is not installed.
@@ -88,14 +88,14 @@ class OpenAIProvider:
         note_variable(api_key_env)
         self._timeout_s = timeout_s
         self._clients = ClientPool(self._new_client)
-        self._ways: _Ways = {}
+        self._dialects: _Dialects = {}
 
     def __repr__(self) -> str:
         shown = self._base_url and without_user(self._base_url)
         return f"OpenAIProvider(base_url={literal(shown)})"
 
     async def ready(self) -> None:
-        """Load the SDK: once, for most of a second."""
+        """Wait until the SDK is imported: once, for most of a second."""
         await _sdk.wait()
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -104,7 +104,7 @@ class OpenAIProvider:
         return stream_reply(request, _sdk, self._clients, settings)
 
     async def aclose(self) -> None:
-        """Close what was opened on the running loop. A later call opens it anew."""
+        """Close the clients of the running loop. A later call makes new ones."""
         await self._clients.aclose()
 
     def _new_client(self, settings: Settings) -> _Client:
@@ -117,7 +117,7 @@ class OpenAIProvider:
                 "the `api_key` that you gave" if self._api_key else f"`{self._key_variable}`",
             ),
             timeout_s=self._timeout_s,
-            ways=self._ways,
+            dialects=self._dialects,
         )
 
 
@@ -131,7 +131,7 @@ class _Client(SdkClient):
         *,
         names: Names,
         timeout_s: float,
-        ways: _Ways,
+        dialects: _Dialects,
     ) -> None:
         import openai
 
@@ -145,14 +145,14 @@ class _Client(SdkClient):
             timeout_s=timeout_s,
             hints=hints_on(names, is_public=is_openai),
         )
-        self._ways, self._base_url = ways, base_url
-        self._first_way = Way("max_completion_tokens" if is_openai else "max_tokens")
-        # A key may also stand among the headers that a person has set for all calls.
+        self._dialects, self._base_url = dialects, base_url
+        self._first_dialect = Dialect("max_completion_tokens" if is_openai else "max_tokens")
+        # The key may also be in the headers that the user sets for all calls.
         has_header = "authorization" in os.environ.get("OPENAI_CUSTOM_HEADERS", "").lower()
         self._needs_key = is_openai and not key and not has_header
 
     async def ask(self, request: CompletionRequest) -> ReplyStream:
-        """Send the request; the reply has begun."""
+        """Send the request and return its reply once it has begun."""
         if self._needs_key:
             raise missing_key()
         with self.llm_errors():
@@ -160,22 +160,24 @@ class _Client(SdkClient):
         return ReplyStream(response, ReplyReader(request), event_in, self.errors)
 
     async def _response_to(self, request: CompletionRequest) -> httpx2.Response:
-        """Ask as the server is known to want it, and in another way if it says so."""
+        """Send the request in the model's known dialect, and in another if the server refuses."""
         import openai
 
         asked = self._base_url, request.model
-        way, tried = self._ways.get(asked, self._first_way), set[Way]()
+        dialect, tried = self._dialects.get(asked, self._first_dialect), set[Dialect]()
         extra = without_surrogates(request.extra)
         while True:
-            tried.add(way)
+            tried.add(dialect)
             try:
-                response = await self.post("/chat/completions", {**body_of(request, way), **extra})
+                response = await self.post(
+                    "/chat/completions", {**body_of(request, dialect), **extra}
+                )
             except openai.APIStatusError as error:
-                way = way.after(_complaint(error))
-                if way in tried:
+                dialect = dialect.after(_complaint(error))
+                if dialect in tried:
                     raise
             else:
-                self._ways[asked] = way
+                self._dialects[asked] = dialect
                 return response
 
     def kind_and_message(self, error: openai.APIStatusError) -> tuple[object, object]:
@@ -185,14 +187,14 @@ class _Client(SdkClient):
 
 
 def _complaint(error: openai.APIStatusError) -> str:
-    """What a server says against the form of a request; nothing where it says something else."""
+    """The server's complaint about a request's form; empty for other errors."""
     return as_words(error.body) if error.status_code in (400, 422, 500) else ""
 
 
 def _kind(error: openai.APIStatusError) -> str | None:
-    """The code where it is a word, as it says more than the type; some send the status as one.
+    """The error's code if it is a word, since it says more than the type; else the type.
 
-    Its declared type holds for newer SDKs only: older ones leave it as it came from the server.
+    Some servers send the status as the code. Older SDKs leave its type as the server sent it.
     """
     code = "" if error.code is None else as_words(error.code)
     return code if code and not code.isdigit() else error.type

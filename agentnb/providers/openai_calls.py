@@ -1,7 +1,7 @@
-"""The tool calls of a streamed chat completion, put together from their pieces.
+"""Assembles the tool calls of a streamed chat completion from their pieces.
 
-In OpenAI's own form a call begins with index, id and name, and grows by pieces of its arguments
-under the same index. Other servers leave that form, each in its own way:
+In OpenAI's own form a call begins with index, id and name, and pieces of its arguments follow
+under the same index. Other servers deviate:
 
 - Ollama and bridges to Gemini send each call whole, all with the index 0 (ollama/ollama#15457),
   with or without an id; earlier ones left out the index (ollama/ollama#7881).
@@ -12,16 +12,16 @@ under the same index. Other servers leave that form, each in its own way:
 - LM Studio sent each piece of the arguments with an id of its own and no name
   (NousResearch/hermes-agent#106943).
 
-A piece without a name never begins a call, but where it has an id of its own and begins an object
-after a whole one. One with a name begins another call where
+A piece without a name begins a call only if it has a new id and begins an object after a whole
+one. A piece with a name begins another call if
 
-1. the arguments of the open call are whole, unless it says its id again and brings no new object;
-2. they are not whole, and it says another name, or begins an object under another id;
-3. there are none, and it says another id, or a name that is no rest of the open one's, or the same
-   name without anything else, where no call has an id.
+1. the open call's arguments are whole, unless the piece repeats its id and begins no object;
+2. they are not whole, and the piece has another name, or begins an object under another id;
+3. there are none, and the piece has another id, or a name that does not continue the open call's,
+   or the same name and nothing else, where no call has an id.
 
-The names of the tools that were offered say whether two names are two tools or one in pieces.
-Without them it is one where the call has an id, or where the piece has no arguments at all.
+The offered tools' names decide whether two names are two tools or one name in pieces. Without
+offered tools they are one name if the call has an id or the piece has no arguments.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Call:
 
     @property
     def input(self) -> Mapping[str, Any] | None:
-        """What is to be handed to the tool; `None` while it is not whole."""
+        """The tool's arguments; `None` while they are not whole."""
         return {} if self.arguments.is_blank else self.arguments.value
 
     @property
@@ -59,7 +59,7 @@ class ToolCalls:
     """The tool calls of one reply.
 
     Args:
-        request: What was asked: no call gets an id that is in its conversation.
+        request: The request: no call gets an id that is already in its conversation.
     """
 
     def __init__(self, request: CompletionRequest) -> None:
@@ -71,16 +71,16 @@ class ToolCalls:
 
     @property
     def size(self) -> int:
-        """Bytes that came of them."""
+        """Bytes received."""
         return sum(len(call.name) + call.arguments.size for call in self._calls)
 
     def grow(self, piece: Mapping[str, Any]) -> tuple[ToolInputDelta, ...]:
-        """Take one piece of a call, of whatever shape; returns what is to be metered by now."""
+        """Add one piece of a call, in any form; returns the pieces due for metering."""
         function = piece.get("function") or {}
-        index, said_id = piece.get("index"), piece.get("id")
-        call_id = "" if said_id is None else as_name(str(said_id))  # some count their calls
+        index, raw_id = piece.get("index"), piece.get("id")
+        call_id = "" if raw_id is None else as_name(str(raw_id))  # some ids are numbers
         name, arguments = function.get("name") or "", function.get("arguments")
-        if isinstance(arguments, Mapping):  # not as a text, as it should be
+        if isinstance(arguments, Mapping):  # some servers send an object in place of text
             arguments = json.dumps(arguments)
         call = self._open(index, call_id)
         if call is None or self._begins_another(call, call_id, name, arguments):
@@ -96,7 +96,7 @@ class ToolCalls:
         return call.arguments.metered()
 
     def _open(self, index: int | None, call_id: str) -> _Call | None:
-        """The call that a piece belongs to, if it begins none."""
+        """The call that a piece continues, unless it begins another."""
         same = [call for call in reversed(self._calls) if call.index == index]
         if call := next((call for call in same if call_id and call.id == call_id), None):
             return call
@@ -105,7 +105,7 @@ class ToolCalls:
         return self._calls[-1] if index is None and self._calls else None
 
     def _begins_another(self, call: _Call, call_id: str, name: str, arguments: str | None) -> bool:
-        """Whether a piece begins another call than the open one."""
+        """Whether a piece begins another call: the rules are in the module's docstring."""
         is_other_id = _differ(call_id, call.id)
         begins_object = (arguments or "").lstrip().startswith("{")
         if not name:
@@ -119,9 +119,9 @@ class ToolCalls:
         return name != call.name or (is_other_id and begins_object)
 
     def _is_second_name(self, call: _Call, call_id: str, name: str, arguments: str | None) -> bool:
-        """Whether a name, after one that had no arguments yet, is a second call's.
+        """Whether a name begins a second call, when the open call has no arguments yet.
 
-        Else it is the rest of the open call's, or the whole of it once more.
+        Otherwise it continues or repeats the open call's name.
         """
         has_id = bool(call_id or call.id)
         if name == call.name:
@@ -134,15 +134,15 @@ class ToolCalls:
         return not has_id and arguments is not None
 
     def whole(self, *, is_cut: bool) -> tuple[ToolUseBlock, ...]:
-        """The calls that were not cut, each with an id that no other has.
+        """The calls that were not cut, each with a unique id.
 
-        One whose arguments are no JSON object is among them, so that its model is told.
+        Calls with malformed arguments are included, so that the model learns of them.
 
         Args:
             is_cut: The reply was cut, so that the last call may be a fragment.
 
         Raises:
-            BadReply: A call has no name, so that nobody can answer it.
+            BadReply: A call has no name.
         """
         used = {
             block.id
@@ -164,8 +164,8 @@ class ToolCalls:
         return tuple(whole)
 
 
-def _differ(said: str, known: str) -> bool:
-    return bool(said and known) and said != known
+def _differ(new: str, known: str) -> bool:
+    return bool(new and known) and new != known
 
 
 def _block(call: _Call) -> ToolUseBlock:

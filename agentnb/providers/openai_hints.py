@@ -1,7 +1,7 @@
-"""What a person can do when a server of chat completions does not do its part.
+"""Hints for errors of a chat completions server.
 
-OpenAI itself wants a key and a model's name; a server of one's own has to run, to have the model,
-and to be able to do what it is asked for.
+OpenAI itself needs a key and a model's name. A local server must run, have the model and support
+what the request asks for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agentnb.providers.error_mapping import Hints
 
 
 class Names(NamedTuple):
-    """The names under which a person sets what is sent, as sentences hold them."""
+    """How messages name the settings for base URL and key."""
 
     base_url: str
     key: str
@@ -31,7 +31,7 @@ _REFUSED = {
 
 
 def hints_on(names: Names, *, is_public: bool) -> Hints:
-    """What to say of a server; `is_public` for OpenAI's own."""
+    """The hints for a server; `is_public` for OpenAI's own."""
     if is_public:
         unreachable = f"Check the network, and {names.base_url} if it is set"
         unknown_model = f"Check the model's name, and {names.base_url} if it is set"
@@ -55,7 +55,7 @@ def hints_on(names: Names, *, is_public: bool) -> Hints:
 
 
 def missing_key() -> MissingKey:
-    """OpenAI itself was meant, and there is nothing that could be sent to it as a key."""
+    """The error for a call to OpenAI itself without a key."""
     return MissingKey(
         "There is no key for the OpenAI API: set the environment variable `OPENAI_API_KEY`; or, "
         "for a server of your own (Ollama, vLLM, llama.cpp), which needs none, `OPENAI_BASE_URL`, "

@@ -1,9 +1,9 @@
-"""The two doors between chat completions, as many servers speak them, and the core.
+"""Translates between the JSON of chat completions and the core's values.
 
-`body_of` writes a request, `ReplyReader` reads the chunks of a reply. OpenAI's own form is what is
-sent. What comes is taken from servers that leave out half of it: a reply counts as complete when
-its finish reason or `[DONE]` was seen, and a tool call that was cut is never reported. One that is
-whole and yet no JSON object is: its model is told so, and may call again.
+`body_of` writes a request in OpenAI's own form. `ReplyReader` reads the chunks of a reply, and
+accepts that servers omit parts: a reply is complete after a finish reason or `[DONE]`. A tool call
+that was cut is never reported; a whole one with malformed arguments is, so that the model can
+retry.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import BrokeOff
 
 _NOTHING_SAID = "(no output)"
-"""Stands for a message without words: many servers take no empty one."""
+"""The text of a message without words: many servers refuse an empty one."""
 
 
-# -- the door out: a request as the server wants it ---------------------------------------------
+# -- requests -----------------------------------------------------------------------------------
 
 _UNKNOWN_FIELD = re.compile(
     r"(?i)un(supported|recogni[sz]ed|known|expected)|extra|not (supported|permitted|allowed)"
@@ -54,47 +54,47 @@ _NO_SYSTEM = re.compile(r"(?i)system (role|message|prompt)s? (is |are )?not supp
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How one server wants to be asked, as far as servers differ."""
+class Dialect:
+    """How to write a request for one server, where servers differ."""
 
     limit: str = "max_tokens"
-    """The name of the limit: OpenAI has a new one, and most others know the old one only."""
+    """The name of the token limit: OpenAI's new one, or the old one for most other servers."""
     asks_usage: bool = True
-    """Whether `stream_options` may be sent, without which OpenAI counts nothing in a stream."""
+    """Whether to send `stream_options`, without which OpenAI sends no usage in a stream."""
     has_system: bool = True
-    """Whether there is a system prompt: the templates of some models have no place for one."""
+    """Whether to send a system message: the templates of some models have none."""
 
-    def after(self, complaint: str) -> Way:
-        """The way to ask a server that refused a request with these words; the same, mostly."""
+    def after(self, complaint: str) -> Dialect:
+        """The dialect to try after a complaint; the same if the complaint is about other things."""
         if self.asks_usage and ("stream_options" in complaint or "include_usage" in complaint):
             return replace(self, asks_usage=False)
         if self.has_system and _NO_SYSTEM.search(complaint):
             return replace(self, has_system=False)
         other = "max_tokens" if self.limit != "max_tokens" else "max_completion_tokens"
-        # One that is only too large is not to be sent again under another name.
+        # A limit that is only too large is not sent again under another name.
         if "max_completion_tokens" in complaint and _UNKNOWN_FIELD.search(complaint):
             return replace(self, limit=other)
         return self
 
 
-def body_of(request: CompletionRequest, way: Way) -> dict[str, Any]:
-    """Write a request as the server wants it."""
+def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
+    """Return the JSON body of a request."""
     messages: list[dict[str, Any]] = []
     for message in request.messages:
         is_said = message.role == Role.ASSISTANT
         messages += [_assistant_param(message)] if is_said else _user_params(message)
     if request.system.strip():
-        if way.has_system or not messages or messages[0]["role"] != "user":
+        if dialect.has_system or not messages or messages[0]["role"] != "user":
             messages.insert(0, {"role": "system", "content": request.system})
         else:
             messages[0]["content"] = f"{request.system}\n\n{messages[0]['content']}"
     body: dict[str, Any] = {
         "model": request.model,
-        way.limit: request.max_tokens,
+        dialect.limit: request.max_tokens,
         "messages": messages,
         "stream": True,
     }
-    if way.asks_usage:
+    if dialect.asks_usage:
         body["stream_options"] = {"include_usage": True}
     if request.tools:
         body["tools"] = [
@@ -113,7 +113,7 @@ def body_of(request: CompletionRequest, way: Way) -> dict[str, Any]:
 
 
 def _assistant_param(message: Message) -> dict[str, Any]:
-    """What a model said. Its thinking is not sent back: no field for it is common to servers."""
+    """A message of the model, without thinking: servers share no field for it."""
     calls = [
         {
             "id": block.id,
@@ -133,9 +133,9 @@ def _assistant_param(message: Message) -> dict[str, Any]:
 
 
 def _user_params(message: Message) -> list[dict[str, Any]]:
-    """Each result is a message of its own, and all come before the text: calls are answered first.
+    """A user message: each tool result as a message of its own, then the text.
 
-    That a tool failed can only be said in words.
+    There is no field for a failed tool, so its text says so.
     """
     params = [
         {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result_text(block)}
@@ -152,18 +152,18 @@ def _result_text(result: ToolResultBlock) -> str:
     return f"Error: {text}" if result.is_error and not text.startswith("Error") else text
 
 
-# -- the door in: a reply, chunk by chunk ---------------------------------------------------------
+# -- replies, chunk by chunk ----------------------------------------------------------------------
 
 _DONE: Mapping[str, Any] = {}
-"""Stands for the mark `[DONE]`, which is no JSON."""
+"""Stands for the end mark `[DONE]`, which is not JSON."""
 
 
 def event_in(data: str) -> Mapping[str, Any]:
-    """The chunk that stands in the data of an event.
+    """Parse the chunk in an event's data.
 
     Raises:
-        BadReply: There is none.
-        BrokeOff: It says that nothing more will come.
+        BadReply: `data` holds no chunk.
+        BrokeOff: The chunk says that the reply ends with an error.
     """
     if data.startswith("[DONE]"):
         return _DONE
@@ -172,7 +172,7 @@ def event_in(data: str) -> Mapping[str, Any]:
         raise BadReply("an event that is no object")
     if error := chunk.get("error"):
         raise BrokeOff(error)
-    if chunk.get("object") == "error":  # how older versions of vLLM say it
+    if chunk.get("object") == "error":  # the form of older versions of vLLM
         raise BrokeOff(chunk)
     return chunk
 
@@ -192,8 +192,8 @@ class ReplyReader:
     """Reads the chunks of a reply into our events.
 
     Args:
-        request: What was asked: its size stands in for an input that nobody counted, and no tool
-            call gets an id that is in it.
+        request: The request: its estimated size is the input count if the server sends none, and
+            no tool call gets an id that is already in it.
     """
 
     def __init__(self, request: CompletionRequest) -> None:
@@ -205,13 +205,13 @@ class ReplyReader:
         self._calls = ToolCalls(request)
         self._called: tuple[ToolUseBlock, ...] = ()
         self._usage: dict[str, int] = {}
-        self._told: Usage | None = None
+        self._reported: Usage | None = None
 
     def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
-        """What one chunk means; what it holds besides means nothing.
+        """Translate one chunk; unknown fields are ignored.
 
         Raises:
-            BadReply: It has the wrong shape, or cannot come where it came.
+            BadReply: The chunk has the wrong shape, or came at the wrong place.
         """
         try:
             return self._read(data)
@@ -229,7 +229,7 @@ class ReplyReader:
         events: list[StreamEvent] = []
         if (usage := data.get("usage")) is not None:
             events += self._count(usage)
-        # The chunk that only counts has no choice in it, and some say so by null.
+        # A chunk with only usage has no choices: an empty list, or null.
         for choice in data.get("choices") or ():
             if not choice.get("index"):  # others were not asked for
                 self._has_begun = True
@@ -241,7 +241,7 @@ class ReplyReader:
         return events
 
     def _grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        # Under the one name or the other, or under both for clients of either kind.
+        # Servers use either name, or both.
         if thinking := delta.get("reasoning_content") or delta.get("reasoning"):
             yield ThinkingDelta(self._thinking.keep(thinking))
         if text := delta.get("content"):
@@ -252,11 +252,13 @@ class ReplyReader:
         if calls := delta.get("tool_calls"):
             for piece in calls:
                 yield from self._calls.grow(piece)
-        elif function := delta.get("function_call"):  # the old form: one call, without index and id
+        elif function := delta.get(
+            "function_call"
+        ):  # the legacy form: one call, without index and id
             yield from self._calls.grow({"function": function})
 
     def finish(self) -> Iterator[StreamEvent]:
-        """What is left to tell when nothing more comes: tool calls have no end of their own."""
+        """The last events of the reply: tool calls have no end event of their own."""
         if not self.is_whole:
             return
         if left := self._thinking.end():
@@ -266,7 +268,7 @@ class ReplyReader:
         self._called = self._calls.whole(is_cut=self._our_reason in _CUT)
         for call in self._called:
             yield ToolUse(call.id, call.name, call.input)
-        if self._usage and (last := self._total(is_final=True)) != self._told:
+        if self._usage and (last := self._total(is_final=True)) != self._reported:
             yield last
 
     def stopped(self) -> Stopped | None:
@@ -279,24 +281,24 @@ class ReplyReader:
 
     @property
     def _our_reason(self) -> str:
-        """Some servers say `stop`, or nothing, beside tool calls."""
+        """The stop reason in our words; some servers send `stop`, or nothing, with tool calls."""
         reason = _REASONS.get(self._reason or "stop", self._reason or "")
         return reason if reason in _CUT or not self._calls else "tool_use"
 
     # -- usage --------------------------------------------------------------------------------
 
     def _count(self, raw: object) -> Iterator[Usage]:
-        """Servers that count in each chunk are heard at the first and at the end of the reply."""
+        """Report the first usage at once and the last at the end: some servers send many."""
         if counts := known_counts(raw, _USAGE_FIELDS):
             self._usage |= counts
             details = raw.get("prompt_tokens_details") if isinstance(raw, Mapping) else None
             self._usage |= known_counts(details, {"cached_tokens": "cached"})
-        if self._usage and self._told is None:
-            self._told = self._total(is_final=False)
-            yield self._told
+        if self._usage and self._reported is None:
+            self._reported = self._total(is_final=False)
+            yield self._reported
 
     def _total(self, *, is_final: bool) -> Usage:
-        """The count so far. Where 0 cannot be true, nothing was counted, and the size stands in."""
+        """The usage so far. A 0 that cannot be true is replaced by an estimate from the size."""
         prompt = self._usage.get("prompt", 0) or estimate_input_tokens(self._request)
         cached = self._usage.get("cached", 0)
         if cached > prompt:
@@ -308,4 +310,4 @@ class ReplyReader:
 
 
 _USAGE_FIELDS = {"prompt_tokens": "prompt", "completion_tokens": "completion"}
-"""The output holds what was reasoned, the input what was read from a cache."""
+"""The output includes reasoning, the input includes tokens read from a cache."""

@@ -1,7 +1,7 @@
-"""From a model's name to the provider that answers to it.
+"""Finds the provider for a model's name.
 
-Every provider is found by its registration: the built-in ones stand at the end of this module, a
-person's own come by `agentnb.register_provider`.
+Providers are registered by name: the built-in ones at the end of this module, others through
+`agentnb.register_provider`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from agentnb.errors import wrong_settings_as_line
 
 Factory = Callable[..., Provider]
 Settings = Mapping[str, str]
-"""What a person says of a provider in the settings file: its factory's arguments, by name."""
+"""A provider's settings in the settings file: its factory's arguments, by name."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _RESERVED = ("new", "pool")
-"""What a name of another kind begins with: `pool:NAME` is no model."""
+"""Prefixes with another meaning: `pool:NAME` is not a model."""
 
 
 class _Registration(NamedTuple):
@@ -46,12 +46,12 @@ def register_provider(
     Args:
         name: Letters, digits, `_` and `-`. Register before a session names a model of it.
         factory: The provider's class, or a function that makes one. It is called without
-            arguments when a model is first named, and what it makes answers from then on, for all
-            sessions: address, key and limits are in your own code. A provider has a `name` and
+            arguments when a model is first named, and the provider it returns serves all sessions
+            from then on: address, key and limits are in your own code. A provider has a `name` and
             `stream(request)`: see `agentnb.core.protocols.Provider`. For the name `openai` it is
-            called with `base_url` and `api_key_env`, where the settings file has them.
+            called with `base_url` and `api_key_env` if the settings file has them.
         needs_model: `False` if the name alone is a model, like `demo`.
-        replace: Put it in the place of the provider that has this name already.
+        replace: Replace a provider that has this name already.
 
     Raises:
         ValueError: The name cannot be used or is taken, or `factory` cannot be called.
@@ -82,14 +82,14 @@ def known_providers() -> tuple[str, ...]:
 
 
 def model_beginnings() -> list[str]:
-    """How the models of all providers begin, sorted: `anthropic/`; or the whole name, as `demo`."""
+    """The beginnings of all model names, sorted: `anthropic/`, or a whole name such as `demo`."""
     return [f"{name}/" if _registered[name].needs_model else name for name in known_providers()]
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """Provider and model of `provider/model`; `provider:model` is read too.
+    """Split `provider/model` or `provider:model`.
 
-    Only the provider part is checked: which models there are is the provider's to say.
+    Only the provider part is checked: the provider knows its models.
 
     Raises:
         UnknownModel: There is no such provider, or the model's own name is missing.
@@ -102,32 +102,32 @@ def split_model(model: str) -> tuple[str, str]:
 
 
 class Registry:
-    """Makes each provider once, when it is first asked for."""
+    """Makes each provider once, when a model of it is first used."""
 
     def __init__(self) -> None:
         self._made: dict[object, Provider] = {}
 
     def resolve(self, model: str, settings: Settings | None = None) -> tuple[Provider, str]:
-        """The provider for a model, and the model's name in the form `provider/model`.
+        """Return the provider for a model, and the model's name in the form `provider/model`.
 
         Args:
-            model: As a person writes it.
-            settings: What the provider is made with.
+            model: The name as the user writes it.
+            settings: Arguments for the provider's factory.
 
         Raises:
             UnknownModel: See `split_model`.
-            ValueError: What the factory made is no provider.
+            ValueError: The factory did not return a provider.
         """
         provider, name = split_model(model)
         factory, settings = _registered[provider].factory, settings or {}
         key = provider, factory, *sorted(settings.items())
         if (made := self._made.get(key)) is None:
-            # Should two threads make one, the first counts: nobody would close the other.
+            # If two threads make one, the first wins: only providers in `_made` are closed.
             made = self._made.setdefault(key, _checked(factory(**settings), provider))
         return made, f"{provider}/{name}" if name else provider
 
     async def aclose(self) -> None:
-        """Close what the providers hold open."""
+        """Close all providers."""
         for provider in list(self._made.values()):
             if supports_close(provider):
                 await provider.aclose()

@@ -1,7 +1,7 @@
-"""A reply that has begun, of whatever API: its bytes read to its end mark, or told why not.
+"""Reads a reply that has begun, of any API, to its end mark.
 
-What its events mean is a `Reader`'s to say. Here it is held that nothing is read after the end
-mark, that a reply without one is an error, and that it is hung up on however it is left.
+A `Reader` gives its events their meaning. This module ensures that nothing is read after the end
+mark, that a reply without one is an error, and that the connection is always closed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from agentnb.providers.error_mapping import ErrorMapping
 
 _PACKED_AT_ONCE = 256
-"""Compressed bytes that are read at once: unpacked they are a thousand times as many at most, and
-between two readings the loop has its turn."""
+"""Compressed bytes that are read at once. They unpack to at most a thousand times as many; other
+tasks of the loop run between two reads."""
 _LAST_BYTES_S = 0.05
-_BOOKS_S = 5.0
+_USAGE_S = 5.0
 
 
 class BrokeOff(Exception):
     """An event says that the server broke off its reply.
 
     Args:
-        said: What stands in it as the error, of whatever shape.
+        said: The error in the event, of any shape.
     """
 
     def __init__(self, said: object) -> None:
@@ -46,22 +46,22 @@ class Reader(Protocol):
     is_complete: bool
     """Whether the end mark was seen: nothing is read after it."""
     is_whole: bool
-    """Whether all that is said has come; books may follow."""
+    """Whether the whole message has arrived; a usage count may follow."""
 
     def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
-        """What one event means.
+        """Translate one event.
 
         Raises:
-            BadReply: It has the wrong shape, or cannot come where it came.
+            BadReply: The event has the wrong shape, or came at the wrong place.
         """
         ...
 
     def finish(self) -> Iterable[StreamEvent]:
-        """What is left to tell when nothing more comes. Called once."""
+        """The last events, when the stream has ended. Called once."""
         ...
 
     def stopped(self) -> Stopped | None:
-        """The end of the turn; `None` when there was no end mark."""
+        """The end of the turn; `None` without an end mark."""
         ...
 
 
@@ -69,7 +69,7 @@ class ReplyStream:
     """A reply that has begun.
 
     Args:
-        event_in: The event that stands in the data of one; raises `BadReply` and `BrokeOff`.
+        event_in: Parses an event's data; raises `BadReply` and `BrokeOff`.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class ReplyStream:
         self._lines = EventLines(response.headers.get("content-encoding", ""))
         self._is_packed = self._lines.is_packed
         self._left = b""
-        """What came packed, and was not unpacked yet."""
+        """Compressed bytes that were not unpacked yet."""
         self._reader, self._event_in = reader, event_in
         self._newest = ""
-        """What was read last and not understood yet."""
-        self._books_until_s: float | None = None
+        """The event being read, for an error to quote."""
+        self._usage_until_s: float | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -96,43 +96,42 @@ class ReplyStream:
         return self._reader.is_complete
 
     async def read(self) -> bytes:
-        """What has come by now, or the next that comes; nothing at the end."""
+        """Return the bytes that have arrived, or wait for the next; empty at the end."""
         if self._is_packed:
             return await self._read_packed()
         if self._reader.is_whole:
-            return await self._read_books()
+            return await self._read_usage()
         return await self._body.read()
 
     async def _read_packed(self) -> bytes:
-        """A little of it at a time."""
+        """Return a few compressed bytes at a time."""
         if self._left:
             await asyncio.sleep(0)
         elif self._reader.is_whole:
-            self._left = await self._read_books()
+            self._left = await self._read_usage()
         else:
             self._left = await self._body.read()
         piece, self._left = self._left[:_PACKED_AT_ONCE], self._left[_PACKED_AT_ONCE:]
         return piece
 
-    async def _read_books(self) -> bytes:
-        """What comes after all words have come.
+    async def _read_usage(self) -> bytes:
+        """Read what follows a whole message: its usage.
 
-        A server that then keeps the rest to itself, or is lost, takes nothing from them: what may
-        be missing is its count, and that can be estimated.
+        Errors and silence end the reply without harm: a missing usage can be estimated.
         """
         loop = asyncio.get_running_loop()
-        self._books_until_s = self._books_until_s or loop.time() + _BOOKS_S
+        self._usage_until_s = self._usage_until_s or loop.time() + _USAGE_S
         with contextlib.suppress(Exception):
-            async with asyncio.timeout_at(self._books_until_s):
+            async with asyncio.timeout_at(self._usage_until_s):
                 return await self._body.read()
         return b""
 
     def events_in(self, chunk: bytes) -> Iterator[StreamEvent]:
-        """What the next bytes of the reply say, to its end mark.
+        """The events in the next bytes of the reply, to its end mark.
 
         Raises:
-            LlmError: The API says that it broke off.
-            BadReply: They are no such reply.
+            LlmError: The server broke off its reply.
+            BadReply: The bytes are not a reply.
         """
         reader = self._reader
         for newest in self._lines.feed(chunk):
@@ -147,7 +146,7 @@ class ReplyStream:
                 return
 
     def last_events(self) -> Iterable[StreamEvent]:
-        """What is left to tell when nothing more comes."""
+        """The last events, when the stream has ended."""
         return self._reader.finish()
 
     async def end(self) -> Stopped:
@@ -160,8 +159,8 @@ class ReplyStream:
         if stopped is None:
             raise self.broken(None)
         if not self._body.has_ended:
-            # With the few bytes that come with the end mark read, too, the connection can be
-            # used again. Where they do not come, or are bad, only the connection is lost.
+            # Reading the few bytes after the end mark keeps the connection usable. If they are
+            # late or bad, only the connection is lost.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_LAST_BYTES_S):
                     while await self._body.read():
@@ -173,13 +172,13 @@ class ReplyStream:
         return self._errors.broken(error, self._response, self._lines.begun, self._newest)
 
     async def hang_up(self) -> None:
-        """Close the connection, unless the whole reply has come."""
+        """Close the connection, unless the whole reply has arrived."""
         await self._body.aclose()
 
 
 @contextlib.asynccontextmanager
 async def replying(reply: ReplyStream) -> AsyncIterator[ReplyStream]:
-    """Errors of a reply are told as ours, and it is hung up on at the end if it goes on."""
+    """Translate a reply's errors to `LlmError`, and close its connection at the end."""
     try:
         yield reply
     except LlmError:

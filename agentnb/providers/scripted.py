@@ -1,8 +1,8 @@
 """A model that answers from a script: for tests, for lessons, for a classroom without a key.
 
 It is a real provider: it streams, counts tokens by size, obeys `max_tokens`, and can be cut,
-slowed or made to fail. It records what it was asked, and when its script runs out it says
-which request was one too many.
+slowed or made to fail. It records its requests, and when its script runs out its error names the
+request that has no reply.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Reply:
     """One scripted answer.
 
     Args:
-        text: What is streamed.
+        text: The streamed text.
         tool_uses: Tool calls after the text.
-        usage: What is reported; counted by size when left out.
-        error: Raised after the text, in place of the end of the reply.
+        usage: The reported usage; estimated from the size when left out.
+        error: Raised after the text, in place of the reply's end.
         thinking: Streamed before the text.
         stop_reason: `end_turn`, or `tool_use` with tool calls, when left out.
         pause: Awaited after the first piece of text (before anything, when there is no text):
@@ -89,11 +89,11 @@ class ScriptedProvider:
 
     Args:
         replies: One of three. A sequence: the n-th request gets the n-th reply, in the order
-            in which requests arrive. A mapping: the key that stands in the request's last user
-            message gives the reply (of several such keys the one that stands first in it, what
-            it holds of other agents' results read last; the empty key fits what no other fits;
-            a list of replies is used up one by one, a single reply serves for ever).
-            A callable: gets the `CompletionRequest`, returns the reply, may be async.
+            in which requests arrive. A mapping: the key that occurs in the request's last user
+            message gives the reply (of several such keys the first in the message, with other
+            agents' results searched last; the empty key matches if no other does; a list of
+            replies is used up one by one, a single reply is used for ever).
+            A callable: takes the `CompletionRequest`, returns the reply, may be async.
         pace_s: Seconds between two pieces of text.
 
     A reply is a `str`, a `Reply`, or an `LlmError`, which is raised in place of an answer.
@@ -107,7 +107,7 @@ class ScriptedProvider:
             )
         self.name = name
         self.requests: list[CompletionRequest] = []
-        """What it was asked, in the order of arrival."""
+        """All requests, in order of arrival."""
         self._pace_s = pace_s
         self._script = replies
         self._used: dict[str | None, int] = {}
@@ -179,10 +179,10 @@ class ScriptedProvider:
 
 
 def _key_for(message: str, keys: Sequence[str]) -> str | None:
-    """The key that stands first in the message; of two in one place, the longer one.
+    """The key that occurs first in the message; of two at one place, the longer one.
 
-    Results of other agents are read last: they are likely to hold words of those agents' tasks.
-    The empty key fits whatever no other fits.
+    Results of other agents are searched last: they often hold words of those agents' tasks.
+    The empty key matches if no other does.
     """
     own_words = _RESULTS.sub("", message.rpartition("</previous_result>")[2])
     for part in (own_words, message):

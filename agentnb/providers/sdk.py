@@ -1,7 +1,7 @@
-"""What the providers over an SDK share: the way of one call, and the SDK's errors in our words.
+"""What the SDK providers share: making one call, and translating the SDK's errors.
 
-Both SDKs are made by one generator: their clients take the same arguments, and their errors have
-the same names. Which SDK it is, its provider's module alone knows.
+Both SDKs come from one generator: their clients take the same arguments, and their errors have
+the same names. Only a provider's own module names its SDK.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ K = TypeVar("K", bound="SdkClient")
 
 
 def sdk_import(load_sdk: Callable[[], None]) -> LazyImport:
-    """The import of an SDK, and of what carries its calls."""
+    """The import of an SDK, and of the aiohttp transport if it is installed."""
 
     def load() -> None:
         load_sdk()
@@ -39,15 +39,15 @@ def sdk_import(load_sdk: Callable[[], None]) -> LazyImport:
 async def stream_reply(
     request: CompletionRequest, sdk: LazyImport, clients: ClientPool[K], settings: Settings
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Make one call.
+    """Make one call and stream its events.
 
-    Leave before its end only through `contextlib.aclosing`, or by being cancelled: that hangs up,
-    so that the server stops writing.
+    Leave it early only through `contextlib.aclosing` or by cancellation: both close the
+    connection, so that the server stops writing.
 
     Args:
-        request: What is asked.
-        sdk: Its import is waited for.
-        clients: Lend the client that asks.
+        request: The request to send.
+        sdk: The SDK's import, which is awaited first.
+        clients: Lends the client.
         settings: The environment variables that the client is made from.
 
     Raises:
@@ -73,11 +73,11 @@ class SdkClient:
 
     Args:
         sdk: The SDK's module.
-        make: Makes the client, of the arguments that both SDKs take.
-        base_error: What all errors of the SDK are.
-        unnamed: What the server is called where its address says no name.
+        make: Makes the client from the arguments that both SDKs take.
+        base_error: The base class of the SDK's errors.
+        unnamed: The server's name in messages if its address has no host.
         timeout_s: How long the server may be silent, before and within a reply.
-        hints: What a person can do about its errors.
+        hints: What a user can do about its errors.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class SdkClient:
         await self.sdk.close()
 
     async def post(self, path: str, body: Mapping[str, Any]) -> httpx2.Response:
-        """Send a request; the response has begun."""
+        """Send a request and return its response once it has begun."""
         import httpx2
 
-        # What the SDK's own `create` does besides is to look through the whole body for what
-        # `body_of` does not use: half of the SDK's part of a call.
+        # The SDK's own `create` also searches the whole body for types that `body_of` never
+        # uses: half of the SDK's time in a call.
         response: object = await self.sdk.post(
             path,
             body=body,
@@ -126,11 +126,11 @@ class SdkClient:
         return cast("httpx2.Response", response)
 
     async def ask(self, request: CompletionRequest) -> ReplyStream:
-        """Send the request; the reply has begun."""
+        """Send the request and return its reply once it has begun."""
         raise NotImplementedError
 
     def kind_and_message(self, error: Any) -> tuple[object, object]:
-        """What the SDK found in the body of an answer that is an error."""
+        """The kind and message that the SDK found in an error response."""
         raise NotImplementedError
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""Server-sent events: from the bytes of a stream to the data of its events.
+"""Parses server-sent events: from a stream's bytes to the data of its events.
 
-Plain values in and out, with no generator that waits for the network: an asynchronous one that
-is left in the middle is closed by a task of the event loop's own, which outlives the call.
+Synchronous on purpose: the event loop closes an unfinished async generator in a task of its own,
+which runs on after the call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _QUOTED_BYTES = 2_000
 
 
 class EventLines:
-    """Finds the data of the events in the bytes of a stream. Names and ids are passed over.
+    """Extracts the data of events from a stream's bytes. Names and ids are ignored.
 
     Args:
         encoding: The stream's `content-encoding`.
@@ -25,25 +25,25 @@ class EventLines:
 
     def __init__(self, encoding: str = "") -> None:
         self.begun = b""
-        """The first bytes that came, for an error to quote."""
+        """The stream's first bytes, for an error to quote."""
         self._unpacking = Unpacking(encoding, most=MOST_IN_REPLY, what="a reply")
         self.is_packed = self._unpacking.is_packed
-        """Whether few bytes may become many."""
+        """Whether the bytes are compressed."""
         self._room = MOST_IN_REPLY
-        """Bytes that may still come, where they are not packed."""
+        """Bytes left until the limit, for a stream that is not compressed."""
         self._pieces: list[bytes] = []
-        """Of a line whose end has not come."""
+        """Pieces of an unfinished line."""
         self._ends_with_cr = False
         self._data: list[str] = []
         self._held = 0
-        """Bytes of both: of the event whose end has not come."""
+        """Bytes held of an unfinished event: its lines and `_pieces`."""
 
     def feed(self, content: bytes) -> Iterator[str]:
         """The data of the events that these bytes complete.
 
         Raises:
-            BadReply: The bytes are no such stream.
-            TooLarge: An event, or the whole stream, is longer than any can be.
+            BadReply: The bytes are not an event stream.
+            TooLarge: An event or the whole stream exceeds its limit.
         """
         if self.is_packed:
             return (
@@ -57,13 +57,13 @@ class EventLines:
     def _events_in(self, content: bytes) -> Iterator[str]:
         if len(self.begun) < _QUOTED_BYTES:
             if not self.begun:
-                content = content.removeprefix(b"\xef\xbb\xbf")  # a text may begin with this mark
+                content = content.removeprefix(b"\xef\xbb\xbf")  # byte order mark
             self.begun += content[:_QUOTED_BYTES]
         is_long = len(content) > MOST_IN_EVENT
         if self._pieces or self._data or self._ends_with_cr or is_long or b"\r" in content:
             yield from self._in_lines(content)
             return
-        # Whole events, of their data alone or with a name before it: nearly all that ever comes.
+        # Fast path: whole events of one `data` line, with or without a name before it.
         whole, _, rest = content.rpartition(b"\n\n")
         for event in whole.split(b"\n\n"):
             name, _, data = event.partition(b"data: ")
@@ -76,10 +76,10 @@ class EventLines:
             yield from self._in_lines(rest)
 
     def _in_lines(self, content: bytes) -> Iterator[str]:
-        """The same for bytes of any form, line by line."""
+        """Slow path, line by line: for bytes of any form."""
         for piece in content.splitlines(keepends=True):
             if self._ends_with_cr and piece == b"\n":
-                self._ends_with_cr = False  # the other half of an end that was cut in two
+                self._ends_with_cr = False  # the second half of a line end that was cut in two
                 continue
             self._ends_with_cr = piece.endswith(b"\r")
             self._pieces.append(piece)

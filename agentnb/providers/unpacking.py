@@ -1,4 +1,4 @@
-"""Bytes as they were before they were compressed: never many at once, and not without end."""
+"""Decompresses a body in small pieces, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Iterator
 from agentnb.providers.limits import BadReply, TooLarge
 
 _PIECE = 2**16
-"""The most that is unpacked at once."""
+"""Bytes unpacked at once, at most."""
 
 
 class Unpacking:
-    """Unpacks a body, or takes it as it is, and counts it.
+    """Unpacks a body, or passes it through, and counts its bytes.
 
     Args:
-        encoding: Its `content-encoding`.
-        most: How many bytes it may have, packed and unpacked.
-        what: What it is, for the error: as `a reply`.
+        encoding: The body's `content-encoding`.
+        most: Bytes that it may have, both packed and unpacked.
+        what: What the error calls it, such as `a reply`.
     """
 
     def __init__(self, encoding: str, *, most: int, what: str) -> None:
         self._encoding = encoding.strip().lower()
         self.is_packed = self._encoding not in ("", "identity")
-        """Whether few bytes may become many."""
+        """Whether the bytes are compressed."""
         self._unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
         self._most, self._what = most, what
         self._left = self._packed_left = most
 
     def pieces(self, content: bytes) -> Iterator[bytes]:
-        """What the next bytes hold, up to the limit.
+        """Unpack the next bytes, up to the limit.
 
         Raises:
-            TooLarge: All of it together is more than it may have.
-            BadReply: It is not compressed, or in a way that nobody asked for.
+            TooLarge: The body exceeds its limit.
+            BadReply: The bytes are not valid gzip, or have another encoding.
         """
         if not self.is_packed:
             yield from self._within(content)
@@ -42,9 +42,9 @@ class Unpacking:
             encoding = self._encoding[:40]
             raise BadReply(f"the compression {encoding!r}, which was not asked for")
         self._packed_left -= len(content)
-        if self._packed_left < 0:  # it may unpack to nothing, without end
+        if self._packed_left < 0:  # an endless stream may unpack to nothing
             raise TooLarge(self._what, self._most)
-        while not self._unzip.eof:  # what stands behind the end would be collected
+        while not self._unzip.eof:  # bytes after the end would pile up
             try:
                 piece = self._unzip.decompress(content, _PIECE)
             except zlib.error:

@@ -1,5 +1,5 @@
-"""Tools that are made here: a person's own functions, and the run's workspace.
+"""Tools: the user's functions, the run's workspace, and delegation.
 
-What a model may call is anything with `spec` and `call` (`agentnb.core.protocols.Tool`). pydantic
-is loaded when the first tool is made, not before.
+A tool is any object with `spec` and `call` (`agentnb.core.protocols.Tool`). pydantic is imported
+when the first tool is made, not before.
 """

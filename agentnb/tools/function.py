@@ -1,7 +1,7 @@
-"""`@agentnb.tool`: a Python function as something that a model can call.
+"""`@agentnb.tool`: makes a Python function callable by a model.
 
-The function stays what it was, to be called as before. What a model sends is checked before the
-function sees it, and an argument that does not fit is told to the model, which can then call again.
+The function can still be called as before. A model's arguments are validated first; an invalid one
+is reported to the model, which can then call again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What every provider takes for a name."""
+"""Names that every provider accepts."""
 
 
 class FunctionTool(Generic[P, R]):
-    """A function, and what a model needs to know to call it. Made by `tool`."""
+    """A function with its description for a model. Made by `tool`."""
 
     __name__: str
 
@@ -47,19 +47,19 @@ class FunctionTool(Generic[P, R]):
         update_wrapper(self, function, updated=())
 
     def __repr__(self) -> str:
-        # Without an address: it may be the last value of a cell.
+        # Without a memory address, since a cell may show it.
         arguments = ", ".join(self.spec.input_schema["properties"])
         return visible(f"<tool {self.spec.name}({arguments})>", LONGEST_LINE)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, as if it were no tool."""
+        """Call the function directly."""
         return self._function(*args, **kwargs)
 
     async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
-        """Call the function as a model does. See `agentnb.core.protocols.Tool`.
+        """Call the function with a model's arguments. See `agentnb.core.protocols.Tool`.
 
         Raises:
-            ToolError: The arguments do not fit.
+            ToolError: The arguments are invalid.
         """
         arguments, named = self._parameters.bound(input, context)
         call: Callable[[], Any] = partial(self._function, *arguments, **named)
@@ -68,7 +68,7 @@ class FunctionTool(Generic[P, R]):
 
 
 def _called(call: Callable[[], Any]) -> Any:
-    """On a thread, as text already: to write a large table takes long, too."""
+    """Call on the thread, and convert to text there too: a large table takes long."""
     value = call()
     return value if inspect.isawaitable(value) else as_text(value)
 
@@ -96,20 +96,20 @@ def tool(
     description: str | None = None,
     timeout_s: float | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """Make a function something that a model can call: `@agentnb.tool`.
+    """Make a function callable by a model: `@agentnb.tool`.
 
-    A synchronous function runs on a thread of its own, an `async def` one on the loop of the run.
-    A parameter that is annotated with `agentnb.ToolContext` is given the call's context, and a
-    model knows nothing of it. What the function returns is made text: text as it is; dicts,
-    lists, dataclasses and pydantic models as JSON; `None` as `(no output)`; the rest by `str`.
+    A synchronous function runs on a thread of its own, an `async def` one on the run's loop. A
+    parameter annotated with `agentnb.ToolContext` gets the call's context and is hidden from the
+    model. The return value becomes text: a `str` as it is; dicts, lists, dataclasses and pydantic
+    models as JSON; `None` as `(no output)`; anything else by `str`.
 
     Args:
-        function: A function, a bound method, a partial.
-        name: What the model calls it; the function's own when left out.
-        description: What the model is told of it; the docstring, without its sections, when left
-            out. The descriptions of arguments come from the docstring (Google, NumPy or Sphinx)
+        function: A function, a bound method or a partial.
+        name: The tool's name for the model; by default the function's.
+        description: The tool's description for the model; by default the docstring without its
+            sections. Descriptions of arguments come from the docstring (Google, NumPy or Sphinx)
             or from `Annotated[..., pydantic.Field(description=...)]`.
-        timeout_s: After so many seconds the call is stopped, and the model told so.
+        timeout_s: Seconds after which the call is stopped and the model informed.
 
     Raises:
         ValueError: The function cannot be a tool; the message says what to change.
@@ -130,16 +130,18 @@ def tool(
             f"`description` must be a text, not {literal(description)}: say what the tool does, "
             "or leave it out for the docstring."
         )
-    from agentnb.tools.parameters import read_function  # pydantic: only for who has tools
+    from agentnb.tools.parameters import (
+        read_function,
+    )  # imports pydantic: only when there are tools
 
     read = read_function(function, label)
-    told = description if description is not None else read.description
-    spec = ToolSpec(label, told or label.replace("_", " "), read.parameters.schema)
+    text = description if description is not None else read.description
+    spec = ToolSpec(label, text or label.replace("_", " "), read.parameters.schema)
     return FunctionTool(function, spec, read.parameters, timeout_s)
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that a provider would not take."""
+    """Raise `ValueError` for a name that a provider would not accept."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(
             f"{literal(name)} cannot be a tool's name: give one of 1 to 64 letters, digits, `_` "
@@ -154,7 +156,7 @@ def _name_of(function: Any) -> str:
 
 
 def _check_function(function: Any, label: str) -> None:
-    """Refuse what is called in another way than a tool is."""
+    """Raise `ValueError` for anything that cannot be a tool."""
     if isinstance(function, FunctionTool):
         raise ValueError(f"{literal(function)} is a tool already.")
     if not callable(function) or isinstance(function, type):
@@ -168,5 +170,5 @@ def _is_async(function: Any) -> bool:
     while isinstance(function, partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # of an object that is called
+        getattr(function, "__call__", None)  # noqa: B004  # a callable object
     )

@@ -1,6 +1,6 @@
-"""A function's parameters as a model is told of them, and as it has to give them.
+"""A function's parameters: their JSON schema for a model, and validation of its arguments.
 
-The one place of the tools that knows pydantic's types, and what a docstring says of an argument.
+Only this module uses pydantic's types and reads docstrings for descriptions of arguments.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ _EMPTY = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a function takes from a model, and what it is given beside."""
+    """Validates a model's arguments for one function, and adds the call's context."""
 
     label: str
     """The tool's name."""
     schema: Mapping[str, Any]
-    """JSON schema of an object with the arguments."""
+    """JSON schema of the arguments object."""
     _adapter: TypeAdapter[dict[str, Any]]
     _positional: Mapping[str, Any]
-    """Those without a name for the caller, in their order, with their defaults."""
+    """Positional-only parameters in order, with their defaults."""
     _contexts: tuple[str, ...]
 
     def bound(
         self, input: Mapping[str, Any], context: ToolContext
     ) -> tuple[list[Any], dict[str, Any]]:
-        """A model's arguments, checked and converted, as the function takes them.
+        """Validate and convert a model's arguments; returns positional and named ones.
 
         Raises:
-            ToolError: They do not fit; it names each that is wrong, and what is expected.
+            ToolError: Arguments are invalid; the message names each, and what is expected.
         """
         try:
             named = self._adapter.validate_python(dict(input))
         except ValidationError as error:
             raise self._do_not_fit(error.errors(include_url=False)) from None
         named.update(dict.fromkeys(self._contexts, context))
-        # One that was left out has its default: one after it may have been given.
+        # An omitted one gets its default, since a later one may be given.
         return [named.pop(name, default) for name, default in self._positional.items()], named
 
     def _do_not_fit(self, errors: list[ErrorDetails]) -> ToolError:
@@ -86,7 +86,7 @@ def _complaint(error: ErrorDetails) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadFunction:
-    """What a function says of itself."""
+    """A function's description and parameters."""
 
     description: str
     parameters: Parameters
@@ -98,7 +98,7 @@ def read_function(function: Callable[..., Any], label: str) -> ReadFunction:
     Raises:
         ValueError: A model could not call it; the message says what to change.
     """
-    said, told = _documentation(function)
+    description, described = _documentation(function)
     hints = _hints(function, label)
     try:
         signature = inspect.signature(function)
@@ -123,11 +123,13 @@ def read_function(function: Callable[..., Any], label: str) -> ReadFunction:
             defaults[name] = parameter.default
     adapter, schema = _read_fields(fields, label)
     for name, shown in schema["properties"].items():
-        if told.get(name):
-            shown.setdefault("description", told[name])
+        if described.get(name):
+            shown.setdefault("description", described[name])
         if name in defaults and (default := _plain(defaults[name])) is not _EMPTY:
             shown.setdefault("default", default)
-    return ReadFunction(said, Parameters(label, schema, adapter, positional, tuple(contexts)))
+    return ReadFunction(
+        description, Parameters(label, schema, adapter, positional, tuple(contexts))
+    )
 
 
 def _first(signature: inspect.Signature) -> inspect.Parameter | None:
@@ -177,7 +179,7 @@ def _is_context(hint: Any) -> bool:
 def _read_fields(
     fields: Mapping[str, Any], label: str
 ) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
-    """Who checks the arguments, and the schema that tells a model of them."""
+    """The validator of the arguments, and their schema for the model."""
     try:
         adapter = _adapter(fields, label)
         return adapter, _without_titles(adapter.json_schema())
@@ -198,7 +200,7 @@ def _read_fields(
 
 
 def _adapter(fields: Mapping[str, Any], label: str) -> TypeAdapter[dict[str, Any]]:
-    # A typed dict takes any name for a field; a model of pydantic's has names of its own.
+    # A typed dict allows any field name; a pydantic model reserves some.
     make: Any = TypedDict
     made = make(label, dict(fields))
     made.__pydantic_config__ = ConfigDict(extra="forbid")
@@ -214,14 +216,14 @@ def _is_readable(fields: Mapping[str, Any]) -> bool:
 
 
 def _without_titles(schema: Any) -> Any:
-    """A schema without the titles that pydantic makes of names: they tell a model nothing."""
+    """A schema without pydantic's titles, which only repeat names."""
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     kept: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in ("properties", "$defs"):  # below them stand names, and one may be `title`
+        if key in ("properties", "$defs"):  # their keys are names, and one may be `title`
             kept[key] = {name: _without_titles(item) for name, item in value.items()}
         elif key in ("default", "enum", "const", "examples"):
             kept[key] = value
@@ -231,7 +233,7 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as it stands in JSON, an enum as its text; `_EMPTY` for what JSON cannot hold."""
+    """`value` as JSON has it, an enum as its text; `_EMPTY` if JSON cannot hold it."""
     try:
         plain = json.loads(json.dumps(value, allow_nan=False))
         return plain if plain == value else _EMPTY
@@ -240,23 +242,23 @@ def _plain(value: Any) -> Any:
 
 
 def _documentation(function: Any) -> tuple[str, dict[str, str]]:
-    """A docstring's words for the whole, and for each argument."""
+    """A docstring's description of the function, and of each argument."""
     while isinstance(function, partial):
         function = function.func
     text = inspect.getdoc(function) or ""
-    if not hasattr(function, "__name__"):  # an object that is called: its class says what it is
+    if not hasattr(function, "__name__"):  # a callable object: its class has the docstring
         text = inspect.getdoc(type(function).__call__) or text
     try:
         read = parse(text)
     except ParseError:
         return text, {}
-    said = [read.description]
+    parts = [read.description]
     if read.returns is not None and read.returns.description:
-        said.append(f"Returns: {read.returns.description}")
-    told = {
+        parts.append(f"Returns: {read.returns.description}")
+    described = {
         name.strip().lstrip("*"): " ".join(argument.description.split())
         for argument in read.params
         if argument.description
         for name in argument.arg_name.split(",")
     }
-    return "\n\n".join(part for part in said if part), told
+    return "\n\n".join(part for part in parts if part), described

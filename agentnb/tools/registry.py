@@ -1,4 +1,4 @@
-"""What a session is given for tools, made into tools: functions, names, and anything like one."""
+"""Makes tools from what a session is given: functions, tool names and tool objects."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agentnb.tools.workspace import workspace_tools
 
 
 def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ...]:
-    """The tools that are meant, in their order.
+    """Make the given tools, in order.
 
     Args:
-        given: Functions, tools, and names: of those known, or `workspace`.
-        known: What may be named.
+        given: Functions, tools, and names: of known tools, or `workspace`.
+        known: Tools that may be given by name.
 
     Raises:
-        ValueError: Something is no tool, a name is not known, or two tools have one name.
+        ValueError: An entry is not a tool, a name is unknown, or two tools share a name.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ValueError(
@@ -62,19 +62,19 @@ def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
 
 
 def meant_by(name: str, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
-    """What a name means: a tool that is known, or the two of `workspace`; else nothing."""
+    """The tools that a name stands for: a known one, or the two of `workspace`; else none."""
     if name in known:
         return (known[name],)
     return workspace_tools() if name == WORKSPACE else ()
 
 
 def is_tool(value: Any) -> bool:
-    """Whether it is a tool already."""
+    """Whether `value` is a tool object."""
     return isinstance(getattr(value, "spec", None), ToolSpec) and callable(
         getattr(value, "call", None)
     )
 
 
 def is_function(value: Any) -> bool:
-    """Whether a tool can be made of it without more ado."""
+    """Whether `tool` can make a tool of `value`."""
     return inspect.isroutine(value) or isinstance(value, partial)

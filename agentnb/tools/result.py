@@ -1,4 +1,4 @@
-"""What a function returned, as the text that a model is told."""
+"""Converts a function's return value to text for a model."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ NOTHING = "(no output)"
 
 
 def as_text(value: Any) -> str:
-    """`value` as text.
+    """Return `value` as text.
 
-    Text stays as it is, nothing is `(no output)`; dicts, lists, tuples, sets, dataclasses and
-    pydantic models become JSON, and whatever stands in them that JSON does not have, text. All
-    else is what `str` makes of it.
+    A `str` stays as it is, and `None` becomes `(no output)`. Dicts, lists, tuples, sets,
+    dataclasses and pydantic models become JSON; values in them that JSON lacks become text.
+    Anything else is converted by `str`.
     """
     if isinstance(value, str):
         return str.__str__(value)
     if value is None:
         return NOTHING
     if _has_parts(value):
-        from pydantic_core import PydanticSerializationError, to_json  # heavy: for who has tools
+        from pydantic_core import PydanticSerializationError, to_json  # heavy: only with tools
 
         try:
             return to_json(value, fallback=str, inf_nan_mode="strings").decode()
         except (PydanticSerializationError, ValueError):
-            pass  # it holds itself, or what is no text in any encoding: `str` says what it can
+            pass  # it contains itself, or text that cannot be encoded: use `str`
     return str(value)
 
 

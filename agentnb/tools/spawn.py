@@ -1,8 +1,8 @@
 """The tools by which a model delegates: `spawn`, `spawn_await`, `spawn_status`, `spawn_cancel`.
 
-A sub-agent that is started by a tool is a job: it goes on while its parent does. What a model may
-say here is checked before anything is started, and whatever it gets wrong is told with what would
-be right. How a sub-agent comes to be and to its end is the core's business (`agentnb.core._run`).
+A sub-agent started by a tool is a job: it runs while its parent goes on. A model's arguments are
+checked before a job is started, and each error says what would be right. The core starts and ends
+sub-agents (`agentnb.core._run`).
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ _WORDS = (
     "ENDED",
     *(str(each).upper() for each in AgentStatus),
 )
-"""What the head of a block of ours may say."""
+"""The words that the head of a block can hold."""
 _HEAD = re.compile(rf"\[(?=[0-9a-f]{{6}}: (?:{'|'.join(_WORDS)})\])")
 _OURS = structure(_WORDS, ("sub_agent_result", "previous_result", "result"))
-"""Finds what looks like a head of ours, or like the elements in which results are told."""
+"""Finds text that looks like a block's head, or like the elements that hold results."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpawnSettings:
-    """What the tools know of the project.
+    """The project's settings for these tools.
 
     Args:
-        profiles: By name, in the order in which they are told.
-        broken: Those that cannot be used, and so are not told, by name; and why.
-        model_of: Who answers a profile's sub-agents; `None` for whoever answers their parent. An
-            `AgentnbError` says why the profile cannot be used.
+        profiles: Profiles by name, in the order in which the model sees them.
+        broken: Reasons why profiles cannot be used, by name; the model does not see these.
+        model_of: The model of a profile's sub-agents; `None` for their parent's. Raises
+            `AgentnbError` if the profile cannot be used.
         tools_of: The tools that a profile names; `None` for all of the parent's.
-        bootstrap_of: The bootstrap files of a profile, or of none.
+        bootstrap_of: The bootstrap files of a profile, or of sub-agents without one.
     """
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class SpawnSettings:
 
 
 def spawn_tools(settings: SpawnSettings | None = None) -> tuple[Tool, ...]:
-    """The four tools, for a run whose agents may delegate by them."""
+    """The four tools, for a run whose agents delegate by tools."""
     return (
         _Spawn(settings or SpawnSettings()),
         _JobsTool("spawn_await", _AWAIT, "to wait for", _await),
@@ -88,7 +88,7 @@ def spawn_tools(settings: SpawnSettings | None = None) -> tuple[Tool, ...]:
 
 
 class _Spawn:
-    """`spawn`: start a sub-agent, and go on."""
+    """`spawn`: starts a sub-agent in the background."""
 
     def __init__(self, settings: SpawnSettings) -> None:
         self._settings = settings
@@ -131,20 +131,21 @@ class _Spawn:
         return profiles[name]
 
     def _briefings(self, profile: Profile | None, system_prompt: str) -> tuple[Briefing, ...]:
-        """What stands before the task, in its order."""
+        """The texts before the task, in order."""
         files = self._settings.bootstrap_of(profile)
-        told = [Briefing("bootstrap_file", text, name) for name, text in files]
+        briefings = [Briefing("bootstrap_file", text, name) for name, text in files]
         if profile is not None and profile.prompt_file is not None:
             name, text = profile.prompt_file
-            told.append(Briefing("system_prompt_file", text, name))
+            briefings.append(Briefing("system_prompt_file", text, name))
         own = profile.system_prompt if profile is not None else ""
-        told.append(Briefing("system_prompt", system_prompt if system_prompt.strip() else own))
-        return tuple(each for each in told if each.text.strip())
+        text = system_prompt if system_prompt.strip() else own
+        briefings.append(Briefing("system_prompt", text))
+        return tuple(each for each in briefings if each.text.strip())
 
     def _tools(
         self, of_profile: Sequence[Tool] | None, names: str, parents: Sequence[Tool]
     ) -> tuple[Tool, ...]:
-        """The tools that are named, else the profile's, else all of the parent's."""
+        """The named tools, else the profile's, else all of the parent's."""
         wanted = _listed(names)
         if not wanted:
             return tuple(parents if of_profile is None else of_profile)
@@ -161,7 +162,7 @@ class _Spawn:
         return tuple({tool.spec.name: tool for name in wanted for tool in meant[name]}.values())
 
     def _parts(self, profile: Profile | None) -> tuple[Sequence[Tool] | None, ModelChoice | None]:
-        """A profile's tools and model, as far as it says them."""
+        """A profile's tools and model; `None` for each that it does not set."""
         if profile is None:
             return None, None
         try:
@@ -202,19 +203,19 @@ def _spawn_schema(profiles: Mapping[str, Profile]) -> dict[str, Any]:
 # -- the others -----------------------------------------------------------------------------------
 
 
-Told = tuple[str, tuple[str, str]]
-"""Of one job: its id, how it stands in a word, and the text below that."""
+JobReport = tuple[str, tuple[str, str]]
+"""A job's id, its state in a word, and the text below."""
 
 
 class _JobsTool:
-    """A tool that takes the ids of jobs and tells of each. Never an error."""
+    """A tool that takes job ids and reports on each job. It never fails."""
 
     def __init__(
         self,
         name: str,
         description: str,
         which: str,
-        act: Callable[[Jobs, Sequence[str]], Awaitable[list[Told]]],
+        act: Callable[[Jobs, Sequence[str]], Awaitable[list[JobReport]]],
     ) -> None:
         said = f"The ids of the jobs {which}, with commas between them; {_ALL} for all of yours."
         properties = {"job_ids": {"type": "string", "description": said}}
@@ -229,10 +230,10 @@ class _JobsTool:
         return _in_blocks(await self._act(jobs, wanted))
 
 
-def _in_blocks(told: Sequence[Told]) -> str:
-    """A block for each job. What is too long for a model to be told is cut, evenly and marked."""
-    heads = [f"[{one_line(each)}: {word}]" for each, (word, _) in told]
-    texts = [text for _, (_, text) in told]
+def _in_blocks(reports: Sequence[JobReport]) -> str:
+    """One block for each job. Texts too long for a model are cut evenly and marked."""
+    heads = [f"[{one_line(each)}: {word}]" for each, (word, _) in reports]
+    texts = [text for _, (_, text) in reports]
     room = MOST_FOR_MODEL - sum(len(head) + _LONGEST_MARK for head in heads)
     limit = even_limit([len(text) for text in texts], max(room, 0))
     return "\n\n".join(
@@ -246,19 +247,19 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[:limit]}\n(cut here: {len(text):,} characters in all)"
 
 
-async def _await(jobs: Jobs, wanted: Sequence[str]) -> list[Told]:
+async def _await(jobs: Jobs, wanted: Sequence[str]) -> list[JobReport]:
     await jobs.wait(wanted)
     jobs.mark_reported(wanted)
     return [(each, _outcome(jobs.state(each), jobs)) for each in wanted]
 
 
-async def _status(jobs: Jobs, wanted: Sequence[str]) -> list[Told]:
-    return [(each, _standing(jobs.state(each), jobs)) for each in wanted]
+async def _status(jobs: Jobs, wanted: Sequence[str]) -> list[JobReport]:
+    return [(each, _progress(jobs.state(each), jobs)) for each in wanted]
 
 
-async def _cancel(jobs: Jobs, wanted: Sequence[str]) -> list[Told]:
+async def _cancel(jobs: Jobs, wanted: Sequence[str]) -> list[JobReport]:
     stopped = await jobs.cancel(wanted)
-    return [(each, _stopped(jobs.state(each), jobs, each in stopped)) for each in wanted]
+    return [(each, _stop_report(jobs.state(each), jobs, each in stopped)) for each in wanted]
 
 
 _AWAIT = """\
@@ -280,7 +281,7 @@ def _schema(properties: Mapping[str, Any], *, required: Sequence[str]) -> dict[s
     }
 
 
-# -- what is read of an input ---------------------------------------------------------------------
+# -- reading arguments ----------------------------------------------------------------------------
 
 
 def _jobs_of(context: ToolContext) -> Jobs:
@@ -311,7 +312,7 @@ def _listed(names: str) -> list[str]:
 
 
 def _ids(value: object, jobs: Jobs) -> list[str]:
-    """The jobs that are asked for. What is no list of them stands for all: better than an error."""
+    """The requested job ids. An empty request means all jobs: better than an error."""
     each = value if isinstance(value, list | tuple) else [value]
     # An id of digits alone may come as a number.
     texts = [f"{one:06d}" if type(one) is int else str(one or "") for one in each]
@@ -319,7 +320,7 @@ def _ids(value: object, jobs: Jobs) -> list[str]:
     return jobs.ids() if not wanted or _ALL in wanted else wanted
 
 
-# -- what is told --------------------------------------------------------------------------------
+# -- reports -------------------------------------------------------------------------------------
 
 
 def _not_found(jobs: Jobs) -> tuple[str, str]:
@@ -344,7 +345,7 @@ def _what_went_wrong(result: SubAgentResult) -> str:
     return f"{in_block(error)}\n\nUntil then it had:\n\n{in_block(result.response)}"
 
 
-def _standing(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
+def _progress(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
     if state is None:
         return _not_found(jobs)
     lines = [f"Task: {one_line(state.task, limit=_SHOWN_OF_TEXT)}"]
@@ -360,7 +361,7 @@ def _standing(state: JobState | None, jobs: Jobs) -> tuple[str, str]:
     return str(state.status).upper(), in_block("\n".join(lines))
 
 
-def _stopped(state: JobState | None, jobs: Jobs, was_stopped: bool) -> tuple[str, str]:
+def _stop_report(state: JobState | None, jobs: Jobs, was_stopped: bool) -> tuple[str, str]:
     if state is None or state.result is None:
         return _not_found(jobs)
     if was_stopped and state.status is AgentStatus.CANCELLED:
@@ -371,8 +372,8 @@ def _stopped(state: JobState | None, jobs: Jobs, was_stopped: bool) -> tuple[str
 
 
 def in_block(text: str) -> str:
-    """A sub-agent's words, nothing of which passes for the head of another block, or its element.
+    """A sub-agent's text, safe inside a block.
 
-    They stand as they are, unless something in them looks like that: then all of them are quoted.
+    It is quoted as a whole if a part of it looks like a block's head or a result element.
     """
     return _HEAD.sub("&#91;", behind_marks(text)) if _OURS.search(look(text)) else text

@@ -1,9 +1,8 @@
-"""The run's workspace as two small tools: notes that all agents of a run share.
+"""The run's workspace: two tools for notes that all agents of a run share.
 
-Agents know nothing of each other but what they are handed. Who asks for these tools
-(`Session(tools=["workspace"])`) hands all of them one more thing: what any of them writes here.
-The notes are models' words. What a person's tools keep in `ctx.workspace` is apart from them, so
-that no model can read or replace it.
+Agents otherwise know only their task and context. `Session(tools=["workspace"])` gives them these
+tools. Models write the notes; `ctx.workspace`, where a user's tools keep their data, is separate,
+so that no model can read or replace it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from agentnb.core.text import one_line
 from agentnb.tools.function import tool
 
 NAME = "workspace"
-"""Stands for both tools wherever tools are named."""
+"""The name for both tools in lists of tools."""
 MOST_NOTES = 200
 MOST_IN_KEY = 100
 MOST_IN_NOTE = 20_000
@@ -31,12 +30,12 @@ def workspace_tools() -> tuple[Tool, ...]:
 
 
 def both_of(known: Mapping[str, Tool]) -> tuple[Tool, ...]:
-    """The two tools among those that are known; nothing where one of them is not."""
+    """The two tools, if both are known; else none."""
     names = ("workspace_read", "workspace_write")
     return tuple(known[name] for name in names) if all(name in known for name in names) else ()
 
 
-# Both on the runtime's loop: no two of them are ever in the middle of something.
+# Both run on the runtime's loop without awaiting, so they never interleave.
 
 
 async def workspace_read(context: ToolContext, key: str = "") -> str:
@@ -46,7 +45,7 @@ async def workspace_read(context: ToolContext, key: str = "") -> str:
         context: Has the notes.
         key: Which note. Leave it out to get the list of all notes.
     """
-    notes = context.notes.copy()  # at once, though threads may write
+    notes = context.notes.copy()  # atomic, since threads may write
     if key in notes:
         return notes[key]
     listed = "".join(

@@ -204,7 +204,7 @@ async def test_nothing_after_the_end_mark_is_read_or_waited_for(
 async def test_server_that_keeps_its_end_mark_to_itself_is_hung_up_on_when_its_answer_is_whole(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentnb.providers.reply._BOOKS_S", 0.0)
+    monkeypatch.setattr("agentnb.providers.reply._USAGE_S", 0.0)
     steps = (chunk({"content": "Hi"}), chunk({}, finish_reason="stop"), threading.Event())
     with serving(monkeypatch, Reply(events=steps)) as server:
         events = await events_of(provider)
