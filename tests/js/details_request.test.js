@@ -6,13 +6,13 @@ import { HandClock } from "./clock.js";
 function requesting() {
   const sent = [];
   const clock = new HandClock();
-  return { sent, clock, request: new DetailsRequest((wish) => sent.push(wish), clock) };
+  return { sent, clock, request: new DetailsRequest((request) => sent.push(request), clock) };
 }
 
-test("while an answer is awaited only the latest wish is kept, and asked for then", () => {
+test("while an answer is awaited only the latest request is kept, and asked for then", () => {
   const { sent, request: one } = requesting();
 
-  for (const wish of ["a", "b", "c"]) one.want(wish);
+  for (const request of ["a", "b", "c"]) one.want(request);
   assert.deepEqual(sent, ["a"]);
   one.answered();
   assert.deepEqual(sent, ["a", "c"]);
@@ -34,7 +34,7 @@ test("an answer that does not come is asked for again, less and less often", () 
   assert.ok(sent.length < 30);
 });
 
-test("what is asked again is the latest wish", () => {
+test("what is asked again is the latest request", () => {
   const { sent, clock, request: one } = requesting();
   one.want("a");
   one.want("b");

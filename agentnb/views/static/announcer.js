@@ -1,5 +1,5 @@
-// What a screen reader hears of a run: who has ended, and how the run ended. Gathered for a while, so
-// that a hundred agents are one sentence; tokens and seconds are never told.
+// Announces ended agents and the run's end to screen readers. Announcements are batched, so that a
+// hundred agents are one sentence; tokens and seconds are never announced.
 
 import { make } from "./dom.js";
 import { counted } from "./format.js";
@@ -22,7 +22,7 @@ export class Announcer {
     if (this.#ended.length) this.#soon();
   }
 
-  /** Lines that a person is told beside the tree: what was stopped, what was not done. */
+  /** Notices: what was stopped, what was not done. */
   tellLines(lines) {
     this.#lines.push(...lines);
     this.#soon();
@@ -52,7 +52,7 @@ export class Announcer {
   }
 }
 
-/** `1.2 completed, 1.3 failed.`; of many: `12 agents completed, 1 agent failed.` */
+/** `1.2 completed, 1.3 failed.`; for many: `12 agents completed, 1 agent failed.` */
 export function endWords(ended) {
   if (!ended.length) return "";
   const words =

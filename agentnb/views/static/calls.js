@@ -1,5 +1,5 @@
-// The model calls of an agent: which one is shown, and how it went. Without a choice the newest is
-// followed as it comes.
+// The model calls of an agent: which one is shown, and its status. Without a choice it follows the
+// newest.
 
 import { make, setText } from "./dom.js";
 import { counted, duration, wholeNumber } from "./format.js";
@@ -13,7 +13,7 @@ export class Calls {
   #errorBox = make("div", "agentnb-call-error", { dir: "auto", hidden: "" }, this.#error);
   #options = new Map();
 
-  /** `onCall(number)` hears a choice; `null` is to follow the newest. */
+  /** `onCall(number)` is called with a choice; `null` follows the newest. */
   constructor(onCall, signal) {
     this.#select.append(this.#option(FOLLOW).element);
     this.element = make(

@@ -1,5 +1,5 @@
-// The card of one agent in the tree: an element that is made once and then changed where its row
-// changed. Text nodes are kept and only their data is set, so a frame costs what has changed.
+// The card of one agent in the tree. It is made once, and later only changed parts are updated: text
+// nodes are kept and their data set, so a frame costs only what has changed.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { timeLeft, timeTaken, tokenCount, wholeNumber } from "./format.js";
@@ -8,11 +8,11 @@ import { ToolMark } from "./tool_mark.js";
 
 const FIRST_TOLD = ["running", "waiting", "failed", "pending"];
 
-/** What stands in a card besides its row. `hidden` are the rows below it when it is collapsed. */
+/** A card's data besides its row. `hidden` are the rows below it when it is collapsed. */
 const PLAIN = { hidden: null, matching: true };
 
-// A card's name is what stands on it, so that who speaks to their computer says what they see. What
-// goes on changing is left out: a screen reader would tell the name again and again.
+// A card's accessible name is its visible text, for speech input. It omits parts that keep changing,
+// since a screen reader would announce the name each time.
 const UNNAMED = { "aria-hidden": "true" };
 
 export class Card {
@@ -26,7 +26,7 @@ export class Card {
   #toggles;
   #stated = {};
 
-  /** `toggles` is where the button of a branch stands: in the card it would be a part of its name. */
+  /** `toggles` holds the button of a branch: inside the card it would be part of its name. */
   constructor(path, toggles) {
     this.path = path;
     this.#toggles = toggles;
@@ -56,7 +56,7 @@ export class Card {
     setText(this.#words.path, path);
   }
 
-  /** Shows the agent's row as it is at the run's time `now`. */
+  /** Shows the agent's row at the run's time `now`. */
   update(row, now, { hidden, matching } = PLAIN) {
     this.#state("data-status", row.status);
     this.#state("data-stalled", row.stalled ? "true" : null);
@@ -77,10 +77,10 @@ export class Card {
     this.#toggle?.remove();
   }
 
-  /** Shows only what changes by the mere passing of time. */
+  /** Updates only times. */
   tick(row, now, hidden = null) {
     setText(this.#words.time, timeTaken(row, now));
-    // An open tool call has its own words, before these.
+    // An open tool call is shown before these words.
     const isDoing = !hidden && !row.tool;
     const left = isDoing ? timeLeft(row, now) : "";
     const doing = isDoing ? row.doing || (left ? "" : (row.error ?? "")) : "";
@@ -90,7 +90,7 @@ export class Card {
     this.#state("data-trouble", !hidden && !row.doing && row.error ? "true" : null);
   }
 
-  /** Its place in the tree, in words for a screen reader and in pixels. */
+  /** Sets its place in the tree, for screen readers and in pixels. */
   place({ level, position, size, expanded, row, column }, sizes, margin) {
     this.#state("aria-level", level);
     this.#state("aria-posinset", position);
@@ -125,7 +125,7 @@ export class Card {
     return make("span", className, attributes, this.#words[key]);
   }
 
-  // Remembers what was written: reading it back from the element costs more.
+  // Cached: reading it back from the element is slower.
   #state(name, value) {
     if (this.#stated[name] === value) return;
     this.#stated[name] = value;
@@ -139,7 +139,7 @@ export class Card {
     this.#stated.top = top;
   }
 
-  // The arrow keys do the same, so the button is no stop for the Tab key.
+  // The arrow keys do the same, so the Tab key skips the button.
   #offer(expanded) {
     if (expanded === null) {
       this.#toggle?.remove();
@@ -170,7 +170,7 @@ export class Card {
     setAttribute(this.#toggle, "aria-label", label);
   }
 
-  // Whether time and tokens go on: what they come to at the end is a part of the name.
+  // Whether time and tokens still change: their final values are part of the name.
   #count(isCounting) {
     if (isCounting === this.#isCounting) return;
     this.#isCounting = isCounting;
@@ -180,17 +180,17 @@ export class Card {
   }
 }
 
-// A closed branch has more to say of those below it than of itself.
+// A closed branch shows the agents below it rather than itself.
 function tokenWords(row, hidden) {
   if (!row.tokens) return "";
   const count = tokenCount(row.tokens, row.estimated);
   if (hidden) return count;
-  // What it waits for, or why it ended, needs the room beside it more than a long word does.
+  // Keep the word short: what it waits for, or why it ended, needs the room.
   if (row.doing || row.error || row.tool_calls) return `${count} tok`;
   return `${count} ${count === "1" ? "token" : "tokens"}`;
 }
 
-/** `12 hidden: 3 running, 9 completed`: who is at work comes first, who is done last. */
+/** `12 hidden: 3 running, 9 completed`: working agents first, ended ones last. */
 export function hiddenWords(rows) {
   const counts = statusCounts(rows.map((row) => row.status));
   const interest = ([status]) => (FIRST_TOLD.includes(status) ? FIRST_TOLD.indexOf(status) : 9);

@@ -1,5 +1,5 @@
-// The talk with the kernel, once for each model: frames go into the store, and every view hears what
-// changed. A front end may drop messages, so a gap is mended by asking, and silence is checked.
+// The connection to the kernel, one for each model: puts frames into the store and notifies all views
+// of changes. A front end may drop messages, so it requests missing frames and checks after silence.
 
 const RESEND_MS = 2_000;
 const SYNC_MS = 5_000;
@@ -24,7 +24,7 @@ export class Connection {
     model.on("comm:close", () => this.close());
   }
 
-  /** Whether nobody answers any more. */
+  /** Whether the kernel is gone. */
   get isClosed() {
     return !this.#open;
   }
@@ -33,7 +33,7 @@ export class Connection {
     return this.#store;
   }
 
-  /** Whether a view is the first of its model: only that one speaks to a screen reader. */
+  /** Whether a view is the first of its model: only that one announces to screen readers. */
   isFirst(view) {
     return this.#views.values().next().value === view;
   }
@@ -51,7 +51,7 @@ export class Connection {
     if (this.#views.size === 0) this.#clearTimers();
   }
 
-  /** Tells the kernel; a kernel that is gone is no error of ours. */
+  /** Sends a message to the kernel; ignores errors of a kernel that is gone. */
   send(message) {
     if (!this.#open) return;
     try {
@@ -76,7 +76,7 @@ export class Connection {
     for (const view of this.#views) view.frame(change);
   }
 
-  /** The kernel is gone: what was heard last stays. */
+  /** The kernel is gone: keep the last state. */
   close() {
     if (!this.#open) return;
     this.#open = false;
@@ -101,7 +101,7 @@ export class Connection {
     }, RESEND_MS);
   }
 
-  // The last frame of a run may be the one that was dropped, and then no gap would ever show.
+  // If a run's last frame is dropped, no later frame would reveal the gap.
   #watchSilence() {
     this.#clock.clearTimeout(this.#syncTimer);
     this.#syncTimer = null;

@@ -1,5 +1,5 @@
-// All that is known of the selected agent: what it was asked, how it stands, each call with the
-// prompt as it was sent, and the text as it comes. Sections are kept and only their words change.
+// The details of the selected agent: its task and status, each call with its prompt, and the growing
+// text. Sections are kept and only their contents change.
 
 import { Calls } from "./calls.js";
 import { make, makeButton, setAttribute, setText } from "./dom.js";
@@ -44,7 +44,7 @@ export class Details {
     this.#cancel.addEventListener("click", () => this.#askToCancel(onCancel), { signal });
   }
 
-  /** An agent was chosen: what the tree knows of it stands at once, the rest comes. */
+  /** Shows a newly chosen agent: the tree's data at once, the rest when it arrives. */
   begin(row) {
     const known = { agent: row.path, task: row.task, model: row.model, error: row.error };
     this.#look = { ...known, calls: [], call: null, prompt: null, text: "", notes: [] };
@@ -57,7 +57,7 @@ export class Details {
     this.element.scrollTop = 0;
   }
 
-  /** Applies a `details` message for the agent that was chosen. */
+  /** Applies a `details` message for the chosen agent. */
   take({ add, tools, ...fields }) {
     if (fields.reset) this.#look = { agent: fields.agent, text: "" };
     Object.assign(this.#look, fields);
@@ -83,7 +83,7 @@ export class Details {
     return undefined;
   }
 
-  /** An order failed: it may be given again. */
+  /** A command failed: it can be given again. */
   orderFailed() {
     this.#asked = null;
     this.#cancel.disabled = false;
@@ -137,7 +137,7 @@ export class Details {
     const call = look.call ?? null;
     setText(this.#textTitle, call === null ? "Text" : `Text of call ${call}`);
     this.#text.label(call === null ? "Text" : `Text of call ${call} of agent ${look.agent}`);
-    // What is added later comes as `add`; only a whole text replaces.
+    // Later text comes as `add`; only a full text replaces.
     if (typeof look.text === "string") this.#text.set(look.text);
     delete look.text;
   }
@@ -161,7 +161,7 @@ export class Details {
     const hadFocus = document.activeElement === this.#cancel;
     this.#cancel.hidden = !this.#canCancel;
     if (this.#asked !== row.path) this.#cancel.disabled = false;
-    // A button that goes away must not take the place of the keyboard with it.
+    // A button that is removed must not lose the keyboard focus.
     if (this.#cancel.hidden && hadFocus)
       this.element.querySelector(".agentnb-details-path").focus();
   }

@@ -1,6 +1,6 @@
-// Asks the kernel one thing at a time. While an answer is awaited only the latest further wish is
-// kept: a slider that is dragged makes hundreds, and the kernel may be busy. An answer that does not
-// come is asked for again, at growing intervals, since messages can get lost and queues can fill.
+// Sends the kernel one request at a time. While one is open only the latest further request is kept:
+// dragging a slider makes hundreds, and the kernel may be busy. A request without an answer is sent
+// again, at growing intervals, since messages can get lost and queues can fill.
 
 const FIRST_PATIENCE_MS = 2_000;
 const LONGEST_PATIENCE_MS = 30_000;
@@ -13,20 +13,20 @@ export class DetailsRequest {
   #timer = null;
   #patience = FIRST_PATIENCE_MS;
 
-  /** `send(wish)` hands a wish over; `timers` has `setTimeout` and `clearTimeout`. */
+  /** `send(request)` sends a request; `timers` has `setTimeout` and `clearTimeout`. */
   constructor(send, timers = globalThis) {
     this.#send = send;
     this.#timers = timers;
   }
 
-  /** What was asked for last, sent or not. */
+  /** The newest request, sent or not. */
   get newest() {
     return this.#next ?? this.#open;
   }
 
-  want(wish) {
-    if (this.#open) this.#next = wish;
-    else this.#ask(wish);
+  want(request) {
+    if (this.#open) this.#next = request;
+    else this.#ask(request);
   }
 
   answered() {
@@ -42,16 +42,16 @@ export class DetailsRequest {
     this.#open = this.#next = null;
   }
 
-  #ask(wish) {
-    this.#open = wish;
-    this.#send(wish);
+  #ask(request) {
+    this.#open = request;
+    this.#send(request);
     this.#timer = this.#timers.setTimeout(() => this.#again(), this.#patience);
   }
 
   #again() {
     this.#patience = Math.min(2 * this.#patience, LONGEST_PATIENCE_MS);
-    const wish = this.newest;
+    const request = this.newest;
     this.#next = null;
-    this.#ask(wish);
+    this.#ask(request);
   }
 }

@@ -1,5 +1,5 @@
-// Makes elements. What a model wrote only ever becomes a text node or an attribute that holds plain
-// words: no markup is parsed, no style or handler comes from data.
+// Makes elements. A model's text only becomes text nodes or plain attributes: no markup is parsed, and
+// no style or handler comes from data.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,11 +1,11 @@
-// Which agents a person asked to see. Pure.
+// Which agents the user's filter shows. Pure.
 
 /** Whether anything is filtered at all. `statuses` is a set; empty means any. */
 export function isFiltering({ text, statuses }) {
   return text.trim() !== "" || statuses.size > 0;
 }
 
-/** Whether an agent's row is one that was asked for: by path or task, and by status. */
+/** Whether a row matches: by path or task, and by status. */
 export function matches(row, { text, statuses }) {
   if (statuses.size && !statuses.has(row.status)) return false;
   const wanted = text.trim().toLowerCase();
@@ -13,7 +13,7 @@ export function matches(row, { text, statuses }) {
   return row.path.toLowerCase().includes(wanted) || String(row.task).toLowerCase().includes(wanted);
 }
 
-/** The paths that match, and `shown`: those and everyone above them. */
+/** The paths that match, and `shown`: those and all their ancestors. */
 export function filtered(rows, ancestorsOf, filter) {
   const matching = new Set();
   const shown = new Set();

@@ -1,4 +1,4 @@
-// Numbers as a person reads them. Pure; the same words as the figures have.
+// Formats numbers for display, with the same words as the figures. Pure.
 
 const UNITS = [
   [1e9, "G"],
@@ -10,7 +10,7 @@ const UNITS = [
 export function shortCount(count) {
   const number = Number.isFinite(count) ? count : 0;
   for (const [size, unit] of UNITS) {
-    // What would be rounded up to a thousand of the smaller unit belongs to the larger one.
+    // Use the larger unit if rounding would give a thousand of the smaller one.
     if (number < size * 0.9995) continue;
     const scaled = number / size;
     return (scaled < 99.95 ? scaled.toFixed(1).replace(/\.0$/, "") : scaled.toFixed(0)) + unit;
@@ -33,7 +33,7 @@ export function wholeNumber(count) {
   return Math.round(Number.isFinite(count) ? count : 0).toLocaleString("en-US");
 }
 
-/** How long something took: `340 ms`, `3.2 s`, `2 min 5 s`, `1 h 20 min`. */
+/** A duration: `340 ms`, `3.2 s`, `2 min 5 s`, `1 h 20 min`. */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";
   if (seconds < 0.9995) return `${(Math.max(0, seconds) * 1000).toFixed(0)} ms`;
@@ -41,26 +41,26 @@ export function duration(seconds) {
   return longDuration(Math.round(seconds));
 }
 
-/** How long something has been going on, in whole seconds, so that it does not flicker. */
+/** The time of something still going on, in whole seconds, so that it does not flicker. */
 export function elapsed(seconds) {
   const whole = Math.max(0, Math.floor(Number.isFinite(seconds) ? seconds : 0));
   return whole < 60 ? `${whole} s` : longDuration(whole);
 }
 
-/** The time an agent has taken, by its row and the time of the run; `""` before it began. */
+/** An agent's time, from its row and the run's time; `""` before it began. */
 export function timeTaken(row, now) {
   if (!Number.isFinite(row.begun)) return "";
   if (Number.isFinite(row.ended)) return duration(row.ended - row.begun);
   return elapsed(now - row.begun);
 }
 
-/** How long an agent will wait at most: `39 s left`; `""` when that is not known, or over. */
+/** The rest of an agent's wait: `39 s left`; `""` if it is unknown or over. */
 export function timeLeft(row, now) {
   const left = Number.isFinite(row.until) ? Math.ceil(row.until - now) : 0;
   return left > 0 ? `${elapsed(left)} left` : "";
 }
 
-/** What an agent does or waits for, with the seconds that are left when they are known. */
+/** What an agent does or waits for, with the seconds left if known. */
 export function doingNow(row, now) {
   return [row.doing, timeLeft(row, now)].filter(Boolean).join(", ");
 }
@@ -72,12 +72,12 @@ export function toolCount(row, what = "call") {
   return row.tool_errors ? `${calls}, ${counted(row.tool_errors, "error")}` : calls;
 }
 
-/** For how long a tool call has been open, in whole seconds; `""` where there is none. */
+/** The time of an open tool call, in whole seconds; `""` without one. */
 export function openFor(tool, now) {
   return Number.isFinite(tool?.since) ? elapsed(now - tool.since) : "";
 }
 
-/** `998 characters`, `12 kB`, `1.4 MB`: how long a text is, as a rule of thumb. */
+/** `998 characters`, `12 kB`, `1.4 MB`: the rough length of a text. */
 export function textSize(length) {
   if (length < 10_000) return counted(length, "character");
   if (length < 999_500) return `${Math.round(length / 1000)} kB`;

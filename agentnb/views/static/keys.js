@@ -1,4 +1,4 @@
-// What a key means in the tree, after the tree pattern of the ARIA authoring practices. Pure.
+// The keys of the tree, after the tree pattern of the ARIA authoring practices. Pure.
 
 /**
  * What to do when `event` is pressed on the agent `path`: `{ go: path }`, `{ fold: path }`,
@@ -51,7 +51,7 @@ function walkFromNowhere(key, items) {
   return walks.includes(key) ? { go: items[0].path } : null;
 }
 
-// At an end the key is used up all the same, lest the page scrolls.
+// At an end the key is used up too, so that the page does not scroll.
 function to(item) {
   return item ? { go: item.path } : { stay: true };
 }

@@ -1,11 +1,11 @@
-// What ipywidgets' slider lacks: a name for its handle, and an End key that knows a new end. A slider may
-// be made after the tree, so the page around is watched while the tree is there.
+// Adds what ipywidgets' slider lacks: a name for its handle, and an End key that knows a new end. A
+// slider may be made after the tree, so the page is watched while the tree is there.
 
 const NAME = "Budget in tokens";
 
-/** Names the handles of the budget sliders in `root`, now and later; what it returns ends that. */
+/** Names the handles of the budget sliders in `root`, now and later; returns a function that stops. */
 export function nameSliders(root) {
-  // Kept up to date by the browser, so that looking at every change of a page costs nothing.
+  // A live collection of the browser, so that checking each change of the page is cheap.
   const handles = root.getElementsByClassName("noUi-handle");
   const name = () => {
     for (const handle of handles) {
@@ -20,8 +20,8 @@ export function nameSliders(root) {
 }
 
 /**
- * Has the End key of the sliders of `panel` go to where they end: their own goes to where they ended at
- * first. `onEnd(total)` hears that a person wants the most that a slider has, until `signal` aborts.
+ * Makes the End key of the sliders in `panel` go to their present end: ipywidgets keeps the first one.
+ * Calls `onEnd(total)` when the user presses it, until `signal` aborts.
  */
 export function hearEndKey(panel, signal, onEnd) {
   const keyed = (event) => {

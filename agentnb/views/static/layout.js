@@ -1,6 +1,6 @@
-// Where each agent stands: the column is its level, the row is that of its first child, and each leaf
-// takes a row of its own. So a tree that grows pushes down what stands below, and moves nothing else.
-// Pure: in units of columns and rows; `scale.js` knows pixels.
+// Places the agents: the column is the level, the row is that of the first child, and each leaf has a
+// row of its own. So a growing tree only pushes down the agents below. Pure, in units of columns and
+// rows; `scale.js` knows pixels.
 
 /** Share of a column that a card fills; the rest holds the lines. */
 export const CARD_WIDTH = 0.86;
@@ -10,8 +10,8 @@ export const CARD_HEIGHT = 0.88;
 /**
  * Places the agents that are not in a collapsed branch.
  *
- * `shown(path)` leaves agents out, and those below them; `exists(path)` says who is there at the time
- * that is shown: the others keep their place free, so that a replay does not jump.
+ * `shown(path)` is false for agents to leave out, with all below them. `exists(path)` is false for
+ * agents that do not exist at the shown time: their places stay free, so that a replay does not jump.
  *
  * Returns `items`, in the order of the outline, each with `path`, `parent`, `column`, `row`, `level`
  * (from 1), `position` (from 1) and `size` among its siblings, `expanded` (`null` without children);
@@ -72,7 +72,7 @@ export function connect(items) {
   return parts.join("");
 }
 
-/** Everyone below an agent, whatever is collapsed. */
+/** All agents below one, also in collapsed branches. */
 export function descendants(childrenOf, path) {
   const found = [];
   const open = [...childrenOf(path)];

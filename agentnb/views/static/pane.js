@@ -1,12 +1,12 @@
-// The pane that tree and details stand in. Its height follows the tree, so that a small tree leaves no
-// empty room below: in steps and never back while the run goes on, and exactly when it has ended. What
-// a person or a program has set stays as it is.
+// The pane around tree and details. Its height follows the tree, so that a small tree leaves no empty
+// room: growing in steps while the run goes on, and exactly when it has ended. A height set by the user
+// or by code stays.
 
 const STEP = 90;
 const BORDERS = 2;
 
 export class Pane {
-  /** A height in pixels that was asked for; 0 for none. */
+  /** A requested height in pixels; 0 for none. */
   given = 0;
   #element;
   #isOver;
@@ -14,18 +14,18 @@ export class Pane {
   #height = 0;
   #isExact = false;
 
-  /** `element` has the bounds in its style; `isOver()` is whether the run has ended. */
+  /** `element` has the bounds in its style; `isOver()` returns whether the run has ended. */
   constructor(element, isOver) {
     this.#element = element;
     this.#isOver = isOver;
   }
 
-  /** How much of the tree the pane can show at most; `null` where its height is not ours. */
+  /** The largest height that the pane can have; `null` if its height is fixed. */
   get room() {
     return this.#isOurs ? this.#bounds.most - BORDERS : null;
   }
 
-  /** Takes its bounds from the style again: they are others in a narrow cell. */
+  /** Reads the bounds from the style again: they differ in a narrow cell. */
   measure() {
     const style = getComputedStyle(this.#element);
     const read = (name) => Number.parseFloat(style.getPropertyValue(name)) || 0;
@@ -34,11 +34,11 @@ export class Pane {
     this.#bounds = bounds;
   }
 
-  /** The tree needs so many pixels. */
+  /** Fits the pane to a tree of so many pixels. */
   follow(needed) {
     if (!this.#isOurs || !this.#bounds.most) return;
     const isOver = this.#isOver();
-    // Once, when the run ends, it may become lower; from then on it only makes room.
+    // It may shrink once, when the run ends; otherwise it only grows.
     const before = isOver && !this.#isExact ? 0 : this.#height;
     this.#isExact = isOver;
     const height = paneHeight(needed + BORDERS, { ...this.#bounds, before, isOver });
@@ -47,7 +47,7 @@ export class Pane {
     this.#element.style.setProperty("--agentnb-pane", `${height}px`);
   }
 
-  // A person who drags the corner sets the height of what is dragged.
+  // Dragging the corner sets the height.
   get #isOurs() {
     const dragged = [this.#element, ...this.#element.children].some(({ style }) => style.height);
     return !this.given && !dragged;

@@ -1,5 +1,5 @@
-// The ES module that anywidget takes. The default export is called once for each model: frames come
-// before a view is rendered, and many views may show one model, so what they share is made here.
+// The entry module for anywidget. The default export is called once for each model. Frames arrive
+// before a view is rendered, and many views may show one model, so their shared parts are made here.
 // (The `model` that `initialize` gets is not the object that `render` gets.)
 
 import { Connection } from "./connection.js";

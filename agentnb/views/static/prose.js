@@ -1,14 +1,14 @@
-// A long text that may still grow, as a scrolling box. It is cut into blocks at line ends, since a
-// browser lays out a whole block again when something is added to it; and of a very long text only a
-// part is in the page until all is asked for. The reader's place is kept: at the end while they are
-// at the end, and where they are when they scrolled up.
+// A long text that may still grow, in a scrolling box. It is cut into blocks at line ends, since a
+// browser lays out a whole block again when text is added to it. Of a very long text only a part is in
+// the page until the user requests all. The scroll position is kept: at the end while the reader is
+// there, else in place.
 
 import { make, makeButton } from "./dom.js";
 import { textSize } from "./format.js";
 
 const SHOWN = 200_000;
 const BLOCK = 4_000;
-// A line without an end has to be cut somewhere.
+// Cuts a very long line.
 const LONGEST_BLOCK = 16_000;
 const AT_END = 12;
 
@@ -107,8 +107,8 @@ export class Prose {
 }
 
 /**
- * Cuts text that is added to a block of `length` characters: `fresh` pieces begin a block of their
- * own. A block ends at a line end, which is left out then, or where it gets too long without one.
+ * Cuts text that is added to a block of `length` characters: `fresh` pieces begin new blocks. A block
+ * ends at a line end, which is left out, or where it gets too long without one.
  */
 export function pieces(text, length) {
   const found = [];

@@ -1,11 +1,11 @@
-// What a zoom means in pixels. Cards shrink and say less, while letters keep a size that can be read:
-// so an overview stays legible, which a mere picture of it, made smaller, would not. Pure.
+// Converts a zoom to pixels. Cards shrink and show less, while letters stay readable: so an overview
+// stays legible, unlike a picture made smaller. Pure.
 
 import { CARD_HEIGHT, CARD_WIDTH } from "./layout.js";
 
 const COLUMN = 222;
 const ROW = 62;
-// Words need width more than height: columns shrink more slowly than rows.
+// Text needs width more than height: columns shrink more slowly than rows.
 const SHRINKING = 0.45;
 const FONT = 12;
 const SMALLEST_FONT = 10.5;
@@ -16,8 +16,8 @@ export const MARGIN = 12;
 // A closed branch in the last column has its button beside it.
 const AFTER_LAST = 16;
 
-// What a tree is fitted to by itself: so few that it rarely changes its size while it grows. With the
-// last of them a card has one line; below that it would be a mere dot.
+// The steps for fitting a tree automatically: few, so that a growing tree rarely changes its size. At
+// the last one a card has one line; smaller ones would be dots.
 const FIT_STEPS = [1, 0.92, 0.85, 0.75, 0.66, 0.57, 0.45, 0.36, 0.28];
 const STEPS = [0.12, 0.18, 0.25, 0.33, 0.45, 0.6, 0.75, 0.9, 1, 1.25, 1.5, 2];
 export const MIN_ZOOM = STEPS[0];
@@ -55,7 +55,7 @@ export function limitZoom(zoom) {
   return Math.min(MAX_ZOOM, Math.max(MIN_ZOOM, zoom));
 }
 
-/** Pixels that so many columns and rows take, with the free room around them. */
+/** The size of so many columns and rows in pixels, with the free room around them. */
 export function extentAt({ columns, rows }, sizes) {
   return {
     width: (Math.max(1, columns) - 1) * sizes.column + sizes.cardWidth + 2 * MARGIN + AFTER_LAST,
@@ -63,21 +63,21 @@ export function extentAt({ columns, rows }, sizes) {
   };
 }
 
-/** The largest step of zoom, up to 100 %, at which so many rows are seen at once; else the last. */
+/** The largest zoom step, up to 100 %, at which so many rows fit; else the smallest. */
 export function fittingZoom({ rows }, height) {
   const fits = (zoom) => extentAt({ columns: 1, rows }, sizesAt(zoom)).height <= height;
   return FIT_STEPS.find(fits) ?? FIT_STEPS.at(-1);
 }
 
 /**
- * By how much the columns of a zoom are to be narrower to be seen at once, as far as they may be, or
- * may be wider where there is room for them.
+ * The factor for the columns of a zoom, within limits: narrower so that all fit, or wider if there is
+ * room.
  */
 export function fittingSqueeze({ columns }, zoom, width) {
   const natural = columnAt(zoom);
   const free = width - 2 * MARGIN - AFTER_LAST;
   const wanted = free / (Math.max(1, columns) - 1 + CARD_WIDTH);
-  // Low cards are not narrower than there is room: they have status and task in one line.
+  // Low cards are only as narrow as needed: they have status and task in one line.
   return Math.min(COLUMN, Math.max(SMALLEST_COLUMN, wanted)) / natural;
 }
 

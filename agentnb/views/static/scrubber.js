@@ -1,12 +1,12 @@
-// The way back through a run that is over: a slider over its time, playing, and steps from one change
-// of the tree to the next. At the end of the slider the replay is left.
+// Replays an ended run: a slider over its time, playing, and steps from one change of the tree to the
+// next. At the slider's end the replay stops.
 
 import { make, makeButton, setText } from "./dom.js";
 import { duration } from "./format.js";
 
 const NOTCHES = 1000;
 const FRAME_MS = 100;
-// A long run is played faster, so that nobody waits for more than about this.
+// A long run is played faster, in about this time at most.
 const LONGEST_PLAY_S = 30;
 
 export class Scrubber {
@@ -26,7 +26,7 @@ export class Scrubber {
   #play = makeButton("agentnb-play", "Play");
   #words = document.createTextNode("");
 
-  /** `onTime(seconds)` hears each wish; `null` is the end: what is now. */
+  /** `onTime(seconds)` is called for each chosen time; `null` is the end: the present. */
   constructor(onTime, signal) {
     this.#onTime = onTime;
     this.#signal = signal;
@@ -51,7 +51,7 @@ export class Scrubber {
     signal.addEventListener("abort", () => this.pause());
   }
 
-  /** The run is over, after `total` seconds; at `changes` something in its tree changed. */
+  /** The run has ended after `total` seconds; its tree changed at the times `changes`. */
   offer(total, changes) {
     this.#total = total;
     this.#changes = [...new Set(changes)]
@@ -115,7 +115,7 @@ export class Scrubber {
     this.#go(next);
   }
 
-  // A step goes to the very time of a change: the slider's own is a little off.
+  // A step goes to the exact time of a change: the slider rounds.
   #go(exactly) {
     this.#tell();
     if (!this.#signal.aborted) this.#onTime(this.#isAtEnd ? null : (exactly ?? this.#at));

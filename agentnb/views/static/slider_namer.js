@@ -1,5 +1,4 @@
-// A module of its own for sliders in a page without a tree. It shows nothing: it is there as long as
-// its model is.
+// Entry module for sliders in a page without a tree. It shows nothing, and lives as long as its model.
 
 import { nameSliders } from "./labels.js";
 

@@ -1,5 +1,5 @@
-// The statuses of an agent: their order, which of them are final, and one shape for each. The shapes
-// are those of the figures, in a square from -1 to 1, y downwards; holes follow the even-odd rule.
+// The statuses of an agent: their order, which are final, and one shape for each. The shapes are those
+// of the figures, in a square from -1 to 1, y downwards; holes follow the even-odd rule.
 
 import { makeSvg } from "./dom.js";
 
@@ -32,10 +32,10 @@ const SHAPES = {
   skipped: "M-.9-.22H.9V.22H-.9Z",
 };
 
-// For a status that a newer kernel knows and this page does not.
+// For an unknown status of a newer kernel.
 const OTHER_SHAPE = "M0-1L1 0L0 1L-1 0Z";
 
-/** Whether an agent of this status has ended for good. */
+/** Whether an agent with this status has ended. */
 export function isFinal(status) {
   return FINAL.has(status);
 }

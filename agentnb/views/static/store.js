@@ -1,10 +1,10 @@
-// The agents of a run, as the frames from the kernel tell them. A frame is applied when it follows
-// the one before it, so what is held is always a state that the kernel was in, or is known to be
-// incomplete until a full frame comes. Touches no page: frames in, changes out.
+// Holds the agents of a run from the kernel's frames. A frame is applied only if it follows the one
+// before, so the store always holds a true state of the kernel, or knows that it is incomplete until a
+// full frame comes. It does not touch the page: frames in, changes out.
 
 import { isFinal } from "./status.js";
 
-// A field that is missing must not throw where it is shown.
+// Defaults, so that a missing field does not throw when it is shown.
 const BLANK = {
   parent: null,
   depth: 0,
@@ -28,22 +28,22 @@ const BLANK = {
 
 export class Store {
   rows = new Map();
-  /** Number of the newest frame that was applied. */
+  /** Number of the newest applied frame. */
   seq = -1;
   done = false;
   status = "pending";
-  /** A frame is missing; only a full one mends it. */
+  /** Whether a frame is missing: a full one is needed. */
   gap = false;
   #children = new Map();
   #at = 0;
   #heardAt = 0;
 
   /**
-   * Applies a frame that came when the page's clock read `nowMs`.
+   * Applies a frame that arrived at the page's time `nowMs`.
    *
-   * Returns what changed: `outcome` is `full`, `changes`, `stale` (nothing new) or `gap`; `paths`
-   * the agents with other fields than before, `added` whether agents came or went, `ended` the rows
-   * of those that have ended since the frame before, `finished` whether the run has.
+   * Returns the change: `outcome` is `full`, `changes`, `stale` (nothing new) or `gap`; `paths` are the
+   * changed agents, `added` is whether agents were added or removed, `ended` are the rows of agents
+   * that have ended since the frame before, `finished` is whether the run has just ended.
    */
   take(frame, nowMs) {
     if (!Number.isFinite(frame?.seq) || frame.seq <= this.seq) return change("stale");
@@ -74,13 +74,13 @@ export class Store {
     return this.done ? this.#at : this.#at + Math.max(0, nowMs - this.#heardAt) / 1000;
   }
 
-  /** The clock stands still from now on: nobody will tell when the run ends. */
+  /** Stops the clock: no frame will report the run's end. */
   stop(nowMs) {
     this.#at = this.time(nowMs);
     this.done = true;
   }
 
-  /** Paths of an agent's children, in path order; of `null`: those whose parent is not known. */
+  /** Paths of an agent's children, in path order; of `null`: agents with an unknown parent. */
   childrenOf(path) {
     return this.#children.get(path) ?? [];
   }
@@ -120,7 +120,7 @@ export class Store {
   #adopt(row) {
     const parent = row.parent === row.path ? null : row.parent;
     const siblings = this.#children.get(parent) ?? [];
-    // They nearly always come in order: look for the place from the end.
+    // They nearly always arrive in order: search from the end.
     let place = siblings.length;
     while (place > 0 && comparePaths(siblings[place - 1], row.path) > 0) place -= 1;
     siblings.splice(place, 0, row.path);
@@ -128,7 +128,7 @@ export class Store {
   }
 }
 
-/** Order of paths: by their numbers, so `2` before `10`, and `root` before all. */
+/** Compares paths by their numbers: `2` before `10`, and `root` before all. */
 export function comparePaths(one, other) {
   if (one === other) return 0;
   if (one === "root") return -1;
@@ -138,7 +138,7 @@ export function comparePaths(one, other) {
   for (let place = 0; place < Math.min(left.length, right.length); place += 1) {
     const difference = Number(left[place]) - Number(right[place]);
     if (difference) return difference;
-    // Not numbers: never heard of, but an order is needed all the same.
+    // Not numbers: unexpected, but they need an order.
     if (Number.isNaN(difference) && left[place] !== right[place]) {
       return left[place] < right[place] ? -1 : 1;
     }

@@ -1,5 +1,5 @@
-// The tool calls of an agent as a list: how each stands, its arguments, what came of it. A call keeps
-// its place and its element, so that what a reader opened stays open while others come and go on.
+// The tool calls of an agent as a list: status, arguments, result. A call keeps its place and element,
+// so that an opened one stays open while others change.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { counted, duration, openFor, textSize, toolCount, wholeNumber } from "./format.js";
@@ -29,13 +29,13 @@ export class ToolCalls {
     this.#box,
   );
 
-  /** Of another agent: nothing is known yet. */
+  /** Clears the list for another agent. */
   clear(path) {
     this.set([]);
     setAttribute(this.#box, "aria-label", `Tool calls of agent ${path}`);
   }
 
-  /** These are all calls. */
+  /** Shows these calls and no others. */
   set(lines) {
     const known = new Set(lines.map(({ n }) => n));
     for (const [n, { element }] of this.#items) {
@@ -46,7 +46,7 @@ export class ToolCalls {
     this.add(lines);
   }
 
-  /** These are new or have changed. */
+  /** Updates new or changed calls. */
   add(lines) {
     const { scrollTop, clientHeight, scrollHeight } = this.#box;
     const isAtEnd = scrollTop + clientHeight >= scrollHeight - NEAR_END;
@@ -63,7 +63,7 @@ export class ToolCalls {
     if (isAtEnd && lines.length) this.#box.scrollTop = this.#box.scrollHeight;
   }
 
-  /** Shows only what changes by the mere passing of time. */
+  /** Updates only times. */
   tick(now) {
     for (const item of this.#items.values()) item.tick(now);
   }
@@ -140,7 +140,7 @@ class ToolCall {
   }
 }
 
-// A text of which the beginning is shown until all of it is asked for.
+// A text of which only the beginning is shown until the user requests all.
 class Excerpt {
   #text = "";
   #isWhole = false;
@@ -167,7 +167,7 @@ class Excerpt {
     });
   }
 
-  /** `cut` is the length of the text that this is the beginning of, `null` where it is whole. */
+  /** `cut` is the full length if `text` is only the beginning, else `null`. */
   show(text, cut, { n, name }) {
     this.element.hidden = !text;
     setAttribute(this.#more, "data-of", `${this.#title} of call ${n}, ${name}`);
@@ -193,12 +193,12 @@ class Excerpt {
   }
 }
 
-/** The first lines of a text, as far as they are short. */
+/** The first lines of a text, cut if they are long. */
 export function beginning(text) {
   const lines = text.split("\n", SHORT_LINES + 1);
   const first = lines.slice(0, SHORT_LINES).join("\n");
   if (first.length <= SHORT) return first;
   const last = first.charCodeAt(SHORT - 1);
-  // Half of a character would be none.
+  // Do not cut a character in half.
   return first.slice(0, last >= 0xd800 && last <= 0xdbff ? SHORT - 1 : SHORT);
 }

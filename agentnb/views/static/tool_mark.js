@@ -1,11 +1,10 @@
-// The small mark of tool calls on an agent's card: which one is open, what it reported last and for
-// how long it has been; afterwards how many there were. It is made with an agent's first call: most
-// agents have none.
+// The mark of tool calls on an agent's card: the open one, its last report and its time; afterwards the
+// number of calls. It is made with an agent's first call: most agents have none.
 
 import { make, makeSvg, setAttribute, setText } from "./dom.js";
 import { openFor, toolCount, wholeNumber } from "./format.js";
 
-// A nut, in a square from -1 to 1: no status has that shape.
+// A nut, in a square from -1 to 1: a shape that no status has.
 const SHAPE = "M-1 0L-.5-.87H.5L1 0L.5.87H-.5ZM.42 0A.42.42 0 1 0-.42 0A.42.42 0 1 0 .42 0Z";
 
 export class ToolMark {
@@ -13,13 +12,13 @@ export class ToolMark {
   #before;
   #parts = null;
 
-  /** `foot` is where the mark stands, its words first and its time before the element `before`. */
+  /** `foot` holds the mark: its words first, and its time before the element `before`. */
   constructor(foot, before) {
     this.#foot = foot;
     this.#before = before;
   }
 
-  /** Shows the calls of a row; of `null` none. `isBrief` leaves room for other words. */
+  /** Shows the calls of a row, or none for `null`. `isBrief` leaves room for other words. */
   show(row, { isBrief }) {
     const open = row?.tool ?? null;
     const words = open ? String(open.name ?? "") : countWords(row, isBrief);
@@ -31,7 +30,7 @@ export class ToolMark {
     setAttribute(this.#parts.element, "hidden", words ? null : "");
   }
 
-  /** Shows only what changes by the mere passing of time. */
+  /** Updates only times. */
   tick(row, now) {
     if (this.#parts) setText(this.#parts.time, row ? openFor(row.tool, now) : "");
   }
@@ -45,7 +44,7 @@ export class ToolMark {
       { class: "agentnb-tool-mark", viewBox: "-1.05 -1.05 2.1 2.1", "aria-hidden": "true" },
       makeSvg("path", { "fill-rule": "evenodd", d: SHAPE }),
     );
-    // What it reports is no part of the card's name: it changes too often.
+    // Its report is not part of the card's name: it changes too often.
     const report = make("span", "", { "aria-hidden": "true" }, said);
     const text = make("span", "agentnb-node-tool-words", { dir: "auto" }, words, report);
     const element = make("span", "agentnb-node-tool", {}, shape, text);

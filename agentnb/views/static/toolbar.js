@@ -1,5 +1,5 @@
-// Above the tree: what to show (by words and by status), branches all open or all closed, and zoom.
-// The buttons of the statuses count, so they are the legend of the shapes as well.
+// The toolbar above the tree: filter by words and status, open or close all branches, zoom. The status
+// buttons show counts and are also the legend of the shapes.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { isFiltering } from "./filter.js";
@@ -58,7 +58,7 @@ export class Toolbar {
     });
   }
 
-  /** How many agents there are by status, and how many match the filter. */
+  /** Shows the numbers of agents by status, and of those that match the filter. */
   show(statuses, { matching, all }) {
     const counts = new Map(statusCounts(statuses));
     for (const status of this.#statuses) if (!counts.has(status)) counts.set(status, 0);
@@ -81,7 +81,7 @@ export class Toolbar {
     this.#clear.hidden = !filtering;
   }
 
-  /** The zoom, and whether the tree is fitted by itself. */
+  /** Shows the zoom, and whether the tree is fitted automatically. */
   zoom(zoom, isFitting) {
     const words = `${Math.round(zoom * 100)} %`;
     if (this.#percent.textContent !== words) this.#percent.textContent = words;

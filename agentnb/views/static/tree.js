@@ -1,6 +1,6 @@
-// The tree of agents: one card for each that is not in a collapsed branch. Re-arranged only when
-// agents came, or branches were opened or closed, or a filter changed; otherwise a frame touches the
-// cards of the agents that changed and no others.
+// The tree of agents: one card for each that is not in a collapsed branch. It is rearranged only when
+// agents are added, branches open or close, or the filter changes; otherwise a frame updates only the
+// cards of changed agents.
 
 import { Card } from "./card.js";
 import { make, setAttribute } from "./dom.js";
@@ -11,12 +11,12 @@ import { MARGIN } from "./scale.js";
 import { isFinal } from "./status.js";
 import { Viewport } from "./viewport.js";
 
-/** The run goes on, and nobody asked for another picture. */
+/** Whether the run goes on and the user has not changed the picture. */
 const BY_ITSELF = { mayGrow: false };
 
 export class Tree {
   selected = "root";
-  /** How many agents match the filter, and of how many. */
+  /** The number of agents that match the filter, and of all. */
   counts = { matching: 0, all: 0 };
   #viewModel;
   #onSelect;
@@ -25,12 +25,12 @@ export class Tree {
   #items = [];
   #rows = new Map();
   #folded = new Set();
-  /** While a filter is on, branches are closed and opened without touching what was before. */
+  /** Branches collapsed while a filter is on: the earlier state is kept apart. */
   #foldedInFilter = new Set();
   #filter = { text: "", statuses: new Set() };
   #matching = null;
 
-  /** `viewModel` is who is there and when; `onSelect(path)` hears every choice of a person. */
+  /** `viewModel` has the agents at the shown time; `onSelect(path)` is called for each user's choice. */
   constructor(viewModel, { pane, onSelect, onZoom, signal }) {
     this.#viewModel = viewModel;
     this.#onZoom = onZoom;
@@ -52,7 +52,7 @@ export class Tree {
     this.element.addEventListener("keydown", (event) => this.#key(event), { signal });
   }
 
-  /** Shows changed agents; `paths` may hold some that are new, and some that are not in the page. */
+  /** Shows changed agents; `paths` may include new ones, and ones that are not in the page. */
   update(paths, { added = false } = {}) {
     if (this.#matching && (added || this.#matchesDiffer(paths))) this.arrange(undefined, BY_ITSELF);
     else if (added) this.arrange(paths, BY_ITSELF);
@@ -60,8 +60,8 @@ export class Tree {
   }
 
   /**
-   * Builds the tree anew from what there is, and keeps in its place what a person looks at. Only the
-   * cards of `paths` are written anew, if it is given. `mayGrow` is whether a fit may make it larger.
+   * Rearranges the tree, and keeps what the user looks at in place. If `paths` is given, only their
+   * cards are updated. `mayGrow` is whether a fit may enlarge the tree.
    */
   arrange(paths, { mayGrow = true } = {}) {
     const anchor = this.#anchor();
@@ -76,7 +76,7 @@ export class Tree {
     this.#items = items;
     this.#rows = new Map(items.map((item) => [item.path, item]));
     this.viewport.draw(extent, connect(items), { mayGrow });
-    // A tree without items is one that is not there yet.
+    // No items: the tree has not begun.
     setAttribute(this.element, "aria-busy", items.length ? null : "true");
     this.#replaceCards();
     this.#place();
@@ -87,7 +87,7 @@ export class Tree {
     this.#onZoom();
   }
 
-  /** Moves on the times of the agents that are at work and can be seen. */
+  /** Updates the times of visible working agents. */
   tick() {
     const now = this.#viewModel.time();
     const { first, last } = this.viewport.rowsInView();
@@ -144,7 +144,7 @@ export class Tree {
     this.#afterFolding();
   }
 
-  // Who is selected may be in a closed branch now: then the branch itself is.
+  // If the selected agent is in a closed branch now, select the branch.
   #afterFolding() {
     const focused = this.element.contains(document.activeElement);
     this.arrange();
@@ -167,7 +167,7 @@ export class Tree {
         card = new Card(path, this.viewport.toggles);
         this.#cards.set(path, card);
       }
-      // In the order of the outline: that is the order in which a screen reader reads.
+      // In the order of the outline, in which a screen reader reads.
       const next = before ? before.nextSibling : this.element.firstChild;
       if (next !== card.element) this.element.insertBefore(card.element, next);
       before = card.element;
@@ -181,7 +181,7 @@ export class Tree {
     }
   }
 
-  // Who is in a closed branch is told of by the branch.
+  // A closed branch stands for the agents in it.
   #refreshAll(paths) {
     const now = this.#viewModel.time();
     const touched = new Set();
@@ -213,7 +213,7 @@ export class Tree {
     return paths.some((path) => matching.has(path) !== this.#matching.has(path));
   }
 
-  // The selected agent when it is in view, else the first one that is.
+  // The selected agent if it is in view, else the first one in view.
   #anchor() {
     const { first, last } = this.viewport.rowsInView();
     const inView = (item) => item && item.row >= first + 2 && item.row <= last - 3;

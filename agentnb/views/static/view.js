@@ -1,5 +1,5 @@
-// One view of a run: the tree, the details of the selected agent, the replay. Frames are gathered and
-// drawn with the next paint; a page in the background draws the last state when it is looked at.
+// One view of a run: the tree, the details of the selected agent, the replay. Frames are batched and
+// drawn with the next paint; a page in the background draws the last state when it is shown.
 
 import { Announcer } from "./announcer.js";
 import { Details } from "./details.js";
@@ -13,7 +13,7 @@ import { Tree } from "./tree.js";
 import { ViewModel } from "./view_model.js";
 
 const TICK_MS = 1_000;
-// A page that is closed takes no leave: who is there says so.
+// A closed page sends no message, so an open one reports regularly.
 const HERE_MS = 10_000;
 
 export class View {
@@ -34,11 +34,11 @@ export class View {
   #added = false;
   #rearrange = true;
   #paint = null;
-  /** The look that came last, as far as nothing of it was missed. */
+  /** The last `details` message, if none was missed. */
   #heard = null;
-  /** Of whom the details are. */
+  /** The agent of the details. */
   #shown = null;
-  /** What is looked at: a call (`null`: the newest) at a time (`null`: now). */
+  /** The shown call (`null`: the newest) and time (`null`: now). */
   #call = null;
   #at = null;
   #panel = null;
@@ -70,7 +70,7 @@ export class View {
   }
 
   message(message) {
-    if (message.type === "details") this.#takeLook(message);
+    if (message.type === "details") this.#takeDetails(message);
     else if (message.type === "replay") this.#takeReplay(message);
     else if (message.type === "notices") this.#hearLines(message.lines);
   }
@@ -129,7 +129,7 @@ export class View {
     body.append(viewport.element, this.#details.element);
     this.element = make(
       "div",
-      // Keys pressed in here are ours: JupyterLab would move cells with them.
+      // Keep these keys from JupyterLab, which would move cells with them.
       "agentnb-tree-view",
       { "data-lm-suppress-shortcuts": "true" },
       this.#toolbar.element,
@@ -161,7 +161,7 @@ export class View {
     });
   }
 
-  // Now the element is in the page, or in another place of it.
+  // The element was put into the page, or moved in it.
   #settled() {
     if (!this.element.isConnected) return;
     this.#tree.viewport.restore();
@@ -262,20 +262,20 @@ export class View {
     this.#ask();
   }
 
-  // What only adds to a look is of use when all before it came, for what is looked at now.
-  #takeLook(look) {
-    if (look.reset) {
+  // An addition is used only if all messages before it came, for the shown agent and time.
+  #takeDetails(message) {
+    if (message.reset) {
       this.#request.answered();
-      this.#heard = { agent: look.agent, at: look.at ?? null, n: look.n };
-    } else if (look.n === this.#heard?.n + 1) {
-      this.#heard.n = look.n;
+      this.#heard = { agent: message.agent, at: message.at ?? null, n: message.n };
+    } else if (message.n === this.#heard?.n + 1) {
+      this.#heard.n = message.n;
     } else if (this.#heard) {
       this.#heard = null;
       this.#ask();
     }
     const { agent, at } = this.#heard ?? {};
     if (agent !== this.#tree.selected || (at === null) !== (this.#at === null)) return;
-    this.#details.take(look);
+    this.#details.take(message);
     this.#soon();
   }
 
@@ -291,7 +291,7 @@ export class View {
     this.element.dataset.replay = String(this.#viewModel.isReplay);
   }
 
-  // What a person is told beside the tree. A panel shows it above; alone, the tree does so itself.
+  // The notices. A panel shows them above the tree; a tree alone shows them itself.
   #hearLines(lines) {
     if (!Array.isArray(lines)) return;
     this.#details.orderFailed();
@@ -299,7 +299,7 @@ export class View {
     else if (this.#connection.isFirst(this)) this.#announcer.tellLines(lines.map(String));
   }
 
-  // The kernel is gone: nothing here may look as if it could still be steered.
+  // The kernel is gone: disable all controls.
   #standStill() {
     this.#notice.replaceChildren(
       make("span", "", {}, "The kernel is gone. This is the last that was heard of the run."),

@@ -1,5 +1,5 @@
-// Who is in the tree at the time that a view shows: the store's agents as they are now or, in a
-// replay, as they were. A replay lies over the store and leaves it as it is.
+// The agents at the time that a view shows: the store's present ones or, in a replay, the earlier ones.
+// A replay overlays the store without changing it.
 
 export class ViewModel {
   #store;
@@ -15,7 +15,7 @@ export class ViewModel {
     return this.#overlay !== null;
   }
 
-  /** Shows the time of a `replay` message, or, with `null`, what is now. */
+  /** Shows the time of a `replay` message, or the present for `null`. */
   replay(message) {
     if (message === null) {
       this.#overlay = null;
@@ -38,7 +38,7 @@ export class ViewModel {
 
   exists = (path) => this.#overlay === null || this.#overlay.rows.has(path);
 
-  /** The rows of those who are there. */
+  /** The rows of the agents at that time. */
   rows = () => {
     const here = [...this.#store.rows.keys()].filter(this.exists);
     return here.map(this.row);

@@ -1,6 +1,6 @@
-// The window onto the tree: scrolling, dragging, zooming. It fits the tree by itself until a person
-// zooms or drags. Keeps still what a person looks at: a zoom keeps the point under the pointer, and
-// whoever re-arranges the tree can keep an agent in its place.
+// The viewport of the tree: scrolling, dragging, zooming. It fits the tree automatically until the user
+// zooms or drags. It keeps what the user looks at in place: the point under the pointer in a zoom, and
+// a chosen agent when the tree is rearranged.
 
 import { make, makeSvg, setAttribute } from "./dom.js";
 import {
@@ -20,11 +20,11 @@ export class Viewport {
   zoom = 1;
   sizes = sizesAt(1);
   extent = { columns: 0, rows: 0 };
-  /** Whether it fits the tree by itself: until a person zooms or drags, and again when they ask. */
+  /** Whether it fits the tree automatically: until the user zooms or drags, and again on request. */
   isFitting = true;
   #squeeze = 1;
   #pane;
-  /** Its inner size in pixels when it was measured last; reading it at any time would cost a layout. */
+  /** Its inner size in pixels, as last measured: reading it anew would cost a layout. */
   #window = null;
   #lines = makeSvg("path", { class: "agentnb-lines-path", "vector-effect": "non-scaling-stroke" });
   #svg = makeSvg(
@@ -36,7 +36,7 @@ export class Viewport {
   #scroll = { left: 0, top: 0 };
 
   /**
-   * `tree` is the element that holds the cards, `pane` what the viewport stands in; `onZoom()` is called
+   * `tree` is the element that holds the cards, `pane` the one around the viewport; `onZoom()` is called
    * when sizes have changed.
    */
   constructor(tree, pane, onZoom, signal) {
@@ -54,8 +54,8 @@ export class Viewport {
   }
 
   /**
-   * Takes the tree's extent and lines as `arrange` and `connect` give them. The cards are to be placed
-   * anew afterwards. With `mayGrow` false a fit makes nothing larger: the tree changes by itself.
+   * Sets the tree's extent and lines, from `arrange` and `connect`. The caller must place the cards anew
+   * afterwards. If `mayGrow` is false a fit does not enlarge the tree, since the user changed nothing.
    */
   draw(extent, lines, { mayGrow = true } = {}) {
     this.extent = extent;
@@ -65,35 +65,35 @@ export class Viewport {
     this.#resize();
   }
 
-  /** The next step of zoom, as a person wants it. */
+  /** Zooms one step, for the user. */
   step(direction) {
     this.setZoom(nextZoom(this.zoom, direction));
   }
 
-  /** 100 %, with columns as wide as they are meant to be. */
+  /** Zooms to 100 %, with columns of normal width. */
   naturalSize() {
     this.setZoom(1, undefined, undefined, 1);
   }
 
-  /** Fits the tree, and goes on to do so. */
+  /** Fits the tree, from now on automatically. */
   fit() {
     this.isFitting = true;
     this.refit();
     this.#onZoom();
   }
 
-  /** Fits the tree into its window, if that is not left to a person. */
+  /** Fits the tree, unless the user has zoomed or dragged. */
   refit() {
     const before = this.sizes;
     if (!this.#fit({ mayGrow: true })) return;
     this.#resize();
     this.#onZoom();
-    // What is in the middle stays there.
+    // Keep the middle in place.
     const middle = this.#scroll.top + this.#window.height / 2 - MARGIN;
     this.keep(middle, (middle / before.row) * this.sizes.row);
   }
 
-  /** The size of the window, or of the pane around it, was changed, or it came into the page. */
+  /** Call when the size of the viewport or the pane has changed, or it was put into the page. */
   measure() {
     const { clientWidth: width, clientHeight: height } = this.element;
     if (!width) return;
@@ -103,8 +103,8 @@ export class Viewport {
   }
 
   /**
-   * Zooms as a person wants it; `x` and `y`, in pixels of the window, are the point that stays where
-   * it is. `squeeze` makes the columns narrower than the zoom alone does.
+   * Zooms for the user; the point `x`, `y`, in pixels of the viewport, stays in place. `squeeze` makes
+   * the columns narrower than the zoom alone does.
    */
   setZoom(
     zoom,
@@ -140,17 +140,17 @@ export class Viewport {
     });
   }
 
-  /** How far down a row begins, in pixels of the tree. */
+  /** The top of a row, in pixels of the tree. */
   topOf(row) {
     return row * this.sizes.row;
   }
 
-  /** Scrolls so that what was so far down `before` and is there `after` seems not to move. */
+  /** Scrolls so that a thing that moved from `before` to `after` stays in place on the screen. */
   keep(before, after) {
     if (before !== after) this.element.scrollTop += after - before;
   }
 
-  /** The rows that are in the window or next to it, from `first` to `last`. */
+  /** The rows in the viewport or next to it, from `first` to `last`. */
   rowsInView() {
     const { top, height } = this.#scroll;
     return {
@@ -159,7 +159,7 @@ export class Viewport {
     };
   }
 
-  /** Its place on the page was changed: what a browser forgets when an element is taken out. */
+  /** Restores the scroll position, which a browser forgets when an element is moved. */
   restore() {
     if (this.element.scrollTop === 0 && this.#scroll.top > 0) {
       this.element.scrollTo({ ...this.#scroll, behavior: "instant" });
@@ -168,12 +168,12 @@ export class Viewport {
     this.measure();
   }
 
-  // Whether that changed anything; nothing is drawn yet.
+  // Returns whether anything changed; does not draw.
   #fit({ mayGrow }) {
     if (!this.#window) return false;
     const { width, height } = this.#window;
     const fitting = fittingZoom(this.extent, this.#pane.room ?? height);
-    // The pane makes room for the tree as it would be fitted, whatever a person does with it inside.
+    // The pane fits the tree at its automatic zoom, whatever the user's zoom.
     const zoom = mayGrow ? fitting : Math.min(fitting, this.zoom);
     const fittingColumns = fittingSqueeze(this.extent, zoom, width);
     const growth = sizesAt(zoom, fittingColumns).column / this.sizes.column;
@@ -219,7 +219,7 @@ export class Viewport {
     this.setZoom(this.zoom * factor, event.clientX - box.left, event.clientY - box.top);
   }
 
-  // With a finger the browser itself pans; with a mouse the free space can be dragged.
+  // The browser pans by touch; the mouse drags the free space.
   #drag(event) {
     if (event.pointerType !== "mouse" || event.button !== 0) return;
     if (event.target.closest(".agentnb-node, button")) return;
