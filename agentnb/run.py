@@ -335,7 +335,7 @@ class Run(RunRecord):
         budget = self._request.budget
         publisher = FramePublisher(
             self._bus,
-            pot=lambda: (budget.tokens_used, budget.total),
+            budget=lambda: (budget.tokens_used, budget.total),
             cost=self._cost_so_far,
             viewers=self._viewers,
         )

@@ -77,7 +77,7 @@ def told_by_paths(run: RunRecord) -> dict[str, Any]:
         "graph": [path for _, path in run.graph.nodes(data="path")],
         "timeline": [agent.path for agent in times(run._bus.rows_since(0)).agents],
         "panel": [(row["path"], row["parent"], row["task"]) for row in rows],
-        "notices": fold.summary(1.0, cost="", pot=None).notices,
+        "notices": fold.summary(1.0, cost="", budget=None).notices,
         "jobs": [event.job_id for event in spawns],
     }
 
@@ -134,7 +134,7 @@ def test_agent_of_a_run_of_a_childs_thread_is_stopped_by_its_path() -> None:
     assert run.result(DEADLINE_S).output == "together"
     fold = PanelFold()
     fold.feed(run._bus.rows_since(0))
-    assert fold.summary(1.0, cost="", pot=None).notices == ("Cancelled: 1 (cancelled by hand).",)
+    assert fold.summary(1.0, cost="", budget=None).notices == ("Cancelled: 1 (cancelled by hand).",)
 
 
 def test_run_of_a_childs_thread_that_is_stopped_has_the_paths_of_its_results_in_its_answer() -> (

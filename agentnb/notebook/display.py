@@ -55,7 +55,7 @@ def show_result(
     *,
     notes: Mapping[str, Sequence[str]],
     quiet: bool = False,
-    untold: Mapping[str, Sequence[str]] | None = None,
+    unreported: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Display the result of a run, also one that ended early.
 
@@ -63,14 +63,14 @@ def show_result(
         result: The result, whole or partial.
         notes: Further lines for the outline, by path.
         quiet: Show the answer alone.
-        untold: For a run that this cell also shows live: the `notes` that the live view does not
+        unreported: If the cell also shows the run live: the `notes` that the live view does not
             show. The output is the same whether there is a live view or not.
     """
     wanted = wanted_display()
     if wanted in ("widget", "none"):
         return
     bundle = static_bundle(
-        result.agent_tree, result.final_response, notes=notes, quiet=quiet, untold=untold
+        result.agent_tree, result.final_response, notes=notes, quiet=quiet, unreported=unreported
     )
     if wanted == "text":
         bundle = {"text/plain": bundle["text/plain"]}

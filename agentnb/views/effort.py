@@ -1,8 +1,8 @@
-"""What showing an answer may cost: markdown-it, with its work and what it writes counted.
+"""Limits the cost of rendering an answer: markdown-it with its steps and output counted.
 
-A few kilobytes can make Markdown of megabytes (a table that fills its rows to the width of its
-head, one address that is named in many places), or hours of work. A clock would show the same
-answer in two ways; so steps are counted, and what an answer may take grows with its length alone.
+A few kilobytes of Markdown can become megabytes of HTML (a table fills its rows to the width of its
+head, one address is referred to in many places) or take hours. A time limit would render the same
+answer in two ways, so steps are counted, and the limit depends only on the answer's length.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from markdown_it.utils import EnvType
 from agentnb.views.formulas import Closers
 
 MOST_FORMULAS, MOST_OF_FORMULAS = 500, 20_000
-"""Formulas of one answer that are typeset, and their characters: all of them take the browser some
-seconds."""
+"""Formulas of one answer that are typeset, and their characters: together they take the browser a
+few seconds."""
 
 _TIMES_AS_LONG, _AND_MORE = 20, 500
-"""The HTML of an answer of n characters has at most 20 n + 500, and a sentence."""
+"""The HTML of an answer of n characters has at most 20 n + 500 characters, and a sentence."""
 
 _STEPS, _STEPS_EACH = 8_000, 0.45
-"""What an answer of n characters may take: 8,000 + 0.45 n steps, of some microseconds each. Prose
-takes n / 10, a page of lists, links and tables about 0.4 n."""
+"""An answer of n characters may take 8,000 + 0.45 n steps, of some microseconds each. Prose takes
+n / 10, a page of lists, links and tables about 0.4 n."""
 
 _STEPS_OF_LINK = 5
-"""Its address is taken to pieces, and put together again."""
+"""A link's address is parsed and assembled again."""
 
 _MOST_BRACKETS = 4
-"""Open at once in an address: an encyclopaedia's have one."""
+"""Nested brackets in an address: Wikipedia's have one level."""
 _BRACKET_OR_END = re.compile(r"\\.|[()\s]")
 
 _KEY = "agentnb_effort"
@@ -47,17 +47,17 @@ class TooMuch(Exception):
 
 
 class Effort:
-    """What may still be spent on one answer.
+    """The remaining budget for rendering one answer.
 
     Args:
-        length: Its characters.
+        length: The answer's characters.
     """
 
     def __init__(self, length: int) -> None:
         self.formulas_left_out = 0
-        """Formulas that are not typeset since there are so many."""
+        """Number of formulas that are not typeset because there are too many."""
         self.env: EnvType = {_KEY: self}
-        """What the parser is to hand from rule to rule."""
+        """The `env` that the parser passes to its rules."""
         self._formulas = MOST_FORMULAS
         self._of_formulas = MOST_OF_FORMULAS
         self._steps = _STEPS + int(_STEPS_EACH * length)
@@ -65,19 +65,19 @@ class Effort:
         self._closers = Closers("")
 
     def step(self, steps: int = 1) -> None:
-        """Take steps of the parser. Raises `TooMuch` when there are none left."""
+        """Count steps of the parser. Raises `TooMuch` when none are left."""
         self._steps -= steps
         if self._steps < 0:
             raise TooMuch
 
     def write(self, characters: int) -> None:
-        """Write some characters of the page. Raises `TooMuch` when there is no room left."""
+        """Count characters of output. Raises `TooMuch` when none are left."""
         self._room -= characters
         if self._room < 0:
             raise TooMuch
 
     def typeset(self, formula: str) -> bool:
-        """Whether a formula may be typeset, too."""
+        """Count a formula; returns whether it may be typeset."""
         if self._formulas < 1 or self._of_formulas < len(formula):
             self.formulas_left_out += 1
             return False
@@ -86,29 +86,29 @@ class Effort:
         return True
 
     def closers(self, source: str) -> Closers:
-        """Where the formulas of the text that is read just now end."""
+        """The `Closers` of the text being parsed."""
         if self._closers.source is not source:
             self._closers = Closers(source)
         return self._closers
 
 
 def effort_of(env: EnvType) -> Effort:
-    """What a rule of the parser may spend, by what was handed to it."""
+    """The `Effort` in a rule's `env`."""
     effort: Effort = env[_KEY]
     return effort
 
 
 class BoundedParser(MarkdownIt):
-    """markdown-it, whose `env` has to be that of an `Effort`: it raises `TooMuch`.
+    """markdown-it with an `Effort`'s `env`: it raises `TooMuch`.
 
-    A step is a part that is found, and a place that a link looks at. The rules that are added to it
-    take one for each place they are asked about, which are all that have to be looked at.
+    Each token made is a step, and each token that a link's text skips. Rules added to the parser
+    count one step for each position where they are tried.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self.block, self.inline = _Blocks(), _Inlines()
-        self.helpers = _Helpers()  # type: ignore[assignment]  # it is a module there
+        self.helpers = _Helpers()  # type: ignore[assignment]  # markdown-it has a module there
         self.configure(*args)
 
 
@@ -138,7 +138,7 @@ class _Blocks(ParserBlock):
 class _Inlines(ParserInline):
     def __init__(self) -> None:
         super().__init__()
-        # Where a rule of ours may find something, and nowhere else.
+        # Only characters at which one of our rules may match.
         self.terminator_re = re.compile(r"[\n!$&*<\[\\\]_`~]")
 
     def skipToken(self, state: StateInline) -> None:
@@ -154,20 +154,20 @@ class _Inlines(ParserInline):
 
 
 class _Helpers:
-    """What the rules for links ask: markdown-it's own, but for what would take it long."""
+    """markdown-it's helpers for links, without the slow case."""
 
     parseLinkLabel = staticmethod(parseLinkLabel)
     parseLinkTitle = staticmethod(parseLinkTitle)
 
     @staticmethod
     def parseLinkDestination(string: str, pos: int, maximum: int) -> Any:
-        # Where each of many links opens a bracket, it would look 32 links ahead from each.
+        # If many links each open a bracket, it would scan 32 links ahead from each.
         is_too_deep = _opens_too_many(string, pos, maximum)
         return parseLinkDestination(string, pos, pos if is_too_deep else maximum)
 
 
 def _opens_too_many(string: str, pos: int, maximum: int) -> bool:
-    """Whether more than a few brackets are open at once in an address."""
+    """Whether an address nests more than a few brackets."""
     level = 0
     for found in _BRACKET_OR_END.finditer(string, pos, maximum):
         level += {"(": 1, ")": -1}.get(found[0], 0)

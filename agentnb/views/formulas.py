@@ -1,10 +1,10 @@
-r"""Which formulas of an answer are handed to the typesetter, and where they end.
+r"""Decides which formulas of an answer MathJax may typeset, and where they end.
 
-A page has one MathJax for all that it shows. A command that defines changes the formulas of the
-person, too; one that styles reaches beyond its formula; and what is nested deeply takes it so
-long that the page hangs, at each opening of the notebook again. So a formula counts when every
-command in it is on a list of those that only draw, and when it is neither long nor deep. The list
-is what textbooks use of TeX, AMS and a little of mathtools; what is not on it is text.
+A page has one MathJax for all its contents. A command that defines changes the user's own formulas;
+one that styles reaches beyond its formula; and deep nesting hangs the page, each time the notebook
+is opened. So a formula is typeset only if it is neither long nor deep and all its commands are on
+an allow-list of those that only draw: what textbooks use of TeX, AMS and a little of mathtools.
+Other formulas stay text.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ MOST_LENGTH = 4_000
 """Characters of one formula."""
 
 MOST_DEPTH = 12
-"""Braces, environments, `\\left` and formulas within text, one in the other. At 20 MathJax needs no
-longer than for the same formulas beside each other; at 100 the page crashes."""
+"""Nesting of braces, environments, `\\left` and formulas within text. At 20 MathJax takes no longer
+than for the same formulas side by side; at 100 the page crashes."""
 
 _MOST_DEPTH_OF_ARROW = 3
-"""What stands above an arrow is measured twice, so that each level takes twice as long."""
+"""MathJax measures the text above an arrow twice, so each level doubles the time."""
 
 MOST_CELLS = 1_000
-"""Of all tables of a formula; MathJax fills each row to the width of the widest."""
+"""Cells of all tables of a formula; MathJax fills each row to the width of the widest."""
 
 _GREEK = """
     alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa varkappa lambda mu
@@ -85,7 +85,7 @@ _ARROWS = """
 _LONG_ARROWS = frozenset(
     "xleftarrow xrightarrow xleftrightarrow xLeftarrow xRightarrow xLeftrightarrow xmapsto".split()
 )
-"""They are as long as what stands above them."""
+"""They grow with the text above them."""
 _BUILT = """
     frac dfrac tfrac cfrac binom dbinom tbinom sqrt root of over atop choose brace brack
     hat widehat check tilde widetilde bar overline underline acute grave breve vec dot
@@ -114,7 +114,7 @@ _FENCES = """
 _WITH_TEXT = frozenset(
     "text textrm textbf textit textsf texttt textup textnormal mbox hbox tag".split()
 )
-"""Their argument is text: `$` begins a formula in it."""
+"""Their argument is text, in which `$` begins a formula."""
 
 COMMANDS = (
     frozenset(
@@ -124,10 +124,10 @@ COMMANDS = (
     | _WITH_TEXT
     | _LONG_ARROWS
 )
-"""Names of letters; none of them defines, styles, fetches, or leads somewhere."""
+"""Allowed commands; none of them defines, styles, fetches or links."""
 
 _SIGNS = frozenset(",;:!>{}|_$&#%\\ \n\t")
-"""What may follow a backslash where no letter does."""
+"""Characters other than letters that may follow a backslash."""
 
 ENVIRONMENTS = frozenset(
     """
@@ -138,9 +138,9 @@ ENVIRONMENTS = frozenset(
 )
 
 _LENGTH = r"-?(?:\d?(?:\.\d+)?\s*(?:em|ex|cm|in)|\d{0,2}(?:\.\d+)?\s*(?:pt|px|mm|mu))"
-"""A length that moves nothing out of its place."""
+"""A length too small to move anything out of its place."""
 
-# What stands behind a name, where that could make much out of little.
+# Arguments after a name that could make large output from short input.
 _LENGTH_IN_BRACES = re.compile(rf"\s*\{{{_LENGTH}\}}")
 _BEHIND_ROW = re.compile(rf"\*?\[{_LENGTH}\]|\*?+(?!\[)")
 _BEHIND = {
@@ -158,7 +158,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
-# Some readers of TeX pass over blanks behind a backslash.
+# Some TeX parsers skip blanks after a backslash.
 _ACTING = frozenset(
     """
     style class cssId href url bbox require data html includegraphics rule Rule Space def edef gdef
@@ -170,7 +170,7 @@ _WORD = re.compile(r"\s*([A-Za-z]+)")
 
 
 def is_known(formula: str) -> bool:
-    r"""Whether a formula holds nothing but what only draws, and ends where it seems to end.
+    r"""Whether a formula has only drawing commands, and ends where it seems to end.
 
     Args:
         formula: With its delimiters: `$…$`, `$$…$$`, `\(…\)`, `\[…\]` or `\begin{…}…\end{…}`.
@@ -184,7 +184,7 @@ def is_known(formula: str) -> bool:
 
 
 class _Reader:
-    """Reads one formula. Its methods say whether what they read may stand there.
+    """Reads one formula. Its methods return whether what they read is allowed.
 
     Args:
         source: The formula, without delimiters.
@@ -194,14 +194,14 @@ class _Reader:
         self._source = source
         self._at = 0
         self._open: list[str] = []
-        """What has to be closed: environments by name, `left`, `{`, a brace of `text`, and `$`."""
+        """Open groups: environments by name, `left`, `{`, `text` for a brace of text, and `$`."""
         self._opens_text = False
-        """Whether a brace that stands here begins a text."""
+        """Whether a brace at this place begins a text."""
         self._tables: list[_Table] = []
         self._cells = 0
 
     def only_draws(self) -> bool:
-        """Whether every command is a known one, and all that is opened is closed again."""
+        """Whether every command is allowed, and every group is closed."""
         while token := _TOKEN.search(self._source, self._at):
             if self._opens_text and self._source[self._at : token.start()].strip():
                 self._opens_text = False
@@ -223,7 +223,7 @@ class _Reader:
                 return self._sign(token["sign"])
             case "mark":
                 return self._mark(token["mark"])
-        return False  # a backslash at the end: it would take the delimiter with it
+        return False  # a backslash at the end would escape the delimiter
 
     def _command(self, command: str) -> bool:
         if command == "left":
@@ -292,11 +292,11 @@ class _Reader:
 
 
 class _Table:
-    """How large an environment becomes."""
+    """Counts the cells of an environment."""
 
     def __init__(self) -> None:
         self.here = 1
-        """Cells of the row that is read."""
+        """Cells in the current row."""
         self._rows = 0
         self._widest = 1
 
@@ -313,14 +313,14 @@ class _Table:
 # -- where formulas are ----------------------------------------------------------------------------
 
 START = re.compile(r"\$\$?|\\\\?[(\[]|\\begin\{[A-Za-z]+\*?\}")
-"""What opens a formula, in the ways of MathJax and in those of JupyterLab's own Markdown."""
+"""Openers of a formula, for MathJax and for JupyterLab's own Markdown."""
 
 _MOST_CLOSERS = 64
-"""Different names of environments of one text; what comes after them is no formula."""
+"""Different environment names in one text; later ones do not begin a formula."""
 
 
 class Closers:
-    """Where the formulas of one text end. All questions together cost a walk or two through it.
+    """Finds where the formulas of one text end. All searches together scan it once or twice.
 
     Args:
         source: The text.
@@ -328,15 +328,15 @@ class Closers:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        # By closer: from where on it was looked for, and where it is; -1 for nowhere.
+        # By closer: where the search began, and where it was found; -1 if not found.
         self._next: dict[str, tuple[int, int]] = {}
 
     def end_of(self, start: re.Match[str], stop: int) -> int | None:
-        """The place behind the formula that begins there; `None` where it does not end.
+        """The position after the formula that begins at `start`; `None` if it does not end.
 
         Args:
             start: The opener, a match of `START`.
-            stop: Where the text ends for it.
+            stop: Where the search ends.
         """
         closer = _closer_of(start[0])
         # A formula has at least one character.

@@ -1,8 +1,8 @@
-"""What remains of a saved notebook when the live views are taken out of it.
+"""Removes live views from a saved notebook.
 
-A live view is nothing without the kernel that made it: opened tomorrow, it would show "model not
-found". What tells the story (picture, outline, answer) stands in outputs of its own and stays.
-Only what this package has marked as its own is taken, and everything else is left as it was.
+A live view is useless without its kernel: a reopened notebook would show "model not found". The
+picture, outline and answer are in other outputs and stay. Only outputs that this package marked
+are removed; everything else stays unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentnb.files import read_file, replace_file
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE_VIEW: dict[str, Any] = {"agentnb": {"view": "live"}}
-"""The metadata of an output that is a live view of this package."""
+"""Metadata that marks an output as a live view of this package."""
 
 _MOST_BYTES = 2**30
 
@@ -27,44 +27,44 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def frozen(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """A notebook without live views.
+    """Return a notebook without live views.
 
-    The saved state of widgets goes with the last view of a widget.
+    The saved state of widgets is removed too if no view of a widget is left.
 
     Args:
-        notebook: The document, format 4, as JSON reads it. It is not changed.
+        notebook: The parsed document, format 4. It is not changed.
 
     Returns:
-        The document, and how many views were taken out of it.
+        The new document, and the number of removed views.
     """
-    taken = 0
+    total = 0
     cells = []
     for cell in notebook["cells"]:
         kept = [output for output in _outputs(cell) if not _is_live_view(output)]
-        here = len(_outputs(cell)) - len(kept)
-        cells.append({**cell, "outputs": kept} if here else cell)
-        taken += here
+        removed = len(_outputs(cell)) - len(kept)
+        cells.append({**cell, "outputs": kept} if removed else cell)
+        total += removed
     remaining = {**notebook, "cells": cells}
     metadata = notebook.get("metadata")
-    if taken and isinstance(metadata, dict) and not _shows_widgets(cells):
+    if total and isinstance(metadata, dict) and not _shows_widgets(cells):
         remaining["metadata"] = {k: value for k, value in metadata.items() if k != "widgets"}
-    return remaining, taken
+    return remaining, total
 
 
 def freeze_file(path: Path) -> int:
-    """Take the live views out of a saved notebook. Where there is none, it is not touched.
+    """Remove the live views from a saved notebook. A file without any is not written.
 
     Returns:
-        How many there were.
+        The number of removed views.
 
     Raises:
-        UnreadableNotebook: The file is not there, or is no notebook of format 4.
-        OSError: It cannot be written. It is as it was.
+        UnreadableNotebook: The file does not exist, or is not a notebook of format 4.
+        OSError: The file cannot be written, and is unchanged.
     """
-    document, taken = frozen(_read(path))
-    if taken:
+    document, total = frozen(_read(path))
+    if total:
         replace_file(path, _as_text(document))
-    return taken
+    return total
 
 
 def _outputs(cell: Any) -> list[Any]:
@@ -109,7 +109,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _as_text(document: dict[str, Any]) -> str:
-    """As `nbformat` and so JupyterLab write it, but for the order of keys, which stays."""
+    """Format as `nbformat` and JupyterLab do, but keep the order of keys."""
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    # Half a character may stand in JSON as an escape, and cannot stand in UTF-8.
+    # JSON allows a lone surrogate as an escape; UTF-8 does not.
     return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

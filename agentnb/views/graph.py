@@ -1,4 +1,4 @@
-"""A run's tree as other people's libraries take it: a networkx graph, flat records."""
+"""Exports a run's tree: as a networkx graph, or as flat records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def as_graph(root: AgentNode | None) -> nx.DiGraph[str]:
     """One node per agent, by agent id; edges from parent to child.
 
     Node attributes: `path`, `task`, `status`, `depth`, `model`, `tokens` (the agent's own) and
-    `duration` (milliseconds), all plain texts and numbers, as networkx's file formats want them.
-    Empty before the root was spawned.
+    `duration` (milliseconds), all strings and numbers, as networkx's file formats need.
+    Empty before the root has spawned.
     """
-    import networkx as nx  # heavy: only for those who ask for a graph
+    import networkx as nx  # heavy: only when a graph is requested
 
     graph: nx.DiGraph[str] = nx.DiGraph()
     for node in root.walk() if root is not None else ():
@@ -46,17 +46,17 @@ def as_records(
     answers: Mapping[str, str],
     costs: Mapping[str, tuple[float | None, float | None]],
 ) -> list[dict[str, Any]]:
-    """One flat dict per agent and per skipped task in path order, as `pandas.DataFrame` takes it.
+    """One flat dict per agent and per skipped task in path order, for `pandas.DataFrame`.
 
     Args:
         root: The tree.
-        fold: Of the same events.
-        answers: By agent id, what each agent ended with, or has said so far.
-        costs: By path, US dollars of an agent's own calls, and with those of all below it.
+        fold: The fold of the same events.
+        answers: Each agent's final or current text, by agent id.
+        costs: US dollars of an agent's own calls, and of its whole subtree, by path.
     """
     nodes = [*root.walk()] if root is not None else []
     tokens_below: dict[str, int] = {}
-    for node in reversed(nodes):  # each after all below it
+    for node in reversed(nodes):  # children before their parent
         below = sum(tokens_below[child.path] for child in node.children)
         tokens_below[node.path] = node.tokens_used + below
     rows = {

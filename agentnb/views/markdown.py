@@ -1,16 +1,15 @@
-"""A model's answer as HTML that can do nothing: Markdown in, an allow-list of tags out.
+"""Renders a model's Markdown as harmless HTML, with an allow-list of tags.
 
-Everything that could fetch, run or restyle is shown as the text it is: raw HTML, a link that
-is not http, https or mailto. An image becomes a link, since a remote image tells its server
-who reads. Every attribute is written here; the answer fills in addresses and nothing else.
+Anything that could fetch, run or restyle is shown as text: raw HTML, and links that are not http,
+https or mailto. An image becomes a link, since a remote image reveals its readers to its server.
+All attributes are written here; the answer supplies only addresses.
 
-A front end typesets TeX in what it shows (MathJax reads the finished page), so formulas are
-kept from Markdown, which would eat their backslashes and underscores, and all other `$` and
-backslashes are kept from MathJax, which would set "$5 or $10" as a formula. Which formulas it may
-have says `formulas`; the others are shown as they were written.
+The front end's MathJax typesets TeX in the finished page. So formulas are hidden from Markdown,
+which would eat their backslashes and underscores, and all other `$` and backslashes are hidden from
+MathJax, which would set "$5 or $10" as a formula. `formulas` decides which formulas are typeset;
+the others are shown as written.
 
-What an answer may cost is bounded by `effort`. One that comes to more is shown as it was written,
-and says so.
+`effort` limits the cost of an answer. One that exceeds it is shown as written, with a notice.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ from agentnb.views.effort import BoundedParser, Effort, TooMuch, effort_of
 from agentnb.views.formulas import START, is_known
 
 MOST_LAID_OUT = 50_000
-"""Characters of an answer that are read as Markdown; what comes after them is shown as written."""
+"""Characters of an answer that are parsed as Markdown; the rest is shown as written."""
 MOST_ADDRESS = 2_000
-"""Characters of a link's address. What is longer is text."""
+"""Characters of a link's address. Longer ones are shown as text."""
 
 _ALLOWED_ADDRESS = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 _MAX_NESTING = 40
-"""Lists and quotes within each other, bounded since the parser calls itself for each."""
+"""Nested lists and quotes, limited since the parser recurses for each."""
 
 _STEPS_OF_FORMULA = 2
-"""It is read command by command."""
+"""`formulas` reads it command by command."""
 
 _LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
 
-# MathJax joins no text across a `span`, so a delimiter alone in one is never a delimiter. The
-# escapes of what cannot be seen are long and none of theirs: a run of them has one `span`.
+# MathJax does not join text across a `span`, so a delimiter alone in one has no effect. Escapes of
+# invisible characters are long and no delimiters: a run of them shares one `span`.
 _DELIMITER = re.compile(r"(?:\\U[0-9a-f]{8})+|[$\\]")
 
 _AS_WRITTEN = "(Shown as it was written: as Markdown it would be too large, too deep or too slow.)"
@@ -57,11 +56,11 @@ _REST_AS_WRITTEN = "(From here on it is shown as it was written: it is long.)"
 def answer_html(markdown: str) -> str:
     """Render a model's answer, CommonMark with tables and strikethrough, as safe HTML.
 
-    Never raises on any text. The tags are those of CommonMark but for `img`, and those of
-    tables, `s` and a bare `span`. The attributes are `href`, `rel` and `target` of a link,
-    `start` of a list and `style="text-align:…"` of a table cell.
+    Never raises. The tags are those of CommonMark except `img`, those of tables, `s` and a bare
+    `span`. The attributes are `href`, `rel` and `target` of a link, `start` of a list and
+    `style="text-align:…"` of a table cell.
 
-    It is at most 20 times as long as the text, and 1,000 characters.
+    The HTML is at most 20 times as long as the text, plus 1,000 characters.
     """
     beginning = _beginning(markdown)
     html = _laid_out(beginning)
@@ -73,7 +72,7 @@ def answer_html(markdown: str) -> str:
 
 
 def text_html(text: str) -> str:
-    """A text that is no Markdown, as HTML that shows every character of it, `$` included."""
+    """Plain text as HTML that shows every character, `$` included."""
     return _DELIMITER.sub(_in_span, escapeHtml(visible_text(text)))
 
 
@@ -82,7 +81,7 @@ def _in_span(found: re.Match[str]) -> str:
 
 
 def _beginning(markdown: str) -> str:
-    """As much of an answer as is read as Markdown, to the end of a line where there is one."""
+    """The part of an answer that is parsed as Markdown, cut at a line end if possible."""
     if len(markdown) <= MOST_LAID_OUT:
         return markdown
     end_of_line = markdown.rfind("\n", MOST_LAID_OUT // 2, MOST_LAID_OUT) + 1
@@ -90,13 +89,13 @@ def _beginning(markdown: str) -> str:
 
 
 def _laid_out(markdown: str) -> str | None:
-    """Markdown as HTML; `None` where that would cost too much."""
+    """Markdown as HTML; `None` if that costs too much."""
     source = visible_text(markdown)
     effort = Effort(len(markdown))
     env = effort.env
     try:
         tokens = _PARSER.parse(source, env)
-        # The parser drops what is nested deeper than its limit.
+        # The parser drops deeper nesting silently.
         if any(token.nesting == 1 and token.level >= _MAX_NESTING - 1 for token in tokens):
             return None
         html = str(_PARSER.renderer.render(tokens, _PARSER.options, env))
@@ -116,7 +115,7 @@ def _line(sentence: str) -> str:
     return f"<p>{sentence}</p>\n"
 
 
-# -- formulas: found before Markdown reads them, handed on as they are ----------------------
+# -- formulas: found before Markdown parses them, and kept unchanged -------------------------
 
 
 def _formula(state: StateInline, silent: bool) -> bool:
@@ -137,7 +136,7 @@ def _formula(state: StateInline, silent: bool) -> bool:
 
 
 def _formula_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """A formula on lines of its own, whose `+`, `=` and `>` at a line's start are no Markdown."""
+    """A formula on lines of its own, in which `+`, `=` and `>` are not Markdown."""
     effort = effort_of(state.env)
     effort.step()
     begin = state.bMarks[start_line] + state.tShift[start_line]
@@ -168,7 +167,7 @@ def _leaves_its_container(state: StateBlock, line: int) -> bool:
 
 
 def _reads_as_formula(source: str, start: re.Match[str], end: int) -> bool:
-    """Whether `$…$` is one, and not two prices: what Pandoc asks, and no code in between."""
+    """Whether `$…$` is a formula, not two prices: Pandoc's rules, and no code within."""
     if start[0] != "$":
         return True
     body = source[start.end() : end - 1]
@@ -182,7 +181,7 @@ def _reads_as_formula(source: str, start: re.Match[str], end: int) -> bool:
 
 
 def _push_formula(state: StateBlock | StateInline, written: str, kind: str) -> Token:
-    """A formula as MathJax reads it, where it may; else a text of that kind, as it was written."""
+    """Add a formula for MathJax if it is allowed, else as text."""
     effort_of(state.env).step(_STEPS_OF_FORMULA)
     formula = _as_mathjax_reads(written)
     known = is_known(formula)
@@ -209,7 +208,7 @@ def _links_checked(tokens: Sequence[Token]) -> Iterator[Token]:
     in_link = False
     for token in tokens:
         if token.type == "link_open":
-            # The parser asks `validateLink` of every address but the empty one.
+            # The parser calls `validateLink` for all addresses except the empty one.
             in_link = _is_allowed(str(token.attrs["href"]))
             if in_link:
                 yield token
@@ -226,7 +225,7 @@ def _links_checked(tokens: Sequence[Token]) -> Iterator[Token]:
 def _image_linked(image: Token, *, in_link: bool) -> Iterator[Token]:
     address = str(image.attrs["src"])
     name = Token("text", "", 0, content=_plain(image.children or ()).strip() or address)
-    # A link cannot stand within a link: there the outer one leads on.
+    # Links cannot be nested: keep the outer one.
     if in_link or not _is_allowed(address):
         yield name
     else:
@@ -255,7 +254,7 @@ class _Renderer(RendererHTML):
         effort = effort_of(env)
         parts = []
         for place in range(len(tokens)):
-            # All of them are handed on: a tag looks at its neighbours.
+            # Pass all tokens: a tag depends on its neighbours.
             part = self._part(tokens, place, options, env)
             effort.write(len(part))
             parts.append(part)
@@ -292,7 +291,7 @@ class _Renderer(RendererHTML):
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType
     ) -> str:
         address = escapeHtml(str(tokens[idx].attrs["href"]))
-        # Counted here, too: one address may be named in many places of a paragraph.
+        # Counted here too: a paragraph may repeat one address many times.
         effort_of(env).write(len(address))
         return f'<a href="{address}" rel="noopener noreferrer" target="_blank">'
 
@@ -300,7 +299,7 @@ class _Renderer(RendererHTML):
         return f"<pre><code>{escapeHtml(tokens[idx].content)}</code></pre>\n"
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        # JupyterLab aligns the cells of an HTML output to the right, unless each says otherwise.
+        # JupyterLab aligns cells of HTML outputs to the right unless each has a style.
         token = tokens[idx]
         return f'<{token.tag} style="{token.attrs.get("style", "text-align:left")}">'
 
@@ -309,7 +308,7 @@ class _Renderer(RendererHTML):
 
 class _Parser(BoundedParser):
     def normalizeLink(self, url: str) -> str:
-        # What is not allowed need not be made fit to be one.
+        # A refused address need not be normalized.
         return super().normalizeLink(url) if self.validateLink(url) else url
 
     def validateLink(self, url: str) -> bool:
@@ -328,5 +327,5 @@ def _parser() -> BoundedParser:
     return parser
 
 
-# Made once: it takes a millisecond, and parsing keeps its state in `env`.
+# Made once: it takes a millisecond, and the state of a parse is in `env`.
 _PARSER = _parser()

@@ -1,7 +1,7 @@
-"""A tree of agents as plain text: what is left of a run when nothing else can be shown.
+"""A tree of agents as plain text, for where nothing else can be shown.
 
-The same tree gives the same text, in every replay: paths and no ids, no times, no tokens, no
-colours. Each agent has exactly one line, whatever its task holds.
+The same tree gives the same text in every replay: paths, but no ids, times, tokens or colours. Each
+agent has exactly one line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentnb.core.text import visible
 from agentnb.core.tree import ToolCount
 from agentnb.core.types import AgentNode, AgentStatus
 
-# Single-width, in the Basic Multilingual Plane, and none that a phone draws as an emoji.
+# Single-width, in the Basic Multilingual Plane, and never drawn as an emoji.
 GLYPHS: Mapping[AgentStatus, str] = {
     AgentStatus.PENDING: "○",
     AgentStatus.RUNNING: "►",
@@ -29,22 +29,22 @@ GLYPHS: Mapping[AgentStatus, str] = {
     AgentStatus.INTERRUPTED: "¦",
     AgentStatus.SKIPPED: "–",  # noqa: RUF001 - a dash, as in "nothing came of it"
 }
-"""One shape for each status, so that it is never told by colour alone."""
+"""One shape for each status, so that colour is never the only sign."""
 
 TASK_WIDTH = 72
 NOTE_WIDTH = 88
-"""A longer note goes on in the next line: errors end with what to do."""
+"""Longer notes are wrapped, not cut: errors end with what to do."""
 _NOTE_LENGTH = 400
 _PATH_WIDTH = 40
 
 MOST_LINES = 2_000
-"""Of an outline that shows a whole run: more than the agents that a run has by default."""
+"""Lines of a whole run's outline: more than the agents that a run may have by default."""
 MOST_NOTES = 20
-"""Of one agent in such an outline."""
+"""Notes of one agent in a whole run's outline."""
 
 _DRAWN_LEVELS = 12
-"""Levels that are indented. Below them the path alone tells the place: indenting a chain of
-10,000 agents would take 150 million blanks."""
+"""Levels that are indented. Deeper ones only show their path: indenting a chain of 10,000 agents
+would take 150 million blanks."""
 
 
 def outline(root: AgentNode, *, notes: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -52,7 +52,7 @@ def outline(root: AgentNode, *, notes: Mapping[str, Sequence[str]] | None = None
 
     Args:
         root: The tree.
-        notes: Further lines to show below an agent, by its path: an error, a skipped task.
+        notes: Lines to show below an agent, by its path: an error, a skipped task.
 
     Returns:
         The lines, joined, without a line break at the end.
@@ -64,28 +64,28 @@ def outline_parts(
     root: AgentNode,
     *,
     notes: Mapping[str, Sequence[str]] | None = None,
-    untold: Mapping[str, Sequence[str]] | None = None,
+    unreported: Mapping[str, Sequence[str]] | None = None,
 ) -> list[tuple[str, bool]]:
     """The outline in parts: those that repeat a live view, and those that add to it.
 
-    What adds to it is some of the notes, and above them the path and the status of their agent. It
-    reads well alone, too: without the lines of the tree, indented by two blanks.
+    Unreported notes add to it, with the path and status of their agent. They are readable alone:
+    without the lines of the tree, indented by two blanks.
 
     Args:
         root: The tree.
         notes: As for `outline`.
-        untold: Those of `notes` that a live view does not tell.
+        unreported: The `notes` that a live view does not show.
 
     Returns:
-        Each part with whether it adds to a live view. No two neighbours are alike in that.
+        Each part with whether it adds to a live view; the flag alternates.
     """
-    notes, untold = notes or {}, untold or {}
+    notes, unreported = notes or {}, unreported or {}
     parts: list[tuple[str, bool]] = []
-    # An entry: the node, what stands before its line, what stands before all below it.
+    # An entry: the node, the prefix of its line, the prefix of all lines below.
     open_nodes = [(root, "", "")]
     while open_nodes:
         node, lead, indent = open_nodes.pop()
-        own, adding = notes.get(node.path, ()), frozenset(untold.get(node.path, ()))
+        own, adding = notes.get(node.path, ()), frozenset(unreported.get(node.path, ()))
         head, task = _line(node)
         adds = not adding.isdisjoint(own)
         parts += [(lead, False), (head, adds), (task, False), ("\n", adds)]
@@ -108,7 +108,7 @@ def outline_parts(
 def lines_below(
     tools: Mapping[str, ToolCount], notes: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """By path, what an outline shows below an agent: its tool calls, and then its notes."""
+    """The lines below each agent, by path: its tool calls, then its notes."""
     paths = dict.fromkeys([*tools, *notes])
     return {
         path: [*([str(tools[path])] if path in tools else []), *notes.get(path, ())]
@@ -117,7 +117,7 @@ def lines_below(
 
 
 def outline_shortened(root: AgentNode, notes: Mapping[str, Sequence[str]]) -> str:
-    """The outline of a tree and its notes, of as many lines as somebody might read."""
+    """The outline of a tree and its notes, cut to a readable length."""
     first, kept = shortened(root, notes, lines=MOST_LINES, notes_each=MOST_NOTES)
     return outline(first, notes=kept)
 
@@ -128,21 +128,21 @@ def shortened(
     *,
     lines: int,
     notes_each: int = 5,
-    untold: dict[str, list[str]] | None = None,
+    unreported: dict[str, list[str]] | None = None,
 ) -> tuple[AgentNode, dict[str, list[str]]]:
-    """The beginning of a tree, for where a page of it is enough; a note of the root says so.
+    """Cut a tree to its first lines; a note of the root says what is left out.
 
     Args:
         root: The tree.
-        notes: By path, as `outline` takes them.
-        lines: Agents that would come after so many lines are left out.
-        notes_each: Notes of one agent at most.
-        untold: As for `outline_parts`. What says that some of them are left out is added.
+        notes: By path, as for `outline`.
+        lines: Agents after this many lines are left out.
+        notes_each: Most notes of one agent.
+        unreported: As for `outline_parts`. Notes about omitted unreported ones are added to it.
 
     Returns:
-        What `outline` takes.
+        The arguments for `outline`.
     """
-    untold = {} if untold is None else untold
+    unreported = {} if unreported is None else unreported
     shown: list[AgentNode] = []
     kept: dict[str, list[str]] = {}
     left_out: list[AgentNode] = []
@@ -155,14 +155,14 @@ def shortened(
         if below:
             more = _more_notes(len(below) - notes_each)
             kept[node.path] = [*below[:notes_each], *more]
-            if not set(below[notes_each:]).isdisjoint(untold.get(node.path, ())):
-                untold[node.path] += more
+            if not set(below[notes_each:]).isdisjoint(unreported.get(node.path, ())):
+                unreported[node.path] += more
         lines -= 1 + sum(len(_wrapped(note)) for note in kept.get(node.path, ()))
     if left_out:
         count = counted(len(left_out), "further agent", (node.status for node in left_out))
         kept.setdefault(root.path, []).append(f"not shown: {count}")
-        if any(node.path in untold for node in left_out):
-            untold.setdefault(root.path, []).append(f"not shown: {count}")
+        if any(node.path in unreported for node in left_out):
+            unreported.setdefault(root.path, []).append(f"not shown: {count}")
     return _without_others(shown), kept
 
 
@@ -171,9 +171,9 @@ def _more_notes(count: int) -> list[str]:
 
 
 def _without_others(shown: Sequence[AgentNode]) -> AgentNode:
-    """The tree of these agents alone, which stand in path order; the first one is its root."""
+    """The tree of only these agents, given in path order, root first."""
     made: dict[int, AgentNode] = {}
-    for node in reversed(shown):  # every agent finds its children made
+    for node in reversed(shown):  # children before their parent
         below = tuple(made[id(child)] for child in node.children if id(child) in made)
         made[id(node)] = replace(node, children=below)
     return made[id(shown[0])]
@@ -192,7 +192,7 @@ def _placed(node: AgentNode, indent: str, *, last: bool) -> tuple[AgentNode, str
 
 
 def _line(node: AgentNode) -> tuple[str, str]:
-    """Who it is and how it stands, and what its task is."""
+    """An agent's path with glyph and status, and its task."""
     head = f"{visible(node.path, _PATH_WIDTH)} {GLYPHS[node.status]} {node.status}"
     task = visible(node.task, TASK_WIDTH)
     return head, f" · {task}" if task else ""

@@ -1,4 +1,4 @@
-"""A small table as a page and a terminal show it: every cell one line, whatever it holds."""
+"""A small table for a page and a terminal, with one line per cell."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from agentnb.core.text import visible
 from agentnb.views.markdown import text_html
 
 CELL_WIDTH = 60
-"""Characters, where a table says nothing else; what is longer is cut."""
+"""Default width of a cell in characters; longer text is cut."""
 ROWS = 20
-"""The first rows are shown, and how many more there are."""
+"""Rows that are shown, before the number of further ones."""
 
-# A cell of an HTML output is aligned to the right in JupyterLab, unless it says otherwise; it
-# keeps this property also in a notebook that is not trusted.
+# JupyterLab aligns cells of HTML outputs to the right by default. It keeps this property in an
+# untrusted notebook.
 _LEFT = 'style="text-align:left"'
 
 
@@ -21,10 +21,10 @@ class Table:
     """Columns and rows of texts.
 
     Args:
-        columns: Their names.
-        rows: Each with a text for each column.
-        length: How many rows there would be; `rows` may hold the first `ROWS` only.
-        cell_width: Characters of a cell at most.
+        columns: The names of the columns.
+        rows: A text for each column, per row.
+        length: The number of all rows; `rows` may hold only the first `ROWS`.
+        cell_width: Most characters of a cell.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Table:
 
     @property
     def plain(self) -> str:
-        """For a terminal: columns by blanks."""
+        """The table for a terminal, aligned with blanks."""
         widths = [max(map(len, column)) for column in zip(*self._lines, strict=True)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -51,7 +51,7 @@ class Table:
 
     @property
     def html(self) -> str:
-        """For a page."""
+        """The table for a page."""
         head, *rows = self._lines
         lines = ["<table>", "<thead>", _row("th", head), "</thead>", "<tbody>"]
         lines += [_row("td", row) for row in rows]

@@ -19,17 +19,17 @@ _FRAMES = """
 import gc, json, statistics, time
 from agentnb.views.panel.frames import TICK_S, FramePublisher
 from agentnb.views.panel.panel import RunPanel
-from tests.views.panel.told import ToldRun
+from tests.views.panel.manual_run import ManualRun
 
 def frames(agents, changing, with_tools, count=50):
-    run = ToldRun().began()
+    run = ManualRun().began()
     paths = [f"{i}" for i in range(1, 11)]
     paths += [f"{i}.{j}" for i in range(1, 11) for j in range(1, 1 + (agents - 11) // 10)]
     for path in paths:
         run.spawned(path, "Look into this part of the whole matter").called(path)
         if with_tools:
             run.replied(path).tool(path, "t")
-    feed = FramePublisher(run.bus, pot=lambda: (1000, 100_000))
+    feed = FramePublisher(run.bus, budget=lambda: (1000, 100_000))
     panel = RunPanel(feed)
     thread, took = feed._thread, []
     with feed.lock:  # its own thread waits: the frames are made here, one after the other

@@ -100,7 +100,7 @@ def test_outline_of_20_000_tasks_in_one_reply_ends_with_their_count(
     result = run.result(60)
 
     show_result(result, notes=run.notes)
-    show_result(result, notes=run.notes, untold=run.unreported_notes)
+    show_result(result, notes=run.notes, unreported=run.unreported_notes)
 
     alone, below_a_live_view = displayed
     for data in displayed:

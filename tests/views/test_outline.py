@@ -81,9 +81,9 @@ def test_what_adds_to_a_live_view_reads_well_alone() -> None:
         "2": ["the budget ended"],
         "3": ["1 tool call"],
     }
-    untold = {"root": notes["root"][1:], "1": notes["1"], "2": notes["2"]}
+    unreported = {"root": notes["root"][1:], "1": notes["1"], "2": notes["2"]}
 
-    parts = outline_parts(root, notes=notes, untold=untold)
+    parts = outline_parts(root, notes=notes, unreported=unreported)
 
     assert "".join(text for text, _ in parts) == outline(root, notes=notes)
     assert "".join(text for text, adds in parts if adds) == (

@@ -97,7 +97,7 @@ def test_quiet_bundle_is_the_answer_alone() -> None:
 
 
 def test_outline_of_a_cell_with_a_live_view_is_marked_as_what_repeats_it() -> None:
-    bundle = static_bundle(tree(), "**Yes.**", untold={})
+    bundle = static_bundle(tree(), "**Yes.**", unreported={})
 
     page = Outline(bundle["text/html"])
     assert page.classes == ["agentnb-result", "agentnb-answer", f"agentnb-outline {REPEATS}"]
@@ -107,7 +107,7 @@ def test_outline_of_a_cell_with_a_live_view_is_marked_as_what_repeats_it() -> No
 def test_note_that_a_live_view_does_not_tell_stays_with_the_agent_it_is_of() -> None:
     notes = {"root": ["3 tool calls"], "1": ["1 tool call", "error: <none>"]}
 
-    bundle = static_bundle(tree(), "Yes.", notes=notes, untold={"1": ["error: <none>"]})
+    bundle = static_bundle(tree(), "Yes.", notes=notes, unreported={"1": ["error: <none>"]})
 
     page = Outline(bundle["text/html"])
     assert page.text == outline(tree(), notes=notes)

@@ -1,7 +1,7 @@
 """Figures of a run: its tree, its time, its tokens.
 
-Importing this loads no matplotlib; drawing does. A figure is a `matplotlib.figure.Figure` that was
-never in pyplot's hands. See `agentnb.views.figures.figure`.
+Importing this loads no matplotlib; drawing does. A figure is a `matplotlib.figure.Figure` made
+without pyplot. See `agentnb.views.figures.figure`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["plot_timeline", "plot_tokens", "plot_tree"]
 def plot_tree(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
     """The tree: path, status, task and tokens of each agent.
 
-    Up to some 300 agents have a label; of more, the leaves are bare marks, and the deepest levels
-    are put together.
+    Up to some 300 agents have labels. In larger trees leaves are bare marks and the deepest levels
+    are merged.
 
     Args:
-        root: The tree; `None` before it has one: then the figure says so.
+        root: The tree; `None` before the run has one: the figure then says so.
         dark: For a dark page.
     """
     from agentnb.views.figures.tree import tree_figure
@@ -34,11 +34,11 @@ def plot_tree(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
 
 
 def plot_timeline(rows: Sequence[Row], *, dark: bool = False) -> RunFigure:
-    """One bar for each agent over time, below the budget as it was used.
+    """One bar for each agent over time, below the use of the budget.
 
     Args:
-        rows: What happened, as the record keeps it, from the beginning on: of a run that has ended,
-            goes on, or has not begun.
+        rows: The rows of a record, from its beginning; the run may have ended, go on, or not have
+            begun.
         dark: For a dark page.
     """
     from agentnb.views.figures.timeline import timeline_figure
@@ -47,10 +47,10 @@ def plot_timeline(rows: Sequence[Row], *, dark: bool = False) -> RunFigure:
 
 
 def plot_tokens(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
-    """Who spent what: one bar for each agent's own tokens, the largest first.
+    """One bar for each agent's own tokens, the largest first.
 
     Args:
-        root: The tree; `None` before it has one: then the figure says so.
+        root: The tree; `None` before the run has one: the figure then says so.
         dark: For a dark page.
     """
     from agentnb.views.figures.tokens import tokens_figure

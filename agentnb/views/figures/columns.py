@@ -1,4 +1,4 @@
-"""How wide the levels of a tree are, so that the words of its agents fit."""
+"""The widths of a tree's levels, from the labels of its agents."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH
 from agentnb.views.figures.words import short_count
 
 GAP = 34.0
-"""Between two levels of a tidy tree: room for what connects them."""
+"""Gap between two levels of a tidy tree, for the connecting lines."""
 MARK_ROOM = 20.0
-"""What a mark takes before the words beside it."""
+"""Width of a mark before its label."""
 ROW_WIDTH = 520.0
-"""What an agent on one line gets at most."""
+"""Widest agent on one line."""
 _WIDEST_CARD, _NARROWEST_CARD = 388.0, 190.0
 _LEAF_WIDTH = 300.0
-"""What the last level gets at least, where each agent has a row."""
+"""Least width of the last level if each agent has a row."""
 _BLOCK_COLUMN = 150.0
-"""What a column of a block gets at least."""
+"""Least width of a block's column."""
 _BESIDE_BLOCKS = 200.0
-"""What agents beside blocks get at most."""
+"""Widest agent beside blocks."""
 _LIST_INDENT = 18.0
 _LIST_ROOM = 360.0
-"""What the levels of a list are moved in by, at most, all together."""
+"""Largest indent of a list."""
 
 
 class Columns:
     """Where each level begins, and how wide its cells may be, in pixels.
 
-    A level is as wide as its widest agent wants, as long as enough is left for the last one.
+    A level is as wide as its widest agent needs, if enough room is left for the last level.
     """
 
     def __init__(self, placed: Layout) -> None:
@@ -55,7 +55,7 @@ class Columns:
         self.width = min(float(WIDTH), max(rights) + MARGIN)
 
     def _leaf_room(self) -> float:
-        """What the deepest level gets at least."""
+        """The least width of the deepest level."""
         style = self._placed.style
         if style.has_cards:
             return self.card_width
@@ -64,7 +64,7 @@ class Columns:
         return _LEAF_WIDTH if style.columns == 1 else _BLOCK_COLUMN * style.columns
 
     def _wanted(self, levels: int) -> tuple[list[float], list[float]]:
-        """What the widest agents with and without sub-agents want, by level."""
+        """The widths needed by agents with and without sub-agents, by level."""
         inner, leaf = [0.0] * levels, [0.0] * levels
         has_below = {cell.parent for cell in self._placed.cells}
         for index, cell in enumerate(self._placed.cells):
@@ -86,7 +86,7 @@ class Columns:
 
 
 def _card_wants(node: AgentNode) -> float:
-    """How wide a card must be to hold all of an agent."""
+    """The width at which a card shows all of an agent."""
     head = BOLD.width(visible(node.path, 40), BODY) + REGULAR.width(
         f"{node.status}{node.tokens_used:,}", BODY
     )

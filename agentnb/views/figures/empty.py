@@ -1,4 +1,4 @@
-"""The figure of a run in which nothing has happened yet."""
+"""The figure of a run without events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agentnb.views.figures.theme import MARGIN, theme
 
 
 def empty_figure(kind: str, words: str, *, dark: bool) -> RunFigure:
-    """A figure that says in words why it shows nothing."""
+    """A figure that says why it is empty."""
     width = 420
     sheet = Sheet(width, 56, theme(dark), name=f"{kind}, empty", alt_text=words)
     sheet.text(MARGIN, 32, words, room=width - 2 * MARGIN, colour=sheet.theme.muted)

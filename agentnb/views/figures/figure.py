@@ -1,10 +1,9 @@
-"""A figure that shows itself: in a notebook without pyplot, and in words.
+"""A figure that displays itself in a notebook without pyplot, with alternative text.
 
-It is an ordinary `matplotlib.figure.Figure` on a canvas of its own, which no global state knows:
-it is not in pyplot's list, so no front end's event can close it, and it is drawn by whichever
-thread asks for it. (matplotlib draws separate figures on separate threads as long as none of
-them goes through pyplot; its cache of fonts is kept by thread.) One figure must not be drawn by
-two threads at once, as with any figure.
+It is an ordinary `matplotlib.figure.Figure` on a canvas of its own, outside pyplot's global state:
+no front end's event can close it, and any thread can draw it. (matplotlib can draw separate figures
+on separate threads if none goes through pyplot; its font cache is per thread.) As with any figure,
+two threads must not draw the same one at once.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 CSS_DPI = 96
-"""What a browser takes for an inch: lengths in figures are such pixels."""
+"""A browser's pixels per inch, the unit of lengths in figures."""
 SHARP, LESS_SHARP = 2.0, 1.5
 """Dots for each pixel, so that letters are sharp on a fine screen."""
 _LARGE = 900_000
-"""Pixels from which on a figure is less sharp, since each dot takes time."""
+"""Figures of this many pixels are less sharp, since each dot takes time."""
 _COLOURS = 96
-"""A figure has few colours, and a picture of few colours is small in a saved notebook."""
+"""Colours of a picture: few colours make it small in a saved notebook."""
 _SAMPLED = 3
-"""Every third dot of every third line says which colours those are: a ninth of the time."""
+"""The palette comes from every third dot of every third line, in a ninth of the time."""
 _ALIKE = 8
-"""Colours that differ by no more than this from the background become it."""
+"""Colours this close to the background are replaced by it."""
 _DESCRIBED_IN = {
     "png": ("Title", "Description"),
     "svg": ("Title", "Description"),
@@ -50,14 +49,14 @@ class RunFigure(Figure):
         width: In pixels, as a browser counts them.
         height: In pixels.
         background: As `#rrggbb`.
-        name: What the figure is, in a few words that stay the same in every replay.
+        name: A short name, the same in every replay.
         alt_text: What the figure shows, in words.
     """
 
     def __init__(
         self, width: float, height: float, *, background: str, name: str, alt_text: str
     ) -> None:
-        # Whole pixels: half a one at the edge would be a line.
+        # Whole pixels: half a pixel at the edge would be a line.
         width, height = ceil(width), ceil(height)
         super().__init__(
             figsize=(width / CSS_DPI, height / CSS_DPI),
@@ -79,7 +78,7 @@ class RunFigure(Figure):
 
     def to_png(self) -> bytes:
         """The figure as a PNG file with its alternative text in it."""
-        # One that comes out of a pickle has no canvas that can draw.
+        # An unpickled figure has no canvas that can draw.
         is_ready = isinstance(self.canvas, FigureCanvasAgg)
         canvas: Any = self.canvas if is_ready else FigureCanvasAgg(self)
         canvas.draw()
@@ -110,14 +109,14 @@ class RunFigure(Figure):
         for field, text in zip(words, (self._name, self.alt_text), strict=False):
             words[field] = text
         if kind in _DESCRIBED_IN:
-            # The same figure gives the same file: nothing of when, or with what, it was made.
+            # No date and no software name, so that the same figure gives the same file.
             extra = {
                 "png": {"Software": None},
                 "svg": {"Date": None},
                 "pdf": {"CreationDate": None},
             }
             options["metadata"] = {**words, **extra[kind], **(options.get("metadata") or {})}
-        # What is not said here is taken from the person's settings, made for other figures.
+        # Explicit, since the user's settings are made for other figures.
         options.setdefault("dpi", self.dpi)
         options.setdefault("facecolor", self.get_facecolor())
         options.setdefault("edgecolor", self.get_edgecolor())
@@ -131,7 +130,7 @@ class RunFigure(Figure):
         _write(fname, self._described(file.getvalue().decode()))
 
     def _described(self, svg: str) -> str:
-        """The SVG with its alternative text where a screen reader looks for it."""
+        """The SVG with its alternative text for screen readers."""
         words = escape(self.alt_text)
         svg = svg.replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1)
         return svg.replace("</title>", f"</title>\n <desc>{words}</desc>", 1)
@@ -139,7 +138,7 @@ class RunFigure(Figure):
     def get_tightbbox(
         self, renderer: RendererBase | None = None, bbox_extra_artists: Any = None
     ) -> Bbox:
-        """The whole figure: its margins belong to it, also where `tight` would cut them off."""
+        """The whole figure, so that `tight` does not cut its margins."""
         return self.bbox_inches.frozen()
 
 
@@ -156,7 +155,7 @@ def _suffix(target: object) -> str:
 
 
 def _in_few_colours(picture: Image.Image) -> Image.Image:
-    """The picture with a palette of its own colours; its background stays exactly what it is."""
+    """The picture with a small palette; its background colour stays exact."""
     width, height = picture.size
     sample = picture.resize(
         (max(1, width // _SAMPLED), max(1, height // _SAMPLED)), Image.Resampling.NEAREST

@@ -1,4 +1,4 @@
-"""The head of a figure: what it is about, and the key to its shapes and colours."""
+"""The head of a figure: its title, and the key to its shapes and colours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Key:
     status: AgentStatus | None = None
     colour: str = ""
     height: float = 10.0
-    """Of the bar, in pixels."""
+    """Height of the bar, in pixels."""
     is_upright: bool = False
     """A short line across instead of a bar."""
 
@@ -46,11 +46,11 @@ class Header:
 
     @staticmethod
     def natural_width(title: str, detail: str) -> float:
-        """How wide a figure must be for title and detail."""
+        """The width of a figure that fits title and detail."""
         return 2 * MARGIN + BOLD.width(title, TITLE) + 12 + REGULAR.width(detail, BODY)
 
     def draw(self, sheet: Sheet, width: float) -> None:
-        """Write it at the top of the sheet."""
+        """Draw it at the top of the sheet."""
         y = MARGIN + TITLE - 2
         room = width - 2 * MARGIN
         used = sheet.text(MARGIN, y, self._title, room=room, size=TITLE, bold=True)

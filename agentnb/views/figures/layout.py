@@ -1,10 +1,9 @@
-"""Where the agents of a tree go: pure, and linear in their number.
+"""Places the agents of a tree: pure, in time linear in their number.
 
 A tree is first cut into cells. A cell is one agent, or a block: a run of siblings without
-sub-agents, set in columns or as bare marks, or all that is below an agent where the tree is folded.
-Then the cells get places, left to right by level: what is below a cell has a stripe of the
-picture to itself, so nothing can overlap. A deep tree is set as a list instead, one row for each
-cell, moved in by level.
+sub-agents, in columns or as bare marks, or all agents below a fold. Cells are placed left to right
+by level. Everything below a cell has its own stripe of the picture, so nothing overlaps. A deep
+tree becomes a list instead, with one row for each cell, indented by level.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ CARDS = 14
 PLAIN_ROWS = 56
 """Rows up to which each agent has a row of its own."""
 LABELLED_HEIGHT = 1500.0
-"""Pixels up to which a tree is not folded to give every agent a label."""
+"""Height in pixels up to which every agent has a label and the tree is not folded."""
 _GOOD_HEIGHT = 940.0
-"""Up to which leaves are set in fewer columns, with longer labels."""
+"""Height up to which leaves are set in fewer columns, with longer labels."""
 HEIGHT = 1800.0
-"""Pixels that no tree is much taller than: above, it is folded from the deepest level up, and if
-that does not do, agents without sub-agents become bare marks."""
+"""Largest height of a tree, roughly: a taller one is folded from the deepest level up, and if that
+is not enough, agents without sub-agents become bare marks."""
 MARKS = 6000
-"""Bare marks that are drawn at most."""
+"""Most bare marks that are drawn."""
 MARK_STEP = 12.0
 BLOCK_GAP = 6.0
 """Below a block."""
@@ -37,20 +36,20 @@ _SMALLEST_RUN = 3
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How much of an agent is shown."""
+    """How much is shown of each agent."""
 
     row: float
-    """Height of an agent with a label, in pixels, the space to the next one included."""
+    """Height of an agent with a label, in pixels, including the space to the next one."""
     has_cards: bool = False
     columns: int = 1
-    """In how many columns leaves are set; 0: as bare marks."""
+    """Number of columns for leaves; 0 for bare marks."""
     marks: int = 0
-    """How many bare marks stand in a row."""
+    """Number of bare marks in a row."""
     levels: int = 0
-    """Trees of so many levels are set in columns, deeper ones as a list: a column that is narrow
-    holds no label."""
+    """Trees of up to this many levels are set in columns, deeper ones as a list: narrow columns
+    have no room for labels."""
     fold: int | None = None
-    """The level whose agents have all that is below them in one block."""
+    """The level below whose agents all descendants are one block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +61,12 @@ class Cell:
     """Index of the cell above; -1 for the root's."""
     level: int
     columns: int
-    """Of a block of labels; 0 for a block of marks; 1 for a single agent."""
+    """Columns of a block of labels; 0 for a block of marks; 1 for a single agent."""
     height: float
 
     @property
     def is_block(self) -> bool:
-        """Whether it stands for several agents."""
+        """Whether it holds several agents."""
         return self.columns != 1
 
 
@@ -79,12 +78,12 @@ class Layout:
     is_list: bool
     cells: tuple[Cell, ...]
     middles: tuple[float, ...]
-    """Of each cell, in pixels from the top."""
+    """The middle of each cell, in pixels from the top."""
     height: float
 
 
 def layout(root: AgentNode) -> Layout:
-    """Cut and place the tree, with as much of each agent as there is room for."""
+    """Cut and place the tree, showing as much of each agent as fits."""
     levels = root_levels(root)
     cards = Style(row=50, has_cards=True, levels=4)
     if levels <= cards.levels and _leaves(root) <= CARDS:
@@ -103,7 +102,7 @@ def layout(root: AgentNode) -> Layout:
     found = _folded(root, Style(row=17, columns=_COLUMNS, levels=3), levels)
     if found.height <= HEIGHT:
         return found
-    # In a deep tree less room is left for the last level.
+    # A deep tree leaves less room for the last level.
     marks = 64 if levels <= 3 else 42
     return _folded(root, Style(row=17, columns=0, marks=marks, levels=4), levels)
 
@@ -124,7 +123,7 @@ def _folded(root: AgentNode, style: Style, levels: int) -> Layout:
 
 
 def root_levels(root: AgentNode) -> int:
-    """How many levels the tree has, by its own shape."""
+    """The number of levels of the tree."""
     level, count = [root], 0
     while level:
         count += 1
@@ -143,9 +142,9 @@ def _placed(root: AgentNode, style: Style, levels: int) -> Layout:
 
 
 def cut(root: AgentNode, style: Style) -> list[Cell]:
-    """The cells of a tree as it is read: each after the one above it."""
+    """The cells of a tree, each after its parent."""
     cells: list[Cell] = []
-    # What is still to cut, the next one last: the nodes of a cell, the cell above, its level.
+    # A stack of cells to cut: their nodes, the cell above and the level.
     waiting: list[tuple[tuple[AgentNode, ...], int, int]] = [((root,), -1, 0)]
     while waiting:
         nodes, parent, level = waiting.pop()
@@ -165,7 +164,7 @@ def cut(root: AgentNode, style: Style) -> list[Cell]:
 
 
 def _runs(children: Sequence[AgentNode], style: Style) -> list[tuple[AgentNode, ...]]:
-    """Siblings, those together that go into one block."""
+    """Siblings, grouped into blocks."""
     runs: list[tuple[AgentNode, ...]] = []
     run: list[AgentNode] = []
     for child in children:
@@ -188,25 +187,24 @@ def _block(nodes: tuple[AgentNode, ...], parent: int, level: int, style: Style) 
         height = rows * style.row + BLOCK_GAP
         return Cell(nodes, parent, level, min(style.columns, len(nodes)), height)
     rows = ceil(min(len(nodes), MARKS) / style.marks)
-    # With a line of words above the marks.
+    # With a line of text above the marks.
     return Cell(nodes, parent, level, 0, style.row + rows * MARK_STEP + BLOCK_GAP)
 
 
 def tidy_middles(parents: Sequence[int], heights: Sequence[float]) -> list[float]:
     """Place cells in columns by level so that no two overlap.
 
-    What is below a cell is a stripe of its own; a cell stands in the middle between its first and
-    its last child.
+    Each subtree has its own stripe; a cell is in the middle between its first and last child.
 
     Args:
         parents: Index of each cell's parent: -1 for the first, a smaller index for any other.
-        heights: Of each cell, in pixels, the space to the next included.
+        heights: Height of each cell in pixels, including the space to the next.
 
     Returns:
         The middle of each cell, in pixels from the top.
     """
     stripe = [0.0] * len(parents)
-    """How much the cells below a cell take, at first; then with the cell itself."""
+    """The height of each subtree: the larger of the cell and all cells below it."""
     below = [0.0] * len(parents)
     for cell in range(len(parents) - 1, -1, -1):
         stripe[cell] = max(heights[cell], below[cell])
@@ -236,7 +234,7 @@ def tidy_middles(parents: Sequence[int], heights: Sequence[float]) -> list[float
 
 
 def list_middles(heights: Sequence[float]) -> list[float]:
-    """Place cells one below the other: the middle of each, in pixels from the top."""
+    """Place cells one below the other; returns their middles, in pixels from the top."""
     middles, top = [], 0.0
     for height in heights:
         middles.append(top + height / 2)
@@ -245,7 +243,7 @@ def list_middles(heights: Sequence[float]) -> list[float]:
 
 
 def shared_room(wanted: Sequence[float], room: float) -> list[float]:
-    """Share out `room`: each gets what it wants, or less, the same for all that want more."""
+    """Share out `room`: each gets what it wants, up to a limit that is the same for all."""
     given = list(wanted)
     left, open_ones = room, sorted(range(len(given)), key=lambda i: given[i])
     for place, i in enumerate(open_ones):

@@ -1,12 +1,11 @@
-"""Words in a figure, drawn as the outlines of their letters.
+"""Text in a figure, drawn as the outlines of its letters.
 
-matplotlib's own text takes milliseconds a label, reads the person's settings, and warns of letters
-that a font does not have. Here a letter's outline is looked up once and then only placed, so that
-hundreds of labels cost what a few cost there; every text is data (`$` is a dollar); and what no
-font of the machine can show becomes a box.
+matplotlib's own text takes milliseconds per label, reads the user's settings, and warns about
+letters missing from a font. Here each letter's outline is read once and then only placed, so that
+hundreds of labels cost as much as a few. All text is literal (`$` is a dollar), and a letter that
+no installed font has becomes a box.
 
-The outlines are shared by all threads under a lock; whatever comes out of here is not changed any
-more.
+All threads share the outlines under a lock; an outline never changes.
 """
 
 from __future__ import annotations
@@ -32,32 +31,31 @@ from numpy.typing import NDArray
 from agentnb.core.text import visible
 
 MISSING = "□"
-"""Stands for a letter that no font of the machine has."""
+"""Replaces a letter that no installed font has."""
 ELLIPSIS = "…"
 _LONGEST = 240
-"""Letters of a text that are looked at: no label is wider."""
+"""Letters of a text that are used: no label is longer."""
 _UNITS = 100
-"""The size at which outlines are read."""
+"""The font size at which outlines are read."""
 
 _FAMILIES = (
     *("Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "PingFang SC", "Hiragino Sans"),
     *("Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "WenQuanYi Zen Hei", "IPAGothic"),
     *("Noto Sans", "Noto Sans Devanagari", "Noto Emoji", "Symbola", "Arial Unicode MS"),
 )
-"""Asked for what DejaVu does not have, in this order, as far as they are there."""
+"""Fallback fonts for letters that DejaVu lacks, in this order, if installed."""
 
 Align = Literal["left", "center", "right"]
 
 _Letter = tuple[NDArray[np.float64], NDArray[np.uint8], float]
-"""An outline (vertices and codes of a `Path`) and how far the next letter is, in ems."""
+"""An outline (vertices and codes of a `Path`) and its advance, in ems."""
 _NOTHING: _Letter = (np.empty((0, 2)), np.empty(0, dtype=np.uint8), 0.0)
 
 
 class Font:
-    """The letters of one weight. Safe from any thread.
+    """The letters of one weight. Thread-safe.
 
-    A letter that is missing is looked for in what other fonts the machine has; a box stands for
-    one that is in none of them.
+    A missing letter is taken from another installed font; if none has it, it becomes a box.
     """
 
     def __init__(self, file: str) -> None:
@@ -66,7 +64,7 @@ class Font:
         self._letters: dict[str, _Letter] = {}
 
     def width(self, text: str, size: float) -> float:
-        """How wide `text` is in letters of `size`, in the unit of `size`."""
+        """The width of `text` at `size`, in the unit of `size`."""
         letters = self._letters
         try:
             return size * sum([letters[letter][2] for letter in text])
@@ -74,7 +72,7 @@ class Font:
             return size * sum([self._letter(letter)[2] for letter in text])
 
     def fitted(self, text: str, size: float, room: float) -> str:
-        """`text` on one line of visible letters, cut to `room`; empty where nothing fits."""
+        """`text` as one visible line, cut to `room`; empty if nothing fits."""
         line = visible(composed(text), _LONGEST)
         if self.width(line, size) <= room:
             return line
@@ -88,7 +86,7 @@ class Font:
         return visible(composed(text), count + 1) if count else ""
 
     def outline(self, text: str) -> Path:
-        """The letters of `text`, which begins at the origin and is one unit high."""
+        """The outline of `text`, from the origin, at size 1."""
         if _needs_shaping(text):
             return self._shaped(text)
         vertices, codes, at = [], [], 0.0
@@ -103,7 +101,7 @@ class Font:
         return Path(np.concatenate(vertices), np.concatenate(codes))
 
     def _shaped(self, text: str) -> Path:
-        """Scripts whose letters depend on their neighbours are left to matplotlib."""
+        """Outline by matplotlib, for scripts whose letters depend on their neighbours."""
         properties = FontProperties(fname=str(self._file), size=_UNITS)
         with self._lock:
             known = "".join(self._stand_in(letter) for letter in text)
@@ -164,12 +162,12 @@ def _further_files() -> tuple[str, ...]:
 
 
 def composed(text: str) -> str:
-    """`text` with each letter and its accents in one piece, as far as there is one."""
+    """`text` with letters and accents composed (NFC)."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def _is_unseen(letter: str) -> bool:
-    """Whether it has no look of its own: a joiner, a variation selector, an accent alone."""
+    """Whether a letter is invisible alone: a joiner, a variation selector, an accent."""
     return unicodedata.category(letter) in ("Cf", "Mn", "Me")
 
 
@@ -189,14 +187,14 @@ BOLD = Font("DejaVuSans-Bold.ttf")
 
 
 class Lettering(Text):
-    """One label. A `Text` as far as anyone asks, but drawn as outlines, on its baseline.
+    """One label: a `Text` that is drawn as outlines, on its baseline.
 
     Args:
-        x: Where it begins, ends or has its middle, by `ha`; in the unit of its transform.
+        x: Its left, right or middle, depending on `ha`, in the unit of its transform.
         y: Its baseline.
-        text: What it says; see `Font`.
-        size: In points.
-        colour: Of the letters.
+        text: Its text; see `Font`.
+        size: Font size in points.
+        colour: The colour of the letters.
         ha: `left`, `right` or `center`.
         bold: Whether it is bold.
     """
@@ -240,7 +238,7 @@ class Lettering(Text):
         path, place = self._placed(dpi)
         points = np.asarray(path.vertices, dtype=float).reshape(-1, 2)
         if path.codes is not None:
-            points = points[path.codes != Path.CLOSEPOLY]  # it stands at the origin
+            points = points[path.codes != Path.CLOSEPOLY]  # its point is the origin
         if not len(points):
             points = np.zeros((1, 2))
         corners = place.transform(points)
@@ -251,7 +249,7 @@ class Lettering(Text):
         return BOLD if self._is_bold else REGULAR
 
     def _placed(self, dpi: float | None = None) -> tuple[Path, Affine2D]:
-        """The outlines, and where they go."""
+        """The outlines, and the transform that places them."""
         text = self.get_text()
         figure = self.get_figure(root=True)
         scale = float(self.get_fontsize()) / 72 * (dpi or (figure.dpi if figure else 72))
@@ -265,7 +263,7 @@ class Lettering(Text):
 
 @cache
 def _properties(size: float, bold: bool) -> FontProperties:
-    # All is said, since what is not said is taken from the person's settings.
+    # Everything explicit: the rest would come from the user's settings.
     return FontProperties(
         family="DejaVu Sans",
         style="normal",

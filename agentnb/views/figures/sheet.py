@@ -1,6 +1,6 @@
-"""What the figures are drawn with: words, lines, boxes and marks, in pixels from the top left.
+"""Drawing functions for figures: text, lines, boxes and marks, in pixels from the top left.
 
-No `Axes`: what is here reads none of the person's settings, and is drawn in few pieces.
+It uses no `Axes`, so it ignores the user's matplotlib settings and needs few artists.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Box = tuple[float, float, float, float]
 """Left, top, width, height."""
 
 MARKS_OF = "agentnb-"
-"""Before a status: the name of its marks, also in an SVG file."""
+"""Prefix of a status in the id of its marks, also in an SVG file."""
 _POINTS = 72 / CSS_DPI
 """Points in a pixel."""
 _ROUND = 5.0
 _CURVE = 0.5523
-"""How far the handles of a cubic curve reach in a quarter of a circle."""
+"""Length of a cubic curve's handles for a quarter of a circle, per radius."""
 
 
 class Sheet:
-    """An empty figure and what can be drawn on it."""
+    """A figure, and methods to draw on it."""
 
     def __init__(
         self, width: float, height: float, theme: Theme, *, name: str, alt_text: str
@@ -61,7 +61,7 @@ class Sheet:
         bold: bool = False,
         ha: Align = "left",
     ) -> float:
-        """Write on the baseline `y`, cut to `room`; returns how wide it became."""
+        """Write text on the baseline `y`, cut to `room`; returns its width."""
         font = BOLD if bold else REGULAR
         said = composed(text) if room is None else font.fitted(text, size, room)
         if not said:
@@ -97,7 +97,7 @@ class Sheet:
             )
 
     def curves(self, paths: Sequence[Path], colour: str, *, width: float = 1.0) -> None:
-        """Draw lines that are not straight."""
+        """Draw curved lines."""
         if paths:
             self._add(
                 PathCollection(
@@ -122,7 +122,7 @@ class Sheet:
         )
 
     def areas(self, areas: Sequence[Sequence[Point]], colour: str, *, zorder: float = 1) -> None:
-        """Fill what lies within points."""
+        """Fill polygons."""
         if areas:
             self._add(
                 PolyCollection(
@@ -136,7 +136,7 @@ class Sheet:
             )
 
     def cards(self, boxes: Sequence[Box], colour: str, edge: str) -> None:
-        """Fill boxes with round corners and draw a line round each."""
+        """Draw boxes with round corners and an edge."""
         if boxes:
             self._add(
                 PathCollection(
@@ -151,11 +151,11 @@ class Sheet:
             )
 
     def marks(self, places: Mapping[AgentStatus, Sequence[Point]], radius: float) -> None:
-        """Put the shape of a status, in its colour, at each of its places."""
+        """Draw each status's shape in its colour at its places."""
         for status, points in places.items():
             if not points:
                 continue
-            # In the figure's own pixels y goes down, in a shape it goes up: hence the sign.
+            # The minus flips y: down in pixels, up in a shape.
             shape = [[(x * radius, -y * radius) for x, y in outline] for outline in SHAPES[status]]
             one = Path.make_compound_path(*(Path([*o, o[0]], closed=True) for o in shape))
             corners = np.asarray(one.vertices, dtype=float)
@@ -180,7 +180,7 @@ class Sheet:
 
 
 def _in_dashes(lines: Sequence[Sequence[Point]], width: float) -> list[tuple[Point, Point]]:
-    """Lines in pieces: how matplotlib scales its own dashes is a setting of the person's."""
+    """Split lines into dashes: the user's settings would scale matplotlib's own dashes."""
     on, period = 4 * width, 7 * width
     pieces: list[tuple[Point, Point]] = []
     for line in lines:
@@ -198,7 +198,7 @@ def _in_dashes(lines: Sequence[Sequence[Point]], width: float) -> list[tuple[Poi
 
 
 def _plain(artist: Artist) -> None:
-    """Take off what an artist has from the person's settings, as from `plt.xkcd()`."""
+    """Remove effects that come from the user's settings, such as `plt.xkcd()`."""
     artist.set_sketch_params(None)
     artist.set_path_effects([])
     artist.set_snap(None)

@@ -1,8 +1,7 @@
-"""What each agent did when: a fold of the events, in one pass.
+"""Folds events into spans of time, in one pass.
 
-A span is a time in which an agent did one thing. Text deltas, which are most of a record, are
-passed over. A run that goes on is folded up to its last entry; of an agent that was stopped or
-never came to anything, what there is.
+A span is a time in which an agent did one thing. Text deltas, most of a record, are ignored. A
+running run is folded up to its last entry.
 """
 
 from __future__ import annotations
@@ -39,25 +38,25 @@ from agentnb.core.events import (
 from agentnb.core.types import AgentStatus, path_key, path_of
 
 
-class Doing(StrEnum):
+class SpanKind(StrEnum):
     """What an agent does in a span."""
 
     CALL = "call"
-    """It asks a model."""
+    """A model call is open."""
     TOOL = "tool"
     WAITING = "waiting"
-    """It may not ask yet: the rate gate, a retry, the budget."""
+    """It waits to call a model: the rate gate, a retry, the budget."""
     CHILDREN = "children"
     """It waits for its own sub-agents."""
     IDLE = "idle"
-    """Between those."""
+    """None of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From when to when, in seconds since the run began."""
+    """A span of time, in seconds since the run began."""
 
-    doing: Doing
+    kind: SpanKind
     begin_s: float
     end_s: float
 
@@ -68,21 +67,21 @@ class AgentTime:
 
     agent_id: str
     path: str
-    """What a person reads."""
+    """The path that users see."""
     task: str
     begin_s: float
     end_s: float
-    """When it ended; of one that goes on, the time of the last entry."""
+    """When it ended; if it has not, the time of the last entry."""
     status: AgentStatus = AgentStatus.PENDING
     spans: list[Span] = field(default_factory=list)
-    """In order, each beginning where the one before ends; those of no length are left out."""
+    """In order and without gaps; empty spans are left out."""
     retries_s: list[float] = field(default_factory=list)
-    """When a call or an attempt was made again."""
+    """When calls or attempts were retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The pot at one time: what was used of how much."""
+    """The budget at one time."""
 
     at_s: float
     used: int
@@ -96,22 +95,22 @@ class Times:
     agents: list[AgentTime] = field(default_factory=list)
     """In path order."""
     levels: list[Level] = field(default_factory=list)
-    """The pot, oldest first."""
+    """The budget over time, oldest first."""
     warnings_s: list[float] = field(default_factory=list)
     pauses: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when new calls were held for an answer."""
+    """Begin and end of the times in which new calls waited for an answer."""
     end_s: float = 0.0
     """The latest time of an entry."""
     has_ended: bool = False
 
 
 def times(rows: Iterable[Row]) -> Times:
-    """Fold a record, as it is kept, into what happened when."""
+    """Fold a record's rows into spans."""
     fold = _Fold()
     handlers = fold.handlers
     end_s = 0.0
     for row in rows:
-        if row[0] > end_s:  # the latest: two threads that publish at once may take turns otherwise
+        if row[0] > end_s:  # times may be out of order when two threads publish at once
             end_s = row[0]
         if len(row) == 2 and (handler := handlers.get(type(row[1]))) is not None:
             handler(*row)
@@ -119,21 +118,21 @@ def times(rows: Iterable[Row]) -> Times:
 
 
 class _Open:
-    """An agent in the middle of its time."""
+    """An agent that has not ended."""
 
-    __slots__ = ("agent", "doing", "has_ended", "since_s", "tools")
+    __slots__ = ("agent", "has_ended", "kind", "since_s", "tools")
 
     def __init__(self, agent: AgentTime) -> None:
         self.agent = agent
-        self.doing = Doing.IDLE
+        self.kind = SpanKind.IDLE
         self.since_s = agent.begin_s
         self.tools = 0
         self.has_ended = False
 
-    def go_to(self, doing: Doing, at_s: float) -> None:
+    def go_to(self, kind: SpanKind, at_s: float) -> None:
         if at_s > self.since_s:
-            self.agent.spans.append(Span(self.doing, self.since_s, at_s))
-        self.doing, self.since_s = doing, at_s
+            self.agent.spans.append(Span(self.kind, self.since_s, at_s))
+        self.kind, self.since_s = kind, at_s
 
 
 class _Fold:
@@ -171,7 +170,7 @@ class _Fold:
         found.end_s = end_s
         for opened in self._open.values():
             if not opened.has_ended:
-                opened.go_to(opened.doing, end_s)
+                opened.go_to(opened.kind, end_s)
                 opened.agent.end_s = end_s
         if self._paused_at_s is not None:
             found.pauses.append((self._paused_at_s, end_s))
@@ -190,33 +189,35 @@ class _Fold:
         agent = AgentTime(event.agent_id, "", event.task_description, at_s, at_s)
         self._open[event.agent_id] = _Open(agent)
         parent = self._open.get(event.parent_id or "")
-        # A parent that spawns through a tool is in that tool until its sub-agents are back.
-        if parent is not None and parent.doing is Doing.IDLE:
-            parent.doing = Doing.CHILDREN
+        # A parent that spawns by a tool stays in that tool until its sub-agents end.
+        if parent is not None and parent.kind is SpanKind.IDLE:
+            parent.kind = SpanKind.CHILDREN
             if parent.agent.status is AgentStatus.PENDING:
                 parent.agent.status = AgentStatus.RUNNING
 
-    def _turn(self, agent_id: str, doing: Doing, status: AgentStatus, at_s: float) -> _Open | None:
+    def _turn(
+        self, agent_id: str, kind: SpanKind, status: AgentStatus, at_s: float
+    ) -> _Open | None:
         opened = self._open.get(agent_id)
         if opened is None or opened.has_ended:
             return None
-        opened.go_to(doing, at_s)
+        opened.go_to(kind, at_s)
         opened.agent.status = status
         return opened
 
     def _waiting(self, at_s: float, event: AgentWaiting) -> None:
-        self._turn(event.agent_id, Doing.WAITING, AgentStatus.WAITING, at_s)
+        self._turn(event.agent_id, SpanKind.WAITING, AgentStatus.WAITING, at_s)
 
     def _call_started(self, at_s: float, event: ModelCallStarted) -> None:
-        opened = self._turn(event.agent_id, Doing.CALL, AgentStatus.RUNNING, at_s)
+        opened = self._turn(event.agent_id, SpanKind.CALL, AgentStatus.RUNNING, at_s)
         if opened is not None and event.attempt > 1:
             opened.agent.retries_s.append(at_s)
 
     def _call_finished(self, at_s: float, event: ModelCallFinished) -> None:
-        self._turn(event.agent_id, Doing.IDLE, AgentStatus.RUNNING, at_s)
+        self._turn(event.agent_id, SpanKind.IDLE, AgentStatus.RUNNING, at_s)
 
     def _tool_started(self, at_s: float, event: ToolCallStarted) -> None:
-        opened = self._turn(event.agent_id, Doing.TOOL, AgentStatus.RUNNING, at_s)
+        opened = self._turn(event.agent_id, SpanKind.TOOL, AgentStatus.RUNNING, at_s)
         if opened is not None:
             opened.tools += 1
 
@@ -224,17 +225,17 @@ class _Fold:
         opened = self._open.get(event.agent_id)
         if opened is not None:
             opened.tools = max(0, opened.tools - 1)
-            if not opened.tools and opened.doing is Doing.TOOL:
-                opened.go_to(Doing.IDLE, at_s)
+            if not opened.tools and opened.kind is SpanKind.TOOL:
+                opened.go_to(SpanKind.IDLE, at_s)
 
     def _synthesis(self, at_s: float, event: SynthesisStarted) -> None:
-        self._turn(event.agent_id, Doing.IDLE, AgentStatus.RUNNING, at_s)
+        self._turn(event.agent_id, SpanKind.IDLE, AgentStatus.RUNNING, at_s)
 
     def _failed(self, at_s: float, event: AgentFailed) -> None:
         if not event.will_retry:
             self._end(at_s, event.agent_id, AgentStatus.FAILED)
             return
-        opened = self._turn(event.agent_id, Doing.WAITING, AgentStatus.WAITING, at_s)
+        opened = self._turn(event.agent_id, SpanKind.WAITING, AgentStatus.WAITING, at_s)
         if opened is not None:
             opened.tools = 0
             opened.agent.retries_s.append(at_s)
@@ -243,16 +244,16 @@ class _Fold:
         return lambda at_s, event: self._end(at_s, event.agent_id, status)
 
     def _end(self, at_s: float, agent_id: str, status: AgentStatus) -> None:
-        opened = self._turn(agent_id, Doing.IDLE, status, at_s)
+        opened = self._turn(agent_id, SpanKind.IDLE, status, at_s)
         if opened is not None:
             opened.agent.end_s = at_s
             opened.has_ended = True
 
-    # -- the pot ------------------------------------------------------------------------------
+    # -- the budget ---------------------------------------------------------------------------
 
     def _level(self, at_s: float, used: int, total: int) -> None:
         if self._times.levels and total != self._total:
-            # A new total is a step: until now the old one held.
+            # A new total is a step: repeat the old one up to now.
             self._times.levels.append(Level(at_s, used, self._total))
         self._used, self._total = used, total
         self._times.levels.append(Level(at_s, used, total))

@@ -1,9 +1,8 @@
 """Colours and sizes of the figures: one theme for light pages, one for dark ones.
 
-Explicit in everything, so that a person's own matplotlib style neither breaks a figure nor is
-changed by it. The colours of the statuses can be told apart also by people who are colour-blind
-(a test computes that), and stand on the background with a contrast of at least 3:1, words with
-one of at least 4.5:1.
+All values are explicit, so that the user's matplotlib style neither breaks a figure nor is changed
+by it. Colour-blind people can tell the status colours apart (a test computes that). Colours have a
+contrast of at least 3:1 to the background, text of at least 4.5:1.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from dataclasses import dataclass
 from agentnb.core.types import AgentStatus
 
 WIDTH = 920
-"""Pixels that a figure is wide when it has much to show: what JupyterLab has beside its panels."""
+"""Largest width of a figure, in pixels: what JupyterLab has beside its panels."""
 MARGIN = 16
 SMALL, BODY, TITLE = 11.0, 12.0, 14.0
-"""Sizes of letters in pixels."""
+"""Font sizes in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +26,9 @@ class Theme:
     background: str
     text: str
     muted: str
-    """Words that come second."""
+    """Secondary text."""
     line: str
-    """What connects and bounds."""
+    """Connecting lines and borders."""
     grid: str
     card: str
     card_edge: str
@@ -38,7 +37,7 @@ class Theme:
     tool: str
     waiting: str
     used: str
-    """What is filled below the line of the used budget."""
+    """The area below the line of used tokens."""
     pause: str
     trouble: str
     """An attempt that failed, a limit."""

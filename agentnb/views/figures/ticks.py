@@ -15,7 +15,7 @@ def ticks(end: float, count: int) -> list[float]:
 
 
 def time_ticks(end_s: float, count: int) -> list[float]:
-    """As `ticks`, in steps that are round as minutes and hours where they are long."""
+    """Like `ticks`, with long steps that are round in minutes or hours."""
     if end_s <= 0 or count < 1:
         return [0.0]
     step = _round_step(end_s / count)
@@ -27,7 +27,7 @@ def time_ticks(end_s: float, count: int) -> list[float]:
 
 
 def _round_step(at_least: float) -> float:
-    """The smallest of 1, 2, 5, times a power of ten, that is not smaller."""
+    """The smallest of 1, 2 and 5 times a power of ten that is at least `at_least`."""
     power = 10.0 ** floor(log10(at_least))
     return next(
         power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= at_least * 0.999

@@ -1,4 +1,4 @@
-"""A picture of a run over time: a bar for each agent, below the pot as it was used."""
+"""A picture of a run over time: a bar for each agent, below the use of the budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentnb.views.figures.figure import RunFigure
 from agentnb.views.figures.header import Header, Key
 from agentnb.views.figures.lettering import BOLD, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
-from agentnb.views.figures.spans import AgentTime, Doing, Times, times
+from agentnb.views.figures.spans import AgentTime, SpanKind, Times, times
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, Theme, theme
 from agentnb.views.figures.ticks import ticks, time_ticks
 from agentnb.views.figures.words import (
@@ -22,42 +22,42 @@ from agentnb.views.figures.words import (
     seconds,
     share,
     short_count,
-    told,
+    status_list,
 )
 
 DRAWN = 400
-"""Agents that have a bar at most; of more, those that took longest."""
+"""Most agents with a bar: of more, those that took longest."""
 WARNING_PART = 0.8
 _TALLEST = 1500.0
 _LABELS = 260.0
 _NARROW_LABELS = 120.0
 _RIGHT = 34.0
-"""Room for the mark of how an agent ended."""
-_POT_HEIGHT = 84.0
+"""Room for the mark of an agent's status."""
+_BUDGET_HEIGHT = 84.0
 _AXIS = 34.0
 _LABEL_HEIGHT = 15.0
-"""A label needs so much: where rows are lower, every second or third one has none."""
+"""Height of a label: if rows are lower, only some have one."""
 
 
 def timeline_figure(rows: Sequence[Row], *, dark: bool = False) -> RunFigure:
-    """Draw what the record tells."""
+    """Draw the timeline of a record's rows."""
     run = times(rows)
     if not run.agents:
         return empty_figure("timeline", "Nothing has happened yet: no agent to draw.", dark=dark)
     agents = [(agent.path, agent.status) for agent in run.agents]
     title = f"{counted(len(agents), 'agent')} over {seconds(run.end_s)}"
     colours = theme(dark)
-    header = Header(title, _pot_words(run), _keys(run, colours), width=WIDTH)
+    header = Header(title, _budget_words(run), _keys(run, colours), width=WIDTH)
     drawn = _longest(run.agents)
     row = _row_height(len(drawn))
     left_out = len(agents) - len(drawn)
-    height = header.height + _POT_HEIGHT + _AXIS + row * len(drawn) + (24 if left_out else 0)
+    height = header.height + _BUDGET_HEIGHT + _AXIS + row * len(drawn) + (24 if left_out else 0)
     sheet = Sheet(
         WIDTH,
         height + MARGIN,
         colours,
         name=f"timeline of {counted(len(agents), 'agent')}",
-        alt_text=f"Timeline of {title}: {told(agents)}. {_pot_words(run)}.",
+        alt_text=f"Timeline of {title}: {status_list(agents)}. {_budget_words(run)}.",
     )
     header.draw(sheet, WIDTH)
     _Drawing(sheet, run, drawn, header.height, row).draw()
@@ -74,13 +74,13 @@ def _row_height(rows: int) -> float:
 def _longest(agents: Sequence[AgentTime]) -> list[AgentTime]:
     if len(agents) <= DRAWN:
         return list(agents)
-    # Stable: of agents that took the same time, the first ones.
+    # A stable sort: of agents with equal times the first ones.
     ranked = sorted(agents[1:], key=lambda agent: agent.begin_s - agent.end_s)
     kept = {agents[0].agent_id, *(agent.agent_id for agent in ranked[: DRAWN - 1])}
     return [agent for agent in agents if agent.agent_id in kept]
 
 
-def _pot_words(run: Times) -> str:
+def _budget_words(run: Times) -> str:
     if not run.levels:
         return ""
     newest = run.levels[-1]
@@ -91,15 +91,15 @@ def _pot_words(run: Times) -> str:
 
 
 def _keys(run: Times, colours: Theme) -> list[Key]:
-    """What is seen in the figure, and nothing else."""
-    seen = {span.doing for agent in run.agents for span in agent.spans}
+    """The keys of everything in the figure."""
+    seen = {span.kind for agent in run.agents for span in agent.spans}
     words = {
-        Doing.CALL: ("model call", colours.call, 11.0),
-        Doing.TOOL: ("tool", colours.tool, 8.0),
-        Doing.WAITING: ("waiting to ask", colours.waiting, 5.0),
-        Doing.CHILDREN: ("waiting for its sub-agents", colours.line, 2.0),
+        SpanKind.CALL: ("model call", colours.call, 11.0),
+        SpanKind.TOOL: ("tool", colours.tool, 8.0),
+        SpanKind.WAITING: ("waiting to ask", colours.waiting, 5.0),
+        SpanKind.CHILDREN: ("waiting for its sub-agents", colours.line, 2.0),
     }
-    keys = [Key(said, colour=c, height=h) for doing, (said, c, h) in words.items() if doing in seen]
+    keys = [Key(said, colour=c, height=h) for kind, (said, c, h) in words.items() if kind in seen]
     if any(agent.retries_s for agent in run.agents):
         keys.append(Key("tried again", colour=colours.trouble, height=14.0, is_upright=True))
     if run.pauses:
@@ -118,14 +118,14 @@ class _Drawing:
         wanted = max(self._label_width(agent) for agent in drawn)
         self._left = MARGIN + max(_NARROW_LABELS, min(_LABELS, wanted)) + 14
         self._right = WIDTH - MARGIN - _RIGHT
-        self._pot_top = top
-        self._bars_top = top + _POT_HEIGHT + _AXIS
-        # A run that took no time still has a place for each of its agents.
+        self._budget_top = top
+        self._bars_top = top + _BUDGET_HEIGHT + _AXIS
+        # A run of length 0 still places its agents.
         self._scale = (self._right - self._left) / (run.end_s or 1.0)
 
     def draw(self) -> None:
         self._grid()
-        self._pot()
+        self._budget()
         self._bars()
         self._labels()
 
@@ -149,7 +149,7 @@ class _Drawing:
     def _grid(self) -> None:
         sheet, bottom = self._sheet, self._bars_top + self._row * len(self._drawn)
         places = time_ticks(self._run.end_s, 8)
-        stripes = ((self._pot_top, self._bars_top - _AXIS), (self._bars_top - 6, bottom))
+        stripes = ((self._budget_top, self._bars_top - _AXIS), (self._bars_top - 6, bottom))
         lines = [[(self._x(s), y), (self._x(s), end)] for s in places for y, end in stripes]
         sheet.lines(lines, sheet.theme.grid)
         y = self._bars_top - 14
@@ -157,25 +157,25 @@ class _Drawing:
             words = "0" if at_s == 0 else seconds(at_s)
             sheet.text(self._x(at_s), y, words, size=SMALL, colour=sheet.theme.muted, ha="center")
 
-    # -- the pot ------------------------------------------------------------------------------
+    # -- the budget ---------------------------------------------------------------------------
 
-    def _pot(self) -> None:
+    def _budget(self) -> None:
         levels, sheet = self._run.levels, self._sheet
         if not levels:
             return
         theme = sheet.theme
         highest = max(max(level.used, level.total) for level in levels) or 1
-        bottom = self._pot_top + _POT_HEIGHT - 6
+        bottom = self._budget_top + _BUDGET_HEIGHT - 6
 
         def place(at_s: float, tokens: float) -> Point:
-            return self._x(at_s), bottom - (bottom - self._pot_top - 8) * tokens / highest
+            return self._x(at_s), bottom - (bottom - self._budget_top - 8) * tokens / highest
 
         pauses = [
             (
                 self._x(begin),
-                self._pot_top,
+                self._budget_top,
                 max(1.0, self._x(end) - self._x(begin)),
-                bottom - self._pot_top,
+                bottom - self._budget_top,
             )
             for begin, end in self._run.pauses
         ]
@@ -190,12 +190,12 @@ class _Drawing:
         sheet.lines([[(self._left, bottom), (self._right, bottom)]], theme.line)
         for at_s in self._run.warnings_s:
             x = self._x(at_s)
-            sheet.lines([[(x, self._pot_top + 4), (x, bottom)]], theme.trouble, width=1.5)
-        self._pot_labels(highest, bottom)
+            sheet.lines([[(x, self._budget_top + 4), (x, bottom)]], theme.trouble, width=1.5)
+        self._budget_labels(highest, bottom)
 
-    def _pot_labels(self, highest: int, bottom: float) -> None:
+    def _budget_labels(self, highest: int, bottom: float) -> None:
         sheet = self._sheet
-        tall = bottom - self._pot_top - 8
+        tall = bottom - self._budget_top - 8
         for tokens in ticks(highest, 3):
             y = bottom - tall * tokens / highest
             sheet.text(
@@ -206,7 +206,7 @@ class _Drawing:
                 colour=sheet.theme.muted,
                 ha="right",
             )
-        sheet.text(MARGIN, self._pot_top + 12, "Budget", bold=True)
+        sheet.text(MARGIN, self._budget_top + 12, "Budget", bold=True)
         theme = sheet.theme
         for number, (words, colour, dashed) in enumerate(
             [
@@ -215,7 +215,7 @@ class _Drawing:
                 ("used", theme.call, False),
             ]
         ):
-            y = self._pot_top + 28 + 16 * number
+            y = self._budget_top + 28 + 16 * number
             sheet.lines([[(MARGIN, y), (MARGIN + 18, y)]], colour, width=1.5, dashed=dashed)
             sheet.text(MARGIN + 25, y + 3.8, words, size=SMALL, colour=theme.muted)
 
@@ -224,28 +224,28 @@ class _Drawing:
     def _bars(self) -> None:
         theme, sheet = self._sheet.theme, self._sheet
         looks = {
-            Doing.CALL: (theme.call, 0.62),
-            Doing.TOOL: (theme.tool, 0.46),
-            Doing.WAITING: (theme.waiting, 0.3),
-            Doing.CHILDREN: (theme.line, 0.12),
-            Doing.IDLE: (theme.line, 0.06),
+            SpanKind.CALL: (theme.call, 0.62),
+            SpanKind.TOOL: (theme.tool, 0.46),
+            SpanKind.WAITING: (theme.waiting, 0.3),
+            SpanKind.CHILDREN: (theme.line, 0.12),
+            SpanKind.IDLE: (theme.line, 0.06),
         }
-        boxes: dict[Doing, list[Box]] = {doing: [] for doing in looks}
+        boxes: dict[SpanKind, list[Box]] = {kind: [] for kind in looks}
         retries: list[Sequence[Point]] = []
         ends: dict[AgentStatus, list[Point]] = {}
         for number, agent in enumerate(self._drawn):
             y = self._bars_top + (number + 0.5) * self._row
             for span in agent.spans:
-                tall = max(1.0, looks[span.doing][1] * self._row)
+                tall = max(1.0, looks[span.kind][1] * self._row)
                 x = self._x(span.begin_s)
-                # What took no time to speak of is seen all the same.
+                # A very short span is visible too.
                 wide = max(0.75, self._x(span.end_s) - x)
-                boxes[span.doing].append((x, y - tall / 2, wide, tall))
+                boxes[span.kind].append((x, y - tall / 2, wide, tall))
             half = 0.42 * self._row
             retries += [[(self._x(s), y - half), (self._x(s), y + half)] for s in agent.retries_s]
             ends.setdefault(agent.status, []).append((self._x(agent.end_s) + 9, y))
-        for doing, (colour, _) in looks.items():
-            sheet.boxes(boxes[doing], colour, zorder=3)
+        for kind, (colour, _) in looks.items():
+            sheet.boxes(boxes[kind], colour, zorder=3)
         sheet.lines(retries, theme.trouble, width=2, zorder=3.5)
         sheet.marks(ends, max(1.8, min(5.0, self._row * 0.46)))
 
@@ -261,7 +261,7 @@ class _Drawing:
 
 
 def _with_label(paths: Sequence[str], row: float) -> list[int]:
-    """Which rows have a label, where there is no room for all: those high in the tree first."""
+    """The rows with a label, if not all fit: those high in the tree first."""
     apart = ceil(_LABEL_HEIGHT / row)
     if apart <= 1:
         return list(range(len(paths)))
@@ -276,7 +276,7 @@ def _with_label(paths: Sequence[str], row: float) -> list[int]:
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
-    """Without points that a pixel's width cannot tell apart: the lowest and highest of it stay."""
+    """Thin out points within a pixel's width: keep the lowest and the highest."""
     kept: list[Point] = []
     for x, y in points:
         if len(kept) >= 4 and x - kept[-4][0] < 0.5:

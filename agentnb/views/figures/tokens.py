@@ -1,4 +1,4 @@
-"""A picture of who spent what: a bar for each agent's own tokens."""
+"""A picture of token use: a bar for each agent's own tokens."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from agentnb.views.figures.header import Header, Key
 from agentnb.views.figures.lettering import BOLD, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, theme
-from agentnb.views.figures.words import as_agents, by_status, counted, share, short_count, told
+from agentnb.views.figures.words import (
+    as_agents,
+    by_status,
+    counted,
+    share,
+    short_count,
+    status_list,
+)
 
 BARS = 40
-"""Agents that have a bar at most: those that spent most."""
+"""Most agents with a bar: those that used most tokens."""
 _ROW = 23.0
 _BAR = 13.0
 _LABELS = 350.0
@@ -23,13 +30,13 @@ _MARK_ROOM = 20.0
 
 
 def tokens_figure(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
-    """Draw what each agent of the tree spent."""
+    """Draw the tokens of each agent of the tree."""
     if root is None:
         return empty_figure("tokens", "Nothing has run yet: no tokens were used.", dark=dark)
     agents = as_agents(root)
     nodes = list(root.walk())
     total = sum(node.tokens_used for node in nodes)
-    # Stable: of agents that spent the same, the first ones in the tree come first.
+    # A stable sort: agents with equal tokens stay in tree order.
     ranked = sorted(nodes, key=lambda node: -node.tokens_used)
     drawn, rest = ranked[:BARS], ranked[BARS:]
     title, detail = f"{total:,} tokens", f"by {counted(len(nodes), 'agent')}, each its own"
@@ -42,7 +49,7 @@ def tokens_figure(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
         height,
         theme(dark),
         name=f"tokens of {counted(len(nodes), 'agent')}",
-        alt_text=f"{title} {detail}: {_alt(drawn, total)}. {told(agents)}.",
+        alt_text=f"{title} {detail}: {_alt(drawn, total)}. {status_list(agents)}.",
     )
     header.draw(sheet, WIDTH)
     _draw_bars(sheet, drawn, total, header.height)

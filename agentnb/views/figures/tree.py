@@ -1,4 +1,4 @@
-"""A picture of the tree: who was asked by whom, for what, and how it went."""
+"""A picture of the tree: its agents, their tasks and statuses."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from agentnb.views.figures.layout import (
 from agentnb.views.figures.lettering import BOLD, ELLIPSIS, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, theme
-from agentnb.views.figures.words import as_agents, by_status, counted, short_count, told
+from agentnb.views.figures.words import as_agents, by_status, counted, short_count, status_list
 
 _LONG_PATH = 30
-"""Letters: a longer path is not worth its room in the words above bare marks."""
+"""Longest path, in letters, in the text above bare marks."""
 _WORD_FROM = 190.0
-"""Pixels from which on a row has room for the word of a status."""
+"""Least width of a row, in pixels, that shows the status as a word."""
 _SHORTEST = 24.0
-"""Pixels: a task that is cut shorter tells nothing."""
+"""Least width of a task, in pixels: a shorter one is not worth showing."""
 _NARROWEST = 340.0
 _CARD_GAP = 8.0
 _DESCENT = 4.2
@@ -47,7 +47,7 @@ def tree_figure(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
     detail = f"{sum(node.tokens_used for node in root.walk()):,} tokens"
     keys = [Key(f"{count:,} {status}", status) for status, count in counts.items()]
     if len(agents) == 1:
-        keys = []  # its card says it all
+        keys = []  # its card shows everything
     placed = layout(root)
     columns = Columns(placed)
     width = max(columns.width, _NARROWEST)
@@ -57,7 +57,7 @@ def tree_figure(root: AgentNode | None, *, dark: bool = False) -> RunFigure:
         header.height + placed.height + MARGIN,
         theme(dark),
         name=f"tree of {title}",
-        alt_text=f"Tree of {title}: {told(agents)}.",
+        alt_text=f"Tree of {title}: {status_list(agents)}.",
     )
     header.draw(sheet, width)
     _Drawing(sheet, placed, columns, header.height, width - MARGIN).draw()
@@ -134,7 +134,7 @@ class _Drawing:
         if self._placed.is_list:
             end = max(x - 1, left + 8)
             return Path([(left + 6, middle + 8), (left + 6, y), (end, y)])
-        # Not far from the level below, so that all edges of a parent share their upright part.
+        # Close to the level below, so that all edges of a parent share their upright part.
         turn = x - GAP / 2
         begin = (left + width + (0 if self._placed.style.has_cards else 4), middle)
         if abs(y - middle) < 1:
@@ -189,7 +189,7 @@ class _Drawing:
             right -= needed + 8
         words = str(node.status)
         needed = REGULAR.width(words, size)
-        # By the width of the row: so either all agents of a block have the word, or none.
+        # By the row's width, so that all agents of a block have the word, or none.
         has_word = node.status is not AgentStatus.COMPLETED and width >= _WORD_FROM
         if has_word and x + needed <= right:
             x += 6 + self._sheet.text(x, baseline, words, size=size, colour=muted)
@@ -197,7 +197,7 @@ class _Drawing:
             self._sheet.text(x, baseline, node.task, room=right - x, size=size)
 
     def _path(self, x: float, baseline: float, node: AgentNode, room: float, size: float) -> float:
-        """Write a path; of one that is too long, its end, which tells siblings apart."""
+        """Write a path; if it is too long, its end, which distinguishes siblings."""
         path = visible(node.path, 10_000)
         if self._placed.is_list:
             room *= 0.35 if room > ROW_WIDTH / 2 else 0.5
@@ -217,7 +217,7 @@ class _Drawing:
             self._row(x + column * step, y + (line + 0.5) * row, step - 14, node)
 
     def _mark_block(self, index: int, cell: Cell) -> None:
-        """Agents without labels, read line by line, below a line that says which they are."""
+        """Agents as bare marks, read line by line, below a line that names them."""
         x, y, width, _ = self._box(index)
         first, last = cell.nodes[0].path, cell.nodes[-1].path
         count = counted(len(cell.nodes), "agent")

@@ -1,4 +1,4 @@
-"""The words and numbers of the figures, and what a figure shows in words."""
+"""Formats words and numbers for figures and their alternative texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from agentnb.core.types import AgentNode, AgentStatus
 
 _NAMED = 12
-"""Agents that an alternative text names one by one."""
+"""Most agents that an alternative text names."""
 
 
 def counted(count: int, what: str) -> str:
@@ -19,7 +19,7 @@ def counted(count: int, what: str) -> str:
 def short_count(tokens: float) -> str:
     """At most four digits: `987`, `1.2k`, `35k`, `1.2M`."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        # What would be rounded up to a thousand of the smaller unit belongs to the larger one.
+        # Use the larger unit if rounding would give a thousand of the smaller one.
         if tokens >= size * 0.9995:
             scaled = tokens / size
             return (
@@ -53,13 +53,13 @@ def share(part: float, whole: float) -> str:
 
 
 def by_status(statuses: Iterable[AgentStatus]) -> dict[AgentStatus, int]:
-    """How many agents have each status, in the order of the statuses, without those of none."""
+    """The number of agents with each status, in the order of statuses, without zeros."""
     counts = Counter(statuses)
     return {status: counts[status] for status in AgentStatus if counts[status]}
 
 
-def told(agents: Sequence[tuple[str, AgentStatus]]) -> str:
-    """Paths and statuses in one line: each one where there are few, else what is not completed."""
+def status_list(agents: Sequence[tuple[str, AgentStatus]]) -> str:
+    """Paths and statuses on one line: of all agents, or if many, of those not completed."""
     if len(agents) <= _NAMED:
         return ", ".join(f"{path} {status}" for path, status in agents)
     parts = []

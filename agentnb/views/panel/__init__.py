@@ -1,6 +1,5 @@
-"""The live panel: what a person watches a run with, and steers it by.
+"""The live panel: shows a run and steers it.
 
-Facts come in as events, are folded once per run and shown to every view as a `Frame`; what a
-person clicks goes out as a command, on the run's own thread. Only this package knows ipywidgets,
-and it is imported when the first panel is asked for.
+Events are folded once per run and shown to every view as a `Frame`; a click becomes a command on
+the run's own thread. Only this package uses ipywidgets, and it is imported with the first panel.
 """

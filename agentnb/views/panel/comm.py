@@ -1,15 +1,15 @@
-"""How a widget comes to hear its front end while a cell runs.
+"""Delivers a widget's messages from the page while a cell runs.
 
-A kernel has a main shell, which runs the cells, and may have subshells, each with a thread that
-is free meanwhile. JupyterLab sends what widgets hear over a subshell, but for the first messages:
-those it sends while that subshell is being made. ipykernel 7.4 sends a message back to the shell
-that last sent on its comm. Both lead to the main shell, where a message waits for a cell that
-blocks; and where a cell awaits, one that comes as the cell ends makes the next cell look busy for
-ever in the page (the end of the message puts back the parent of the cell before).
+A kernel's main shell runs the cells; subshells have threads that stay free meanwhile. JupyterLab
+sends widget messages over a subshell, except for the first ones, sent while that subshell is being
+made. ipykernel 7.4 also routes a message to the shell that last sent on its comm. Both lead to the
+main shell, where a message waits for a cell that blocks. While a cell awaits, a message that
+arrives as the cell ends makes the next cell look busy for ever in the page (the message's end
+restores the parent of the cell before).
 
-So each message goes to the subshell that it names, and one that names none to a subshell of ours.
-Private names of ipykernel's are used for it, here and nowhere else; the browser tests click while a
-cell blocks, and would tell if they were gone. Older kernels have none of this.
+So each message goes to the subshell that it names, and others to a subshell of our own. Only this
+module uses ipykernel's private names; browser tests click while a cell blocks, and fail if the
+names change. Older kernels have no subshells.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from __future__ import annotations
 from ipywidgets import Widget
 
 _own: list[str] = []
-"""The subshell of ours, once it is there."""
+"""Our subshell's id, once it is made."""
 
 
 def hear(widget: Widget) -> None:
-    """Have a widget's messages arrive also while a cell blocks the kernel's main shell."""
+    """Let a widget's messages arrive while a cell blocks the kernel's main shell."""
     comm = widget.comm
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = _subshell_for
 
 
 def _subshell_for(_: object, named: str | None) -> str | None:
-    """Where a message goes. ipykernel asks on its one thread for incoming messages."""
+    """The subshell for a message. ipykernel calls this on its one thread for incoming messages."""
     if named is None and not _own:
         _own.extend(_made())
     return named or (_own[0] if _own else None)
@@ -40,5 +40,5 @@ def _made() -> list[str]:
     try:
         thread = Kernel.instance().shell_channel_thread
         return [] if thread is None else [thread.manager._create_subshell()]
-    except Exception:  # another version's names: then as JupyterLab and the kernel have it
+    except Exception:  # names of another version: use the default routing
         return []

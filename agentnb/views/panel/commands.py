@@ -1,8 +1,7 @@
-"""What a person clicks, handed over to the run.
+"""Commands from clicks to the run.
 
-An order returns at once, on whatever thread a front end speaks; it is carried out on the run's
-own thread, where nothing waits for its effect. What goes wrong with it is told in a line and is
-never an exception: nobody stands behind a click who could catch one.
+A command returns at once, on any thread; it is executed on the run's own thread, which does not
+wait for its effect. Failures are shown as a line, never raised: no caller could catch them.
 """
 
 from __future__ import annotations
@@ -17,63 +16,63 @@ from agentnb.core.text import visible
 _LINE_LENGTH = 300
 
 Made = Callable[[bool], None]
-"""Told when an order was made, with whether it worked: what it led to has been told by then.
-Called once, on the run's thread, or on the caller's when that thread was gone before."""
+"""Called once when a command was executed, with whether it worked, after its effects were
+published. Called on the run's thread, or on the caller's if that thread has ended."""
 
 
 class Commands:
-    """The commands that a panel can give to one run. Safe from any thread.
+    """The commands from a panel to one run. Thread-safe.
 
     Args:
         controls: The run.
-        hand_over: Has a function called on the run's thread, soon, and in the order in which it
-            got them; raises when that thread is gone.
-        tell: Shows a person one line.
+        call_soon: Schedules a function on the run's thread, in order; raises if that thread has
+            ended.
+        tell: Shows the user one line.
     """
 
     def __init__(
         self,
         controls: RunControls,
-        hand_over: Callable[[Callable[[], object]], None],
+        call_soon: Callable[[Callable[[], object]], None],
         tell: Callable[[str], None],
     ) -> None:
         self._controls = controls
-        self._hand_over = hand_over
+        self._call_soon = call_soon
         self._tell = tell
 
     def cancel(self, agent: str | None = None, *, made: Made | None = None) -> None:
-        """Stop an agent, by its path, and all below it; without one, the whole run."""
+        """Cancel the agent at a path and all below it, or the whole run."""
         self._give(lambda: self._controls.cancel(agent), made)
 
     def set_budget(self, total: int, *, made: Made | None = None) -> None:
-        """Set the total of the running request."""
+        """Set the running request's total."""
         self._give(lambda: self._controls.set_budget(total), made)
 
     def answer(self, answer: str, *, made: Made | None = None) -> None:
-        """Answer the budget's question: `continue` or `stop`."""
+        """Answer the budget question: `continue` or `stop`."""
         self._give(lambda: self._controls.answer_budget(answer), made)
 
     def tell(self, line: str) -> None:
-        """Show a person one line, whatever happens."""
-        with suppress(Exception):  # there is nobody left to tell that telling failed
+        """Show the user one line; never raises."""
+        with suppress(Exception):  # there is no other way to report it
             self._tell(visible(line, _LINE_LENGTH))
 
     def tell_error(self, error: Exception) -> None:
-        """Show a person what went wrong."""
+        """Show the user an error."""
         self.tell(str(error) or f"The order failed without a word ({type(error).__name__}).")
 
     def _give(self, call: Callable[[], object], made: Made | None) -> None:
         def carry_out() -> None:
             worked = self._worked(call)
             if made is not None:
-                # The news of what it did stands on the run's loop already: this comes behind it.
-                self._worked(lambda: self._hand_over(lambda: self._worked(lambda: made(worked))))
+                # The command's effects are queued on the run's loop already: queue this behind.
+                self._worked(lambda: self._call_soon(lambda: self._worked(lambda: made(worked))))
 
-        if not self._worked(lambda: self._hand_over(carry_out)) and made is not None:
+        if not self._worked(lambda: self._call_soon(carry_out)) and made is not None:
             self._worked(lambda: made(False))
 
     def _worked(self, call: Callable[[], object]) -> bool:
-        """Call it; false when it failed, which has been told then."""
+        """Call it; returns whether it worked, and shows the error otherwise."""
         try:
             call()
         except Exception as error:
@@ -83,52 +82,52 @@ class Commands:
 
 
 class PendingValue:
-    """The total that a person wants, until the run has it. Thread-safe, and no thread waits long.
+    """The total that a user has set, until the run has it. Thread-safe; locks only briefly.
 
-    Between a click and the frame that shows its effect, frames may come that were made before: they
-    must not move a control back. What anybody else changes meanwhile is shown with the next frame.
+    Frames made before a click may arrive after it: they must not move a control back. Changes from
+    elsewhere are shown with the next frame.
 
-    Invariant: without an order under way, the newest total that was heard of is the one to show.
+    Invariant: without a pending command, the newest total from a frame is shown.
     """
 
     def __init__(self, total: int) -> None:
         self._heard = total
         self._wanted: int | None = None
         self._open = 0
-        """Orders that were given and not made."""
+        """Number of commands given and not executed."""
         self._older: set[int] = set()
-        """What a frame may tell that was made before the newest order was."""
+        """Totals that frames from before the newest command may show."""
         self._lock = threading.Lock()
 
     @property
     def shown(self) -> int:
-        """The total that a control has to show."""
+        """The total that a control shows."""
         with self._lock:
             return self._heard if self._wanted is None else self._wanted
 
     def give(self, total: int) -> None:
-        """A person ordered a total."""
+        """The user set a total."""
         with self._lock:
             self._older.add(self._heard if self._wanted is None else self._wanted)
             self._wanted = total
             self._open += 1
 
     def made(self, worked: bool) -> None:
-        """The oldest order that was under way is carried out, or failed."""
+        """The oldest pending command was executed, or failed."""
         with self._lock:
             self._open -= 1
             if not worked and not self._open:
                 self._settle()
 
     def heard(self, total: int) -> int:
-        """A frame tells a total; the one that a control has to show."""
+        """A frame has a total; returns the one that a control shows."""
         with self._lock:
             self._heard = total
             if self._wanted is None:
                 return total
             if self._open:
                 return self._wanted
-            # Of frames that were made before the order only one can still come, behind it.
+            # At most one frame from before the command can still arrive.
             if total in self._older:
                 self._older.clear()
                 return self._wanted
@@ -136,7 +135,7 @@ class PendingValue:
             return total
 
     def forget(self) -> None:
-        """The run is over: what it says holds, whatever was wanted."""
+        """The run has ended: show its own total."""
         with self._lock:
             self._settle()
 

@@ -1,8 +1,8 @@
-"""What a person steers a run's budget and end with: standard widgets that know one run.
+"""Widgets that control a run's budget and cancel it.
 
-A control shows what the run says, and turns what a person changes, in the browser or in Python,
-into a command. What it changes itself is never a command. Both come on any thread: the lock of the
-frames keeps them apart. The run's own thread never takes it here, so nothing holds up the run.
+A control shows the run's state, and turns a change by the user, in the browser or in Python, into
+a command. Its own changes are never commands. Both happen on any thread, under the lock of the
+frames. The run's own thread never takes that lock here, so a control never delays the run.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from agentnb.views.panel.wire import FieldState, Frame, SliderState, Summary, ru
 
 class _Thread(threading.local):
     is_ours = False
-    """Whether what is changed on this thread is no person's doing."""
+    """Whether changes on this thread are the control's own, not the user's."""
 
 
 _thread = _Thread()
 
 
 @contextmanager
-def _no_order() -> Iterator[None]:
-    """What is changed here is no person's doing, nor what changes with it in linked controls."""
+def _own_change() -> Iterator[None]:
+    """Mark changes made here, and those they cause in linked controls, as not the user's."""
     before = _thread.is_ours
     _thread.is_ours = True
     try:
@@ -53,20 +53,20 @@ def _no_order() -> Iterator[None]:
 
 
 class _BudgetControl(RunWidget):
-    """What shows the run's total, and orders another one.
+    """A control that shows and sets the run's total.
 
     Raises:
-        NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
+        NotebookError: `AGENTNB_BUDGET_CEILING` is not a number of tokens.
     """
 
     value: int
     max: int
     disabled: bool
     _may_stop = False
-    """Whether it may set the total to what is used, which ends the run."""
+    """Whether it may lower the total to the used tokens, which ends the run."""
 
     def _begin(self, publisher: FramePublisher) -> int:
-        """Before the widget is made, with the publisher's lock: the total that it is to show."""
+        """Prepare before the widget is made, under the publisher's lock; returns the total."""
         self.ceiling = ceiling()
         self.publisher = publisher
         total = publisher.whole().summary.budget_total
@@ -74,7 +74,7 @@ class _BudgetControl(RunWidget):
         return total
 
     def show(self, frame: Frame) -> None:
-        """Follow the run, but for what a person ordered and it does not have yet."""
+        """Show the run's total, unless the user has set one that is still pending."""
         summary = frame.summary
         if summary.done:
             self._pending.forget()
@@ -82,11 +82,11 @@ class _BudgetControl(RunWidget):
         self.disabled = summary.done or self.publisher is None or self.publisher.commands is None
 
     def _put(self, total: int) -> None:
-        """Show a total. What stays as it is is not sent: somebody may be about to change it."""
+        """Show a total. Send only changes, so as not to disturb a user who is typing."""
         raise NotImplementedError
 
     def _say(self, line: str) -> None:
-        """Tell a person what came of their order, if it is not what they wanted."""
+        """Tell the user if the run's total is not the one they set."""
         if self.publisher is not None and self.publisher.commands is not None:
             self.publisher.commands.tell(line)
 
@@ -95,12 +95,12 @@ class _BudgetControl(RunWidget):
             return
         try:
             with self.publisher.lock:
-                self._order(self.publisher, change["new"])
+                self._set_total(self.publisher, change["new"])
         except Exception as error:
             self.fail(error)
 
-    def _order(self, publisher: FramePublisher, wanted: int) -> None:
-        """Have the run take a total, or the nearest one that it may have."""
+    def _set_total(self, publisher: FramePublisher, wanted: int) -> None:
+        """Set the run's total to the nearest allowed one."""
         summary, commands = publisher.whole().summary, publisher.commands
         if commands is None or summary.done:
             self._put(summary.budget_total)
@@ -121,7 +121,7 @@ class _BudgetControl(RunWidget):
             self._say(f"The budget is set to {total:,} tokens: it may not be larger.")
 
     def fail(self, error: Exception) -> None:
-        """A widget's callback has nobody to raise to: its traceback would land in some cell."""
+        """Show an error: raised from a widget's callback, it would be printed into some cell."""
         if self.publisher is not None and self.publisher.commands is not None:
             self.publisher.commands.tell_error(error)
 
@@ -134,11 +134,11 @@ def _below_used(used: int, total: int) -> str:
 
 
 class SliderNamer(ClosableWidget, anywidget.AnyWidget):
-    """Names the handles of sliders that stand in a page without a tree, while it is open.
+    """Names the handles of sliders in a page without a tree, while it is open.
 
-    ipywidgets gives a handle no name: to a screen reader it would be "slider, 50000", of what
-    nobody knows, and its look is lost in forced colours. Nothing in Python can reach it, so a
-    widget that is never shown brings the few lines of JavaScript that do.
+    ipywidgets gives a handle no name: a screen reader would only say "slider, 50000", and the
+    handle is invisible in forced colours. Python cannot reach it, so a widget that is never shown
+    brings a little JavaScript.
     """
 
     _esm = Unicode().tag(sync=True)
@@ -154,7 +154,7 @@ class BudgetSlider(_BudgetControl, IntSlider):
 
     Args:
         publisher: The run's frames.
-        is_alone: Whether no tree is around it that names its handle.
+        is_alone: Whether there is no tree view that names its handle.
         traits: Of `ipywidgets.IntSlider`.
     """
 
@@ -163,9 +163,9 @@ class BudgetSlider(_BudgetControl, IntSlider):
     _namer: SliderNamer | None = None
 
     def __init__(self, publisher: FramePublisher, *, is_alone: bool = True, **traits: Any) -> None:
-        # The readout is read as it is shown: with commas in it, 50,000 would be taken for 50.
+        # The readout is parsed as shown: with commas, 50,000 would be read as 50.
         traits = {"description": "Budget", "readout_format": "d", **traits}
-        with publisher.lock, _no_order():
+        with publisher.lock, _own_change():
             total = self._begin(publisher)
             bounds = self._bounds(total, 0)
             super().__init__(min=0, value=total, continuous_update=False, **bounds, **traits)
@@ -177,28 +177,29 @@ class BudgetSlider(_BudgetControl, IntSlider):
             self._namer = SliderNamer()
 
     def close(self) -> None:
-        """Take it from all screens; it costs nothing from then on."""
+        """Remove it from all pages and stop updating it."""
         if self._namer is not None:
             self._namer.close()
         super().close()
 
     def _put(self, total: int) -> None:
-        with _no_order(), self.hold_sync():
+        with _own_change(), self.hold_sync():
             for name, bound in self._bounds(total, self.max).items():
                 setattr(self, name, bound)
             self.value = total
 
     def _bounds(self, total: int, end: int) -> dict[str, int]:
-        """How far the slider goes when it shows `total`, and went to `end` until now."""
+        """The slider's end and step for `total`, when it ended at `end` before."""
         end = slider_end(total, end=end, ceiling=self.ceiling)
         return {"max": end, "step": slider_step(end)}
 
 
 class BudgetNumber(_BudgetControl, VBox):
-    """The total as a number: any that is wanted, up to the ceiling, however it is written.
+    """The total as a number, up to the ceiling, in many notations.
 
-    A text field, since a browser's own field for numbers drops what it does not know: `2e5` would
-    become 25. What cannot be read, or was read in another way than it was typed, is said below it.
+    A text field, since a browser's number field drops characters that it does not know: `2e5` would
+    become 25. A line below it shows errors, and the number that was read if it is written
+    differently.
 
     Args:
         publisher: The run's frames.
@@ -206,15 +207,15 @@ class BudgetNumber(_BudgetControl, VBox):
     """
 
     value = Int().tag(sync=False)
-    """The total, in tokens. To be set and observed in Python."""
+    """The total, in tokens. Python code can set and observe it."""
     max = Int().tag(sync=False)
-    """The largest total that may be set."""
+    """The largest allowed total."""
     disabled = Bool(False).tag(sync=False)
 
     def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
         traits = {"description": "Total tokens", "layout": Layout(width="15em"), **traits}
         traits = {"style": {"description_width": "initial"}, **traits}
-        with publisher.lock, _no_order():
+        with publisher.lock, _own_change():
             total = self._begin(publisher)
             self.field = _Field(self, value=str(total), continuous_update=False, **traits)
             self.line = HTML(layout=Layout(display="none", max_width="24em", margin="0 2px"))
@@ -233,15 +234,15 @@ class BudgetNumber(_BudgetControl, VBox):
     def _put(self, total: int) -> None:
         if total != self._said_at:
             self._answer("")
-        with _no_order():
+        with _own_change():
             self.max = highest_total(total, self.ceiling)
             changed, self.value = total != self.value, total
-            # What a person is correcting stays, until there is another total.
+            # Keep text that the user is correcting, until the total changes.
             if changed or not self.line.value:
                 self.field.value = str(total)
 
     def _typed(self, change: Mapping[str, Any]) -> None:
-        """A person has finished a text: an order, if it is clear."""
+        """The user has finished typing: set the total if the text is clear."""
         if _thread.is_ours or self.publisher is None:
             return
         typed = change["new"]
@@ -268,9 +269,9 @@ class BudgetNumber(_BudgetControl, VBox):
         self._answer(line)
 
     def _answer(self, line: str, *, role: str = "alert") -> None:
-        """Show a line below the field, which a screen reader hears; an empty one takes it away."""
+        """Show a line below the field, announced by screen readers; an empty one hides it."""
         self._said_at = self._pending.shown
-        # First the room and then the words: an alert is told when it comes to be seen.
+        # Show the element before its text: an alert is announced when it appears.
         self.line.layout.display = "" if line else "none"
         self.line.value = f'<div role="{role}" style="line-height:1.4">{text(line)}</div>' * bool(
             line
@@ -281,7 +282,7 @@ class BudgetNumber(_BudgetControl, VBox):
 
 
 class _Field(GuardedPart, Text):
-    """Where a total is typed."""
+    """The text field of `BudgetNumber`."""
 
     from_page = rules_of(FieldState)
 
@@ -303,7 +304,7 @@ class CancelButton(RunWidget, Button):
         self.on_click(lambda _: self._pressed())
 
     def show(self, frame: Frame) -> None:
-        """There is nothing to cancel any more when the run is done."""
+        """Disable the button when the run has ended."""
         if frame.summary.done or self.publisher is None or self.publisher.commands is None:
             self._say("The run has ended", disabled=True)
 
@@ -329,25 +330,25 @@ class BudgetBar(HtmlPart):
     """
 
     def markup(self, summary: Summary) -> str:
-        """A bar that a screen reader reads as one, and the same in words."""
+        """A progress bar, and the same in words."""
         return bar_markup(summary.tokens_used, summary.budget_total)
 
 
 def bar_markup(used: int, total: int) -> str:
-    """The pot as a bar: below 80 %, running low, or used up."""
+    """The budget as a bar: below 80 %, running low, or used up."""
     percent, word, colour = _level(used, total)
     tokens, share = f"{used:,} of {total:,} tokens", f"({percent} %)"
     level = f", {word}" if word else ""
     filled = min(percent, 100)
     return (
-        # Beside each other, and in a narrow cell one above the other.
+        # Side by side, or one above the other in a narrow cell.
         '<div class="agentnb-budget-bar" style="display:flex;flex-wrap:wrap;align-items:center;'
         'gap:0 10px;line-height:1.4">'
         f'<div role="progressbar" aria-label="Budget used" aria-valuemin="0" aria-valuemax="100" '
         f'aria-valuenow="{filled}" aria-valuetext="{tokens} {share}{level}" '
         'style="flex:1 1 8em;box-sizing:border-box;height:10px;overflow:hidden;'
         'border:1px solid var(--jp-border-color0,#757575);border-radius:4px">'
-        # In forced colours a background is taken away, and the style sheet gives one that is not.
+        # Forced colours remove a background; the style sheet sets one that stays.
         f'<div style="width:{filled}%;height:100%;forced-color-adjust:none;'
         f'background:var(--agentnb-used,{colour})"></div></div>'
         f'<div aria-hidden="true">{tokens} <span style="white-space:nowrap">{share}{level}</span>'
@@ -356,7 +357,7 @@ def bar_markup(used: int, total: int) -> str:
 
 
 def _level(used: int, total: int) -> tuple[int, str, str]:
-    """Per cent, a word and a colour. Rounded, but never up to what is not reached."""
+    """Per cent, a word and a colour. Never rounded up across a limit."""
     percent = (200 * used + total) // (2 * total) if total else 100
     if used >= total:
         return max(percent, 100), "used up", "var(--jp-error-color1,#d32f2f)"

@@ -1,7 +1,7 @@
-"""What a view looks at: one agent, one of its calls, now or at an earlier time of the run.
+"""The details that one view shows: an agent and one of its calls, now or at an earlier time.
 
-A look is sent whole once, and then only what changed: text is appended, never sent again, and of
-the tool calls come those that are new or went on.
+Details are sent in full once, then only changes: text is appended, never sent again, and only new
+or changed tool calls are sent.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from agentnb.views.panel.wire import (
 )
 
 _MOST_NOTES = 100
-"""Notes of an agent that are shown: one whose tasks were skipped has one for each of them."""
+"""Notes shown of an agent, which has one for each of its skipped tasks."""
 
 CostOf = Callable[[str], str]
-"""From an agent's path to what it has cost, in words."""
+"""From an agent's path to its cost, in words."""
 
 
 class Details:
-    """What one view is shown of one agent.
+    """The details of one agent for one view.
 
     Args:
-        path: The agent's. One that is not there (yet) is shown as nothing.
+        path: The agent's path. An unknown agent has empty details.
         call: The number of a call, from 1; `None` follows the newest.
         at_s: A time of the run, in seconds; `None` is now.
     """
@@ -49,14 +49,14 @@ class Details:
         self._shown: CallRecord | None = None
         self._pieces = 0
         self._held = ""
-        """The end of what came, not shown yet: it may be half a line's end, or half a secret."""
+        """Received text that is not shown yet: it may be half a line end or half a secret."""
         self._end = ""
-        """Of what is shown, as it came."""
+        """The end of the shown text, unmasked."""
         self._made: dict[str, tuple[Any, Any]] = {}
         self._facts_sent: AgentDetails = {}
 
     def whole(self, fold: PanelFold, cost_of: CostOf) -> DetailsMessage:
-        """Everything there is to see; of the past, when `fold` is of that time."""
+        """The full details, at the time of `fold`."""
         self._n = 0
         head: DetailsMessage = {
             "type": "details",
@@ -84,7 +84,7 @@ class Details:
         }
 
     def more(self, fold: PanelFold, cost_of: CostOf) -> DetailsMessage | None:
-        """What changed since the last time; `None` when nothing did, or the past is looked at."""
+        """The changes since the last message; `None` without any, and for a past time."""
         agent = fold.tree.agent_at(self.path) if self.at_s is None else None
         if agent is None:
             return None
@@ -107,7 +107,7 @@ class Details:
         return {**head, **changed}
 
     def is_live(self, fold: PanelFold) -> bool:
-        """Whether its text may grow at any time: now is looked at, and the agent is asked."""
+        """Whether its text may grow: it shows the present, and the agent has an open call."""
         agent = fold.tree.agent_at(self.path) if self.at_s is None else None
         return agent is not None and fold.is_calling(agent.agent_id)
 
@@ -123,12 +123,12 @@ class Details:
 
     @property
     def _fresh(self) -> str:
-        """What came of the reply and is not shown yet."""
+        """The received text that is not shown yet."""
         pieces = self._shown.pieces if self._shown is not None else []
         return self._held + "".join(pieces[self._pieces :])
 
     def _ends_in_a_secret(self) -> bool:
-        """Whether what is shown turns out to end in the first characters of a secret."""
+        """Whether the shown text ends in the beginning of a secret."""
         fresh, mask = self._fresh, secrets_as_known().mask
         return mask(self._end + fresh) != self._end + mask(fresh)
 
@@ -142,7 +142,7 @@ class Details:
         return visible_text(fresh)
 
     def _once(self, name: str, raw: Any, made: Callable[[Any], Any]) -> Any:
-        """What is made of a value, made anew only when it is another: it may be a megabyte."""
+        """`made(raw)`, cached until `raw` is another object: it may be a megabyte."""
         known = self._made.get(name)
         if known is None or known[0] is not raw:
             known = self._made[name] = (raw, made(raw))
@@ -187,13 +187,13 @@ def _line_of(number: int, call: CallRecord, _: object) -> CallLine:
 
 
 def _lines_of(history: CallHistory, *, whole: bool = False) -> list[ToolLine]:
-    """The agent's tool calls: all of them, or those that changed since the last time."""
+    """The agent's tool calls: all of them, or those changed since the last call."""
     changed = history.tools.take_changed()
     return [tool_line(call) for call in (history.tools.calls if whole else changed)]
 
 
 def _without_half(text: str, call: CallRecord, *, after: str = "") -> tuple[str, str]:
-    """What of a reply, `after` what is shown, can be shown by now, and what waits for more."""
+    """Split new text, which follows `after`, into what can be shown and what must wait."""
     if call.finished is not None:
         return text, ""
     begun = secrets_as_known().beginning_at_end(after + text)

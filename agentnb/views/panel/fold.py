@@ -1,8 +1,8 @@
-"""What a live view shows of a run, folded from its events.
+"""Folds a run's events into what a live view shows.
 
-Rows of the record in; out come the rows of the agents that changed and a summary. Which agent
-has which status is the tree's fold to say (`agentnb.core.tree`); added here is what only matters
-while somebody watches: what an agent waits for, how far its reply is, and that it is silent.
+Takes rows of the record; gives the rows of changed agents and a summary. The tree's fold
+(`agentnb.core.tree`) decides statuses; this module adds what matters only while watching: what an
+agent waits for, how long its reply is, and whether it is silent.
 """
 
 from __future__ import annotations
@@ -31,42 +31,41 @@ from agentnb.views.panel.history import RunNotices
 from agentnb.views.panel.wire import AgentRow, Question, Summary, ToolMark
 
 TIME_DIGITS = 2
-"""Decimals of the seconds that a row tells."""
+"""Decimals of the times in a row, in seconds."""
 HALF_A_STEP_S = 0.5 * 10**-TIME_DIGITS
-"""What rounding may have taken off a time."""
+"""The largest rounding error of a time."""
 
 _TASK_LENGTH = 300
 
 
 class PanelFold:
-    """Rows in; the rows and the summary of a view out. Guarded by the publisher's lock."""
+    """Folds record rows into view rows and a summary. Guarded by the publisher's lock."""
 
     def __init__(self) -> None:
         self.tree = TreeFold()
         self.touched: set[str] = set()
         """Ids of the agents whose row may have changed since `take_touched`."""
         self.said_more: set[str] = set()
-        """Ids of the agents that may only have said more, or a tool of theirs. Most of all changes
-        are these."""
+        """Ids of the agents of which only text or a tool's report may have grown: most changes."""
         self.done = False
         self.own: dict[str, list[Row]] = {}
-        """By agent, the rows that are its own: whoever looks at one need not read all."""
+        """Rows by agent, so that details of one agent need not read all rows."""
         self.calls_ended = 0
         self.newest_s = 0.0
-        """When the newest row came, seconds since the run began."""
+        """Time of the newest row, in seconds since the run began."""
         self._calling: dict[str, Activity] = {}
-        """Of the agents with an open call."""
+        """By id, the agents with an open call."""
         self._stalled: set[str] = set()
         self._question: Question | None = None
         self._end: RunFinished | None = None
         self._notices = RunNotices()
-        self._pot = (0, 0)
-        self._has_news = False
+        self._budget = (0, 0)
+        self._has_changed = False
 
     # -- in ---------------------------------------------------------------------------------------
 
     def feed(self, rows: list[Row]) -> None:
-        """Learn what happened; each row once, in its order."""
+        """Fold in rows; each row once, in order."""
         if not rows:
             return
         apply_text, said_more, own = self.tree.apply_text, self.said_more, self.own
@@ -74,7 +73,7 @@ class PanelFold:
             if len(row) == 3:
                 at_s, agent_id, text = row
                 if apply_text(at_s, agent_id, text).said == len(text):
-                    self.touched.add(agent_id)  # it begins to speak
+                    self.touched.add(agent_id)  # its first text
                 said_more.add(agent_id)
                 own.setdefault(agent_id, []).append(row)
             else:
@@ -83,7 +82,7 @@ class PanelFold:
 
     def _learn(self, at_s: float, event: Event) -> None:
         if isinstance(event, ToolCallReported):
-            self._reported(event)  # while the tree knows what was reported before
+            self._reported(event)  # before the tree overwrites the last report
         self.tree.learn(at_s, event)
         agent_id = getattr(event, "agent_id", None)
         if agent_id is None:
@@ -113,7 +112,7 @@ class PanelFold:
         agent = self.tree.agents.get(event.agent_id)
         tool = agent.activity.tools.get(event.tool_use_id) if agent is not None else None
         if tool is not None:
-            # The first report is news; those that follow may come ten times a second.
+            # Show the first report at once; later ones may come ten times a second.
             (self.said_more if tool.said else self.touched).add(event.agent_id)
 
     def _no_call(self, agent_id: str) -> None:
@@ -127,9 +126,9 @@ class PanelFold:
         self._touch(self.tree.agents[agent_id].parent_id)
 
     def _learn_of_run(self, at_s: float, event: Event) -> None:
-        self._has_news |= not isinstance(event, BudgetUpdate)
-        used, total = self._pot
-        self._pot = (
+        self._has_changed |= not isinstance(event, BudgetUpdate)
+        used, total = self._budget
+        self._budget = (
             getattr(event, "tokens_used", used),
             getattr(event, "budget_total", total),
         )
@@ -145,7 +144,7 @@ class PanelFold:
         self._notices.learn(event)
 
     def notice_silence(self, now_s: float) -> None:
-        """See who has been silent for too long. Costs a look at each open call."""
+        """Mark agents that have been silent for too long. Takes time for each open call."""
         for agent_id, activity in self._calling.items():
             is_stalled = now_s - activity.heard_at_s >= STALLED_AFTER_S
             if is_stalled is not (agent_id in self._stalled):
@@ -154,13 +153,13 @@ class PanelFold:
 
     # -- out --------------------------------------------------------------------------------------
 
-    def take_news(self) -> bool:
-        """Whether anything but a number that grows has changed since it was asked last."""
-        has_news, self._has_news = self._has_news or bool(self.touched), False
-        return has_news
+    def take_changed(self) -> bool:
+        """Whether anything but a growing number has changed since the last call."""
+        has_changed, self._has_changed = self._has_changed or bool(self.touched), False
+        return has_changed
 
     def take_touched(self) -> list[str]:
-        """Ids of the agents that may have changed, in the order in which they came to be."""
+        """Ids of the agents that may have changed, in the order of their creation."""
         if len(self.touched) < 50:
             touched = sorted(self.touched, key=lambda agent_id: self.tree.agents[agent_id].key)
         else:
@@ -169,16 +168,16 @@ class PanelFold:
         return touched
 
     def is_calling(self, agent_id: str) -> bool:
-        """Whether a call of an agent is open: its text may come at any time."""
+        """Whether an agent has an open call: its text may grow."""
         return agent_id in self._calling
 
     def tokens_of(self, agent_id: str) -> int:
-        """Its tokens so far: counted for the calls that have ended, estimated for an open one."""
+        """An agent's tokens: counted for ended calls, estimated for an open one."""
         agent = self.tree.agents[agent_id]
         return agent.tokens_used + agent.activity.said // BYTES_PER_TOKEN
 
     def row(self, agent_id: str) -> AgentRow:
-        """What the tree shows of an agent: plain values, texts visible and on one line."""
+        """An agent's row for the tree: plain values, and visible texts on one line."""
         agent = self.tree.agents[agent_id]
         return {
             "path": agent.path,
@@ -190,7 +189,7 @@ class PanelFold:
         }
 
     def changing_row(self, agent_id: str) -> AgentRow:
-        """The part of a row that changes while an agent lives, with its path."""
+        """The fields of a row that change while an agent runs, and its path."""
         agent = self.tree.agents[agent_id]
         return {"path": agent.path, **self._changing(agent)}
 
@@ -216,24 +215,24 @@ class PanelFold:
             "notes": len(agent.notes),
         }
 
-    def summary(self, now_s: float, *, cost: str, pot: tuple[int, int] | None) -> Summary:
-        """How the run stands.
+    def summary(self, now_s: float, *, cost: str, budget: tuple[int, int] | None) -> Summary:
+        """The run's summary.
 
         Args:
             now_s: Seconds since the run began.
-            cost: In words.
-            pot: Tokens used and the total, where the pot itself can be asked; else the events'.
+            cost: The cost, in words.
+            budget: Tokens used and the total; `None` takes them from the events.
         """
         agents = self.tree.agents.values()
         counts = Counter(map(self.tree.status_of, agents))
-        used, total = self._pot if pot is None else pot
+        used, total = self._budget if budget is None else budget
         return Summary(
             status=self.status,
             done=self.done,
             at_s=self._end.duration_ms / 1000 if self._end is not None else now_s,
             agents=len(agents),
             by_status=counts,
-            doing=self._run_doing(),
+            doing=self._run_activity(),
             tokens_used=used,
             budget_total=total,
             cost=cost,
@@ -243,12 +242,12 @@ class PanelFold:
 
     @property
     def root(self) -> AgentState | None:
-        """The root agent, once it was spawned."""
+        """The root agent, once it has spawned."""
         return next((a for a in self.tree.agents.values() if not a.depth and a.task), None)
 
     @property
     def status(self) -> AgentStatus:
-        """The run's own status: its root's while it goes on."""
+        """The run's status: its root's status until the run ends."""
         if self._end is not None:
             return self._end.status
         root = self.root
@@ -257,7 +256,7 @@ class PanelFold:
         status = self.tree.status_of(root)
         return AgentStatus.RUNNING if status.is_terminal else status
 
-    def _run_doing(self) -> str:
+    def _run_activity(self) -> str:
         if self.done:
             return ""
         if self._question is not None:
@@ -270,7 +269,7 @@ class PanelFold:
 
 
 def _open_tool(activity: Activity) -> ToolMark | None:
-    """The mark of an open tool call: its name, what it said last, when it began."""
+    """The mark of an open tool call: its name, its last report and when it began."""
     tool = activity.newest_tool
     if tool is None:
         return None

@@ -1,10 +1,9 @@
-"""One run's frames, made once for all its live views.
+"""Publishes one run's frames to all its live views.
 
-A view that is attached gets everything at once and then what changes, at most ten times a
-second, until the run's last event: the last frame always comes. What only grows, as the tokens of
-an agent that speaks, comes once a second: most of all events say no more than that. While nobody
-is attached, and after the run's end, nothing runs here. Views are shown them one at a time, under
-one lock.
+An attached view gets a full frame and then the changes, at most ten times a second, until the
+run's last event; the last frame always comes. Numbers that only grow, such as the tokens of an open
+reply, come once a second: most events change nothing else. Without views, and after the run's end,
+no thread runs. Views are updated one at a time, under one lock.
 """
 
 from __future__ import annotations
@@ -26,43 +25,43 @@ from agentnb.views.panel.viewers import Viewers
 from agentnb.views.panel.wire import AgentRow, Frame, Summary, changed_fields
 
 FRAME_S = 0.15
-"""Between two frames at least: a person sees no difference to more of them, a run does."""
+"""The shortest time between two frames: more would cost the run time and look the same."""
 TICK_S = 1.0
-"""How often what only grows is shown, the time and tokens: it is read, not watched. Silence is
-noticed by that, too."""
+"""How often numbers that only grow (time, tokens) are shown: users read them, and do not watch.
+Silence is also checked at this interval."""
 _COST_EVERY_S = 2.0
-"""A cost is added up anew at most so often: it looks at every call of the run."""
+"""The shortest time between two sums of the cost, which read every call of the run."""
 
 _MOST_SAID = 5
 
 _log = logging.getLogger("agentnb")
-# Without a handler of a person's own, Python would print the traceback into whatever cell runs.
+# Without a handler of the user's, Python would print the traceback into the running cell.
 _log.addHandler(logging.NullHandler())
 
 
 class View(Protocol):
-    """Something that shows frames. It is shown them by one thread at a time, never by two."""
+    """Shows frames. Called by one thread at a time."""
 
     def show(self, frame: Frame) -> None:
-        """Show what changed; everything, the first time."""
+        """Show what changed; the first frame is full."""
         ...
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody reads in it what an agent is just saying."""
+        """Whether a user reads the growing text of an agent in it."""
         ...
 
     def read_on(self) -> None:
-        """Show more of the texts that somebody reads: between two frames."""
+        """Show more of the texts being read, between two frames."""
         ...
 
 
 class CostLine(Protocol):
-    """What a run costs, in words (`str`), and by path."""
+    """A run's cost, in words (`str`) and by agent."""
 
     @property
     def by_agent(self) -> Mapping[str, Any]:
-        """Each agent's part, by path."""
+        """Each agent's cost, by path."""
         ...
 
 
@@ -70,30 +69,30 @@ class FramePublisher:
     """The frames of one run, for any number of views.
 
     Args:
-        bus: Where the run tells what happens.
-        pot: Asks the pot itself for tokens used and the total; left out for a run from a file.
-        cost: What the run costs so far.
-        viewers: Who really looks.
+        bus: The run's events.
+        budget: Returns tokens used and the total; left out for a run from a file.
+        cost: Returns the run's cost so far.
+        viewers: The views that pages really show.
     """
 
     def __init__(
         self,
         bus: EventBus,
         *,
-        pot: Callable[[], tuple[int, int]] | None = None,
+        budget: Callable[[], tuple[int, int]] | None = None,
         cost: Callable[[], CostLine] | None = None,
         viewers: Viewers | None = None,
     ) -> None:
         self.bus = bus
         self.commands: Commands | None = None
-        """What a person can order; stays `None` for a run from a file."""
+        """The user's commands; `None` for a run from a file."""
         self.viewers = viewers or Viewers()
         self.refused = 0
-        """How many messages of pages made no sense."""
+        """Number of invalid messages from pages."""
         self.lock = threading.RLock()
-        """Held while a view is shown something. Whoever answers a front end takes it, too."""
+        """Held while a view is updated, and while a message from a page is handled."""
         self.fold = PanelFold()
-        self._pot = pot
+        self._budget = budget
         self._cost = cost
         self._cost_words = ""
         self._costs: CostLine | None = None
@@ -107,7 +106,7 @@ class FramePublisher:
         self._said: list[str] = []
         self._said_shown = self._said
         self._counted_s = float("-inf")
-        """When the numbers that grow were shown last."""
+        """When growing numbers were shown last."""
         self._has_grown = False
         self._is_half_done = False
         self._thread: threading.Thread | None = None
@@ -121,7 +120,7 @@ class FramePublisher:
     # -- views ------------------------------------------------------------------------------------
 
     def attach(self, view: View) -> None:
-        """Show a view everything so far, and from now on what changes."""
+        """Show a view a full frame, and from now on the changes."""
         with self.lock:
             self._tick()
             view.show(self.whole())
@@ -131,15 +130,15 @@ class FramePublisher:
                 self._thread.start()
 
     def detach(self, view: View) -> None:
-        """Show it nothing any more. One that is not attached is left alone."""
+        """Stop updating a view. Does nothing if it is not attached."""
         with self.lock:
             self._views = [other for other in self._views if other is not view]
 
     def tell(self, line: str) -> None:
-        """Tell a person something beside what the events say: an order that failed, say.
+        """Show the user a line that is not from events, such as a failed command.
 
-        While the run goes on it is shown with the next frame, a second from now at the latest: the
-        run's own thread, on which orders fail, must not wait here for a view.
+        While the run goes on it is shown with the next frame, within a second: the run's own
+        thread, on which commands fail, must not wait here for a view.
         """
         self._said = [*self._said, visible(line, 300)][-_MOST_SAID:]
         if self.done:
@@ -147,23 +146,23 @@ class FramePublisher:
                 self._show({})
 
     def refuse(self, reason: str) -> None:
-        """Count a message of a page that was refused, and tell a person of the first."""
+        """Count a refused message from a page, and show the user the first one."""
         with self.lock:
             self.refused += 1
             if self.refused == 1:
                 self.tell(f"A message of a page was refused: {reason}. Others are only counted.")
 
     def whole(self) -> Frame:
-        """Everything as it was in the newest frame. Under the lock."""
+        """A full frame with the state of the newest one. Call it under the lock."""
         return Frame(self._seq, self._sent, self._summary())
 
     def cost_of(self, path: str) -> str:
-        """What an agent has cost so far, in words; empty while that is unknown. Under the lock."""
+        """An agent's cost so far, in words; empty if unknown. Call it under the lock."""
         cost = self._costs.by_agent.get(path) if self._costs is not None else None
         return "" if cost is None else str(cost)
 
     def at(self, at_s: float) -> PanelFold:
-        """The same fold, as it was at a time of the run."""
+        """The fold at a time of the run."""
         return self._replay.fold_at(at_s)
 
     # -- frames -----------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ class FramePublisher:
             time.sleep(FRAME_S)
 
     def _wait(self) -> None:
-        """Sleep until there is something to show; through text that nobody reads, for a while."""
+        """Wait for something to show. Text that is not read does not wake it before the tick."""
         with self.lock:
             is_read = any(view.is_read for view in self._views)
         if is_read:
@@ -192,20 +191,20 @@ class FramePublisher:
         try:
             self._tick()
         except Exception:
-            # Not into some cell, as a thread's end would print it, and not again and again.
+            # Log it once: an uncaught error would be printed into some cell.
             _log.exception("The live views of a run failed and are not kept up to date any more.")
             self._views = []
 
     def _tick(self) -> None:
-        """Bring everything up to now, and show the views what changed."""
-        if self._is_half_done:  # an interrupt came in between: what was missed is not known
+        """Fold in new rows, and show the views what changed."""
+        if self._is_half_done:  # an interrupt came in between: start anew
             self.fold, self._position, self._sent = PanelFold(), 0, {}
         self._is_half_done = True
-        self._bring_up_to_now()
+        self._update()
         self._is_half_done = False
 
-    def _bring_up_to_now(self) -> None:
-        known_secrets()  # what is shown is masked by what is known
+    def _update(self) -> None:
+        known_secrets()  # refresh the secrets, by which texts are masked
         self._changes_known = self.bus.changes
         rows = self.bus.rows_since(self._position)
         self._position += len(rows)
@@ -216,7 +215,7 @@ class FramePublisher:
         self._has_grown |= bool(rows)
         is_to_count = self.fold.done or now_s >= self._counted_s + TICK_S
         if (
-            self.fold.take_news()
+            self.fold.take_changed()
             or (is_to_count and (self._has_grown or not self.done))
             or self._said is not self._said_shown
         ):
@@ -224,20 +223,20 @@ class FramePublisher:
                 self._counted_s, self._has_grown = now_s, False
             self._show(self._changes(with_growth=is_to_count))
         elif rows:
-            self._tell_views(lambda view: view.read_on())
+            self._update_views(lambda view: view.read_on())
 
     def _show(self, changes: Mapping[str, AgentRow]) -> None:
         self._seq += 1
         self._said_shown = self._said
         frame = Frame(self._seq, changes, self._summary())
-        self._tell_views(lambda view: view.show(frame))
+        self._update_views(lambda view: view.show(frame))
 
-    def _tell_views(self, tell: Callable[[View], None]) -> None:
+    def _update_views(self, update: Callable[[View], None]) -> None:
         for view in self._views.copy():
             try:
-                tell(view)
+                update(view)
             except Exception:
-                # A broken view must not take the others with it, nor this thread.
+                # A broken view must not stop the others, nor this thread.
                 _log.exception("A live view failed and is not kept up to date any more.")
                 self.detach(view)
                 self._said = [
@@ -259,12 +258,12 @@ class FramePublisher:
         return changes
 
     def _tokens_that_grew(self) -> dict[str, AgentRow]:
-        """What more text changes, which is most of all changes: a number, and nothing else."""
+        """Token counts that grew with more text: most changes are only these."""
         fold, changes = self.fold, dict[str, AgentRow]()
         for agent_id in fold.said_more - fold.touched:
             known = self._sent.get(fold.tree.agents[agent_id].path)
             if known is None or not known["estimated"] or known["stalled"]:
-                fold.touched.add(agent_id)  # it has just begun to speak, or does again
+                fold.touched.add(agent_id)  # its text begins, or goes on after a silence
                 continue
             known["tokens"] = fold.tokens_of(agent_id)
             changes[known["path"]] = {"tokens": known["tokens"]}
@@ -273,13 +272,13 @@ class FramePublisher:
 
     @property
     def now_s(self) -> float:
-        """Seconds since the run began, as far as its record goes."""
+        """Seconds since the run began, up to its last event."""
         return self.fold.newest_s if self.bus.closed else self.bus.now_s
 
     def _summary(self) -> Summary:
         self._add_up()
-        pot = self._pot() if self._pot is not None else None
-        summary = self.fold.summary(self.now_s, cost=self._cost_words, pot=pot)
+        budget = self._budget() if self._budget is not None else None
+        summary = self.fold.summary(self.now_s, cost=self._cost_words, budget=budget)
         return replace(summary, notices=(*summary.notices, *self._said)) if self._said else summary
 
     def _add_up(self) -> None:
@@ -293,7 +292,7 @@ class FramePublisher:
 
 
 class _Replay:
-    """The same fold, stopped at a time. Going on from there is cheap, going back begins anew."""
+    """The fold at a chosen time. Going forward is cheap, going back starts anew."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus

@@ -1,8 +1,7 @@
-"""What stands above the tree: how the run stands, and the notices of a run.
+"""The run's status line and notices, above the tree.
 
-The status has a place of its own that changes with the status alone, so that a screen reader
-tells it, and nothing else, as it changes. Time is told in whole seconds: where nothing but time
-goes on, nothing is sent more than once a second.
+The status has a widget of its own, so that a screen reader announces only its changes. Time is
+shown in whole seconds: if only time passes, an update is sent once a second at most.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, clock, text
 from agentnb.views.panel.wire import Frame, Summary
 
 SHOWN_NOTICES = 6
-"""The newest lines. Each is bounded, too, so that the tree below stays where it can be seen."""
+"""Newest lines that are shown. Lines are short too, so that the tree below stays in sight."""
 
 
 class Header(ClosableWidget, Box):
-    """Status, time, agents, tokens, cost, and what the run waits for.
+    """Status, time, agents, tokens, cost, and what the run is waiting for.
 
     Args:
         publisher: The run's frames.
-        page: The style of its parts, where other widgets have the same.
+        page: A style that its parts share with other widgets.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class _Status(HtmlPart):
 
 class _Facts(HtmlPart):
     def matters(self, summary: Summary) -> tuple[object, ...]:
-        # The tree shows these at once, too: the two must not differ for a second.
+        # The tree shows these at once; the header must not lag behind.
         return *super().matters(summary), summary.by_status, summary.doing
 
     def markup(self, summary: Summary) -> str:
@@ -60,7 +59,7 @@ class _Facts(HtmlPart):
 
 
 def status_markup(status: AgentStatus) -> str:
-    """A status by shape and word."""
+    """A status as a glyph and a word."""
     return (
         f'<div role="status" class="agentnb-run-status" '
         'style="line-height:1.6;white-space:nowrap">'
@@ -69,7 +68,7 @@ def status_markup(status: AgentStatus) -> str:
 
 
 def facts_markup(summary: Summary) -> str:
-    """The rest of the header, one fact after the other, as a text that wraps in a narrow cell."""
+    """The rest of the header: facts in a row that wraps in a narrow cell."""
     facts = (
         ("time", clock(summary.at_s)),
         ("agents", _agents(summary)),
@@ -77,7 +76,7 @@ def facts_markup(summary: Summary) -> str:
         ("cost", _short(summary.cost)),
         ("doing", summary.doing),
     )
-    # Two lines, also where one is enough: what comes and goes moves nothing below.
+    # Always two lines, so that changes do not move the widgets below.
     lines = "0" if summary.done else "3.2em"
     shown = [f'<span class="agentnb-{name}">{text(words)}</span>' for name, words in facts if words]
     return (
@@ -87,7 +86,7 @@ def facts_markup(summary: Summary) -> str:
 
 
 def _short(cost: str) -> str:
-    """What has no price says why in the details of an agent."""
+    """The cost for the header; an agent's details say why it is unpriced."""
     return "unpriced" if cost.startswith("unpriced") else cost
 
 
@@ -100,7 +99,7 @@ def _agents(summary: Summary) -> str:
 
 
 class Notices(HtmlPart):
-    """The newest notices of a run; takes no room while there is none.
+    """The newest notices of a run; hidden while there are none.
 
     Args:
         publisher: The run's frames.
@@ -112,17 +111,17 @@ class Notices(HtmlPart):
         self.value = self.markup(frame.summary)
 
     def markup(self, summary: Summary) -> str:
-        """A line for each, oldest first."""
+        """One line for each notice, oldest first."""
         return notices_markup(summary.notices)
 
 
 def notices_markup(notices: Sequence[str]) -> str:
-    """The newest of some lines, oldest first, and how many there were before."""
+    """The newest lines, oldest first, after the number of earlier ones."""
     left_out = len(notices) - SHOWN_NOTICES
     lines = [f"{left_out:,} earlier, left out here"] if left_out > 0 else []
     lines += notices[-SHOWN_NOTICES:]
     return (
-        # A screen reader hears new lines from the tree view: of markup made anew it hears all.
+        # The tree view announces new lines: a live region here would announce them all again.
         '<div class="agentnb-notices" style="line-height:1.4;padding:2px 0 2px 10px;'
         'border-left:3px solid var(--jp-border-color0,#757575);overflow-wrap:anywhere">'
         + "".join(f"<div>{text(line)}</div>" for line in lines)

@@ -1,7 +1,7 @@
-"""What the record says of one agent's calls and tool calls, and what a person is told of a run.
+"""One agent's model calls and tool calls, and the notices of a run, from the record.
 
-An agent's history is made from its own rows of the record; the notices from the events of the run
-as a whole: what was stopped, what was not done.
+An agent's history comes from its own rows; notices come from the events of the whole run: what was
+stopped, and what was not done.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from agentnb.views.panel.wire import CallLine, Prompt, ToolLine
 
 _NAME_LENGTH = 200
 _ONE_LINE = 100
-"""Characters of arguments that are told on one line; longer ones have a line each."""
+"""Characters of arguments shown on one line; longer ones have a line each."""
 _MOST_PATHS = 12
 _WHY_RESUMED = {
     "stop": "Stopped at the budget's question: no new calls are made.",
@@ -57,7 +57,7 @@ _WHY_RESUMED = {
 
 @dataclass(slots=True, eq=False)
 class ToolCallRecord:
-    """One call of a tool, as far as it came."""
+    """One tool call, perhaps unfinished."""
 
     n: int
     """Its number among the agent's calls, from 1."""
@@ -65,23 +65,23 @@ class ToolCallRecord:
     begun_s: float
     """Seconds since the run began."""
     said: str = ""
-    """What it reported last."""
+    """Its last report."""
     finished: ToolCallFinished | None = None
-    is_left: bool = False
-    """Whether its agent ended before it did: the process died under it."""
+    is_abandoned: bool = False
+    """Whether its agent ended before it did: the process died."""
 
     @property
     def status(self) -> str:
-        """`open`, `done`, `error`, `cancelled`, or `interrupted` when it never came to its end."""
+        """`open`, `done`, `error`, `cancelled`, or `interrupted` if it never ended."""
         if self.finished is None:
-            return "interrupted" if self.is_left else "open"
+            return "interrupted" if self.is_abandoned else "open"
         if self.finished.was_cancelled:
             return "cancelled"
         return "error" if self.finished.is_error else "done"
 
 
 class ToolCallHistory:
-    """The tool calls of one agent. Feed it the agent's events, each once and in order."""
+    """The tool calls of one agent. Takes the agent's events, each once and in order."""
 
     def __init__(self) -> None:
         self.calls: list[ToolCallRecord] = []
@@ -89,12 +89,12 @@ class ToolCallHistory:
         self._changed: dict[int, ToolCallRecord] = {}
 
     def learn(self, at_s: float, event: Event) -> None:
-        """Learn what happened."""
+        """Record an event."""
         match event:
             case ToolCallStarted():
                 call = ToolCallRecord(len(self.calls) + 1, event, at_s)
                 self.calls.append(call)
-                # A small server may give an id again: the newest call is meant.
+                # Some servers reuse an id: the newest call counts.
                 self._open[event.tool_use_id] = self._changed[call.n] = call
             case ToolCallReported():
                 if (reporting := self._open.get(event.tool_use_id)) is not None:
@@ -105,23 +105,23 @@ class ToolCallHistory:
                     ended.finished = event
                     self._changed[ended.n] = ended
             case _ if self._open and is_terminal(event):
-                self._leave_open_ones()
+                self._abandon_open()
 
-    def _leave_open_ones(self) -> None:
+    def _abandon_open(self) -> None:
         for call in self._open.values():
-            call.is_left = True
+            call.is_abandoned = True
             self._changed[call.n] = call
         self._open.clear()
 
     def take_changed(self) -> list[ToolCallRecord]:
-        """The calls that are new or changed since this was asked last, in their order."""
+        """The calls that are new or changed since the last `take_changed`, in order."""
         changed = [self._changed[n] for n in sorted(self._changed)]
         self._changed.clear()
         return changed
 
 
 def tool_line(call: ToolCallRecord) -> ToolLine:
-    """What the list of tool calls shows of one."""
+    """A tool call's entry in the list."""
     started, finished = call.started, call.finished
     result = ""
     if finished is not None and not finished.was_cancelled:
@@ -141,7 +141,7 @@ def tool_line(call: ToolCallRecord) -> ToolLine:
 
 
 def _arguments(given: Any) -> str:
-    """Arguments as a person reads them; empty for none."""
+    """Arguments as text; empty for none."""
     values = plain(given)
     if values in ({}, None):
         return ""
@@ -153,7 +153,7 @@ def _arguments(given: Any) -> str:
 
 @dataclass(slots=True, eq=False)
 class CallRecord:
-    """One call: its request as it went out, and its reply as far as it came."""
+    """One model call: its request, and its reply so far."""
 
     started: ModelCallStarted
     pieces: list[str] = field(default_factory=list)
@@ -168,12 +168,12 @@ class CallRecord:
 
     @property
     def request(self) -> CompletionRequest:
-        """What was sent."""
+        """The request as it was sent."""
         return self.started.request
 
 
 class CallHistory:
-    """The calls of one agent. Feed it the rows of the record, each once and in order."""
+    """The calls of one agent. Takes the rows of the record, each once and in order."""
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
@@ -181,7 +181,7 @@ class CallHistory:
         self.tools = ToolCallHistory()
 
     def feed(self, rows: Iterable[Row]) -> None:
-        """Learn what happened; each row once, in its order."""
+        """Record rows; each once, in order."""
         agent_id = self.agent_id
         for row in rows:
             if len(row) == 3:
@@ -201,13 +201,13 @@ class CallHistory:
 
     @property
     def usage(self) -> Usage:
-        """The provider's numbers of the calls that have ended."""
+        """The provider's token counts of the ended calls."""
         ended = [call.finished.usage for call in self.calls if call.finished is not None]
         return sum(ended, Usage())
 
 
 def call_line(number: int, call: CallRecord) -> CallLine:
-    """What the list of calls shows of one; `number` counts from 1."""
+    """A call's entry in the list; `number` counts from 1."""
     finished = call.finished
     error = finished.error if finished is not None else None
     return {
@@ -230,14 +230,14 @@ def _state_of(finished: ModelCallFinished | None) -> str:
         return "open"
     if finished.stop_reason is not None:
         return "done"
-    # An end that was ordered is no fault: a cancel says so, and the budget's end names no error.
+    # A commanded end is not an error: a cancel says so, and the budget's end has no error.
     if finished.error == "cancelled":
         return "cancelled"
     return "error" if finished.error else "stopped"
 
 
 def prompt_of(request: CompletionRequest) -> Prompt:
-    """A request as it was sent: all of it, with what would act made visible."""
+    """A whole request as it was sent, with control characters made visible."""
     return {
         "system": visible_text(request.system),
         "messages": [
@@ -248,7 +248,7 @@ def prompt_of(request: CompletionRequest) -> Prompt:
 
 
 def _words_of(message: Message) -> str:
-    """All that a message holds, tool calls and results included."""
+    """The whole content of a message, tool calls and results included."""
     return "\n\n".join(_block_words(block) for block in message.content)
 
 
@@ -267,18 +267,18 @@ def _block_words(block: Block) -> str:
 
 
 class RunNotices:
-    """Collects what happened to a run as a whole, and says it in lines."""
+    """Collects events of a whole run, and makes the notices from them."""
 
     def __init__(self) -> None:
         self.is_stale = False
-        """Whether an agent ended in a way that may be worth a line."""
+        """Whether the lines may have changed."""
         self._answers: list[str] = []
         self._exhausted: BudgetExhausted | LimitReached | None = None
         self._end: RunFinished | None = None
         self._lines: tuple[str, ...] = ()
 
     def learn(self, event: Event) -> None:
-        """Learn of an event of the run as a whole."""
+        """Record an event of the whole run."""
         match event:
             case BudgetResumed(reason=reason) if reason.startswith("stop: "):
                 self._answers.append(visible(f"Stopped: {reason.removeprefix('stop: ')}", 200))
@@ -293,7 +293,7 @@ class RunNotices:
         self.is_stale = True
 
     def lines(self, tree: TreeFold) -> tuple[str, ...]:
-        """One visible line for each thing to tell, oldest first."""
+        """One visible line for each notice, oldest first."""
         if self.is_stale:
             self.is_stale = False
             self._lines = tuple(self._made(tree))
@@ -313,7 +313,7 @@ class RunNotices:
             return [visible(f"The run failed: {end.error}", 300)]
         if end.status is not AgentStatus.EXHAUSTED or self._exhausted is not None:
             return []
-        # Only the bringing together is missing: nothing was told of it before.
+        # Only the synthesis is missing: no other notice says so.
         root = next((agent for agent in tree.agents.values() if not agent.depth), None)
         why = root.error if root is not None and root.error else "the budget ended"
         done = [a.path for a in tree.agents.values() if a.status is AgentStatus.COMPLETED]
@@ -321,11 +321,11 @@ class RunNotices:
 
 
 def unreported_notes(tree: TreeFold) -> dict[str, list[str]]:
-    """Those of a tree's notes that neither the lines of a run that ended tell, nor its answer.
+    """The notes of an ended run's tree that neither its notices nor its answer contain, by path.
 
-    The lines tell why a branch was cancelled and why the run failed, the answer of an exhausted
-    run why it is not whole. Why a sub-agent failed may be cut on its card; any other note stands
-    in the details alone, which have to be opened.
+    The notices say why a branch was cancelled or the run failed; the answer of an exhausted run
+    says why it is incomplete. A sub-agent's error may be cut on its card, and other notes are only
+    in the details, which must be opened.
     """
     return {
         agent.path: lines
@@ -350,13 +350,13 @@ def _of_exhausted(event: BudgetExhausted | LimitReached, tree: TreeFold) -> str:
     if event.tokens_used >= event.budget_total:
         head = f"The budget is used up at {event.tokens_used:,} of {event.budget_total:,} tokens."
         return f"{head} {what_was_done} Not done: {left or 'the answer itself'}."
-    # Others may go on, and a raised total does not give back what was cut before.
+    # Other agents may go on, and raising the total does not restore what was cut.
     head = f"At {event.tokens_used:,} of {event.budget_total:,} tokens the budget had no room for"
     return f"{head} {left or 'the answer itself'}. {what_was_done}"
 
 
 def _of_cancelled(tree: TreeFold) -> list[str]:
-    """One line for each branch that was stopped, by its topmost agent."""
+    """One line for each cancelled branch, by its topmost agent."""
     gone = {
         agent_id: agent
         for agent_id, agent in tree.agents.items()
@@ -364,7 +364,7 @@ def _of_cancelled(tree: TreeFold) -> list[str]:
     }
     tops: dict[str, str] = {}
     below: dict[str, list[str]] = {}
-    for agent in sorted(gone.values(), key=lambda agent: agent.key):  # a parent before its own
+    for agent in sorted(gone.values(), key=lambda agent: agent.key):  # parents first
         if agent.parent_id in gone:
             top = tops[agent.agent_id] = tops[str(agent.parent_id)]
             below[top].append(agent.path)

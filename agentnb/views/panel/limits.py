@@ -1,8 +1,7 @@
-"""A budget in numbers: how far a control goes, what a teacher has set, and what a person types.
+"""Budget numbers: a control's range, the teacher's ceiling, and parsing what a user types.
 
-Points and commas part thousands in one country and decimals in the other. The panel itself writes
-`200,000`, and tokens are whole: so most of what people type has one meaning, and what has two is
-never guessed.
+Points and commas separate thousands in one country and decimals in another. The panel writes
+`200,000`, and tokens are whole numbers, so most input is unambiguous; ambiguous input is refused.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ LARGEST = 2**53 - 1
 """The largest whole number that a browser holds exactly."""
 
 _SMALLEST_END = 1_000
-"""A slider of a few tokens could not be moved to anything of use."""
+"""A shorter slider would be of no use."""
 _PRESSES = 200
-"""How many presses of an arrow key lead from one end of the slider to the other."""
+"""Presses of an arrow key from one end of the slider to the other."""
 _NEAR_THE_END = 0.75
-# The beginnings of round numbers, in tenths. An end is to stay about twice the total; a step is to
-# make every value that the keys reach a round one.
+# Leading digits of round numbers, in tenths. The end stays about twice the total; steps make every
+# value that the keys reach round.
 _ENDS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 _STEPS = (10, 20, 50, 100)
 
@@ -41,13 +40,13 @@ _SUFFIXES = {"k": 3, "m": 6}
 
 
 def ceiling_of(text: str | None) -> int | None:
-    """The ceiling that a teacher set: a whole number of tokens, such as `200_000`.
+    """Parse the teacher's ceiling: a whole number of tokens, such as `200_000`.
 
     Args:
-        text: What `AGENTNB_BUDGET_CEILING` holds; `None` or blank for no ceiling.
+        text: The value of `AGENTNB_BUDGET_CEILING`; `None` or blank for no ceiling.
 
     Raises:
-        NotebookError: It holds something else.
+        NotebookError: It is not a whole number, at least 1.
     """
     if text is None or not text.strip():
         return None
@@ -64,38 +63,38 @@ def ceiling_of(text: str | None) -> int | None:
 
 
 def ceiling() -> int | None:
-    """The ceiling that a teacher set, if any.
+    """The ceiling in the environment, if any.
 
     Raises:
-        NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
+        NotebookError: `AGENTNB_BUDGET_CEILING` is not a number of tokens.
     """
     return ceiling_of(os.environ.get(CEILING_VARIABLE))
 
 
 def highest_total(total: int, ceiling: int | None) -> int:
-    """Up to where a person may set the total.
+    """The largest total that a user may set.
 
-    A total above the ceiling, which some code has set, is shown as it is: it can be lowered, and
-    once it is below the ceiling it cannot be raised above it again.
+    A total above the ceiling, set by code, is shown as it is: it can be lowered, but not raised
+    above the ceiling again.
     """
     return max(total, LARGEST if ceiling is None else min(ceiling, LARGEST))
 
 
 def allowed_total(wanted: int, *, used: int, highest: int) -> int:
-    """The total nearest to the one that is wanted: not below what is used, nor above the end."""
+    """The allowed total nearest to `wanted`: from `used` to `highest`."""
     return min(max(wanted, used, 0), highest)
 
 
 def slider_end(total: int, *, end: int = 0, ceiling: int | None = None) -> int:
-    """Where the slider ends: at a round number of about twice the total, or at the ceiling.
+    """The slider's end: a round number of about twice the total, or the ceiling.
 
-    It moves when the total comes near to it, and never back: else the handle would jump away
-    under a person's hand at every change.
+    It grows when the total comes near, and never shrinks: else the handle would jump under the
+    user's hand at every change.
 
     Args:
         total: The total to show.
-        end: Where the slider ended until now; 0 for a new one.
-        ceiling: What a teacher allows.
+        end: The slider's present end; 0 for a new one.
+        ceiling: The teacher's ceiling.
     """
     is_roomy = 0 < end and total <= end * _NEAR_THE_END
     twice = _rounded_up(min(2 * total, LARGEST), _ENDS)
@@ -104,33 +103,33 @@ def slider_end(total: int, *, end: int = 0, ceiling: int | None = None) -> int:
 
 
 def slider_step(end: int) -> int:
-    """What one press of an arrow key moves: a round number, about a 200th of the whole."""
+    """The step of an arrow key: a round number, about a 200th of the range."""
     return _rounded_up(end // _PRESSES, _STEPS)
 
 
 def _rounded_up(number: int, beginnings: Sequence[int]) -> int:
-    """The next number, at least 1, that has one of the beginnings, and zeros behind it."""
+    """Round up to a number, at least 1, with one of the beginnings and then zeros."""
     size = int(10 ** (len(str(number)) - 1))
     rounds = (size * beginning // 10 for beginning in beginnings)
     return next(rounded for rounded in rounds if rounded >= number)
 
 
 class UnclearNumber(ValueError):
-    """Raised when a text is no number of tokens, or could be two; its words say which."""
+    """A text is not a number of tokens, or is ambiguous; the message says which."""
 
 
 def tokens_of(typed: str) -> int:
-    """A number of tokens: `200000`, `200,000`, `200 000`, `2e5`, `1.5e5`, `200k`, `1.234.567`.
+    """Parse `200000`, `200,000`, `200 000`, `2e5`, `1.5e5`, `200k` or `1.234.567`.
 
     Args:
-        typed: What a person typed; spaces around it and the word `tokens` are passed over.
+        typed: The user's text; surrounding spaces and the word `tokens` are ignored.
 
     Returns:
-        From 0 to `LARGEST`.
+        A number of tokens, from 0 to `LARGEST`.
 
     Raises:
-        UnclearNumber: It can be read in two ways (`200.000`), is no whole number or none at all, or
-            is larger than a browser holds exactly.
+        UnclearNumber: The text is ambiguous (`200.000`), not a whole number, or larger than a
+            browser holds exactly.
     """
     text = _UNIT.sub("", unicodedata.normalize("NFKC", typed).strip())
     if len(text) > _LONGEST:

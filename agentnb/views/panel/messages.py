@@ -1,8 +1,8 @@
-"""The way in for what a page says to the widgets of a run. Nothing that it says raises.
+"""Validates messages from a page to a run's widgets, and never raises.
 
-Whoever shares a page or a kernel can send anything: other kinds, numbers that are none, as much as
-a line carries. `wire` says which messages and values there are; what is not in it is refused,
-counted and told once. What fails is told, too: its traceback would land in some other cell.
+Anyone with access to the page or the kernel can send anything, in any amount. `wire` defines the
+valid messages and values; others are refused and counted, and the first is shown to the user.
+Errors are shown too: raised ones would be printed into some other cell.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agentnb.views.panel.wire import MessageRefused, Rules, as_object, checked_s
 
 MOST_AT_ONCE = 200
 MOST_PER_S = 50
-"""Messages to one widget, in the long run. A slider that is dragged sends about as many."""
+"""Messages to one widget on average. A slider that is dragged sends about as many."""
 
 
 class Intake:
-    """How many messages are taken: some at once, and in the long run so many a second."""
+    """Rate limit for messages: a burst at once, and `MOST_PER_S` on average."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or time.monotonic
@@ -42,17 +42,17 @@ class Intake:
 
 
 class Guarded:
-    """For a widget: what a page says to it is checked first. To stand before its base class."""
+    """Mixin, before a widget's class: validates the messages from a page."""
 
     from_page: ClassVar[Rules] = {}
-    """What a page may change of its state."""
+    """The state that a page may change."""
     _intake: Intake | None = None
 
     def refuse(self, reason: str) -> None:
-        """Have a refused message counted and told, where there is a run to tell it."""
+        """Count and show a refused message, if the widget has a run."""
 
     def fail(self, error: Exception) -> None:
-        """Have a person told what went wrong with a message, where there is a run to tell it."""
+        """Show an error in handling a message, if the widget has a run."""
 
     @property
     def page_lock(self) -> AbstractContextManager[object]:
@@ -60,10 +60,10 @@ class Guarded:
         return nullcontext()
 
     def take(self, content: Mapping[str, Any]) -> None:
-        """Act on a message of its own kind, such as a click."""
+        """Handle a custom message, such as a click."""
         super()._handle_custom_msg(content, None)  # type: ignore[misc]
 
-    # ipywidgets calls these three. All that comes passes `_never_raising`.
+    # ipywidgets calls these three. All messages pass `_never_raising`.
 
     def _handle_msg(self, msg: Any) -> None:
         with self._never_raising():
@@ -85,7 +85,7 @@ class Guarded:
             self.take(as_object(content))
 
     def set_state(self, sync_data: Mapping[str, Any]) -> None:
-        """Take what a page changed, as far as it may; the page is put right otherwise."""
+        """Apply allowed changes from a page; otherwise send the page the true state."""
         with self._never_raising():
             try:
                 self._count()
@@ -102,7 +102,7 @@ class Guarded:
             yield
         except MessageRefused as refused:
             self.refuse(str(refused))
-        except Exception as error:  # what is raised to ipywidgets is printed into some cell
+        except Exception as error:  # ipywidgets would print it into some cell
             self.fail(error)
 
     def _count(self) -> None:

@@ -1,8 +1,8 @@
-"""The JavaScript of the tree view: small modules on disk, one module for the front end.
+"""Joins the tree view's JavaScript modules into one for the front end.
 
-A widget library takes one text, and there is no build step. So the modules keep to a plain form,
-which their linter and a test hold: imports by name from each other, exports by declaration, and
-no top-level name twice. Then one after the other, in the order of their imports, is one module.
+anywidget takes one text, and there is no build step. So the modules keep to a plain form, which the
+linter and a test enforce: they import by name from each other, export by declaration, and use each
+top-level name once. Concatenated in the order of their imports they are one module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class)\b)", r
 
 @cache
 def joined_module(entry: str = ENTRY) -> str:
-    """All modules that an entry needs, as one; the entry's own `export default` is its face."""
+    """The modules that an entry needs, as one, with the entry's `export default`."""
     return "\n".join(_plain(name) for name in in_order(entry))
 
 
@@ -30,7 +30,7 @@ def style() -> str:
 
 
 def in_order(entry: str) -> list[str]:
-    """The modules that `entry` needs, each behind those that it imports, and `entry` last."""
+    """The modules that `entry` needs, each after its imports, and `entry` last."""
     order: dict[str, None] = {}
 
     def visit(name: str) -> None:

@@ -1,7 +1,7 @@
-"""The panel of a run: its parts, put together.
+"""The panel of a run, assembled from its parts.
 
-Each part follows the run by itself, so the panel adds nothing but their places. They wrap where
-a cell is narrow, and take their colours from the page.
+Each part follows the run by itself; the panel only arranges them. They wrap in a narrow cell, and
+take their colours from the page.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from agentnb.views.panel.wire import Frame
 class _Top(RunWidget, Box):
     """Header, budget and controls, in two rows while the run goes on.
 
-    When it has ended nothing can be set any more: slider and number go, since the bar tells the
-    total, and what stays needs one row where the cell is wide. The button keeps its place: whoever
-    has just pressed it would lose the place of the keyboard.
+    When the run has ended, slider and number are hidden, since the bar shows the total; the rest
+    fits in one row of a wide cell. The button stays: removing it would lose the keyboard focus of
+    a user who has just pressed it.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class _Top(RunWidget, Box):
         layout = Layout(flex_flow="row wrap", align_items="center", overflow="visible")
         children = [header, *([cancel] if cancel else []), bar, *setters]
         with publisher.lock:
-            # A box of ipywidgets would scroll in itself by default.
+            # By default a box of ipywidgets scrolls by itself.
             super().__init__(children, layout=layout)
             self.publisher = publisher
             self.attach(publisher)
 
     def show(self, frame: Frame) -> None:
-        """Make room when the run has ended."""
+        """Rearrange the parts when the run has ended."""
         is_over = frame.summary.done
         self._header.layout.flex = "3 1 28em" if is_over else "1 1 calc(100% - 9em)"
         if self._cancel is not None:
@@ -59,25 +59,25 @@ class _Top(RunWidget, Box):
 
 
 class RunPanel(ClosableWidget, VBox):
-    """Watches a run and steers it; `close()` ends the panel, and never the run.
+    """Shows a run and steers it; `close()` closes the panel and leaves the run alone.
 
-    A run that was loaded from a file has no controls: nothing of it can be changed.
-
-    Raises:
-        NotebookError: `AGENTNB_BUDGET_CEILING` holds no number of tokens.
+    A run that was loaded from a file has no controls.
 
     Args:
         publisher: The run's frames.
-        tree: What shows the tree; made when it is left out.
+        tree: The widget that shows the tree; by default a `TreeView`.
         traits: Of `ipywidgets.VBox`.
+
+    Raises:
+        NotebookError: `AGENTNB_BUDGET_CEILING` is not a number of tokens.
     """
 
     def __init__(
         self, publisher: FramePublisher, tree: DOMWidget | None = None, **traits: Any
     ) -> None:
         if publisher.commands is not None:
-            ceiling()  # what is wrong with it is said before there is half a panel
-        with publisher.lock:  # its parts begin with the same frame
+            ceiling()  # raises before half a panel is made
+        with publisher.lock:  # all parts begin with the same frame
             parts = [*_parts(publisher), tree or TreeView(publisher, can_answer=True)]
         layout = Layout(width="100%", overflow="visible")
         super().__init__(parts, **{"layout": layout, **traits})
@@ -85,10 +85,10 @@ class RunPanel(ClosableWidget, VBox):
 
 
 def _parts(publisher: FramePublisher) -> list[DOMWidget]:
-    """All but the tree, from above.
+    """All parts but the tree, from the top.
 
-    Each widget of a page comes as a message of its own, one after the other, and so does what it
-    looks like: parts that look the same share it, for a panel that is there sooner.
+    Each widget and each style is a message of its own: parts share a style, so that the panel
+    appears sooner.
     """
     page = HTMLStyle()
     bar_layout = Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px")
@@ -99,7 +99,7 @@ def _parts(publisher: FramePublisher) -> list[DOMWidget]:
     slider = BudgetSlider(
         publisher,
         is_alone=False,
-        readout=False,  # the number beside it tells it
+        readout=False,  # the number beside it shows the total
         layout=Layout(flex="2 1 16em", width="auto", min_width="0"),
         style={"description_width": "initial"},
     )

@@ -1,6 +1,6 @@
-"""The question after a budget warning, as a person is asked it: go on, or stop?
+"""The question after a budget warning: continue or stop?
 
-It is there while the run asks, and its buttons can be pressed once for each question.
+It is shown while the run waits for the answer; its buttons work once for each question.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ANSWERS = {"continue": "Continue", "stop": "Stop"}
 
 
 class BudgetQuestion(RunWidget, Box):
-    """What is asked, with Continue and Stop; takes no room while nothing is.
+    """The question with Continue and Stop; hidden while there is none.
 
     Args:
         publisher: The run's frames.
@@ -40,19 +40,19 @@ class BudgetQuestion(RunWidget, Box):
             self.attach(publisher)
 
     def show(self, frame: Frame) -> None:
-        """Ask what the run asks; when it asks nothing any more, go away."""
+        """Show the open question, or hide."""
         asked = frame.summary.question
         if asked == self._asked:
             return
         self._asked = asked
         words = self._words or self._make()
         self._enable(asked is not None)
-        # First the room and then the words: an alert is told when it comes to be seen.
+        # Show the element before its text: an alert is announced when it appears.
         self.layout.display = "none" if asked is None else "flex"
         words.value = "" if asked is None else question_markup(asked)
 
     def _make(self) -> HTML:
-        """What most runs never need: every widget that a panel has makes it come later."""
+        """Make the parts on first use: most runs need none, and each widget delays a panel."""
         self._words = HTML(layout=Layout(flex="1 1 20em", min_width="0"))
         for answer, name in _ANSWERS.items():
             button = _AnswerButton(
@@ -89,7 +89,7 @@ class _AnswerButton(GuardedPart, Button):
 
 
 def question_markup(question: Question) -> str:
-    """The question in words: how much is used, what waits, and what happens by itself."""
+    """The question as markup."""
     return (
         '<div role="alert" style="line-height:1.4;padding:4px 10px;'
         'border-left:4px solid var(--jp-warn-color1,#f57c00)">'
@@ -98,7 +98,7 @@ def question_markup(question: Question) -> str:
 
 
 def question_words(question: Question) -> str:
-    """The question, as one line of plain text."""
+    """The question as one line: what is used, what waits, and what happens without an answer."""
     percent = math.floor(question.percentage)
     share = f"More than {_LINE} %" if percent > _LINE else f"{percent} %"
     ends_at_s = question.asked_at_s + question.wait_s

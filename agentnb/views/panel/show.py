@@ -1,7 +1,7 @@
-"""How a live view is displayed: its view alone, in an output that can be taken back.
+"""Displays a live view in an output of its own, which can be removed again.
 
-A saved output that also held a text would have to hold the same text in every replay; one that
-holds the view alone is skipped by whoever compares notebooks.
+The output has no text: a saved text would have to be the same in every replay, while tools that
+compare notebooks skip outputs with only a view.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ipywidgets import DOMWidget
 from agentnb.views.freeze import LIVE_VIEW, WIDGET_VIEW
 
 _shown: dict[str, None] = {}
-"""Display ids of this process's live views, in their order."""
+"""Display ids of this process's live views, in order."""
 _numbers: Iterator[int] = count(1)
 
 
 def show_live(widget: DOMWidget) -> None:
-    """Display a widget in the cell that runs. Where nothing displays, nothing happens."""
+    """Display a widget in the running cell. Does nothing without a front end."""
     from IPython.display import display
 
     data = {WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}}
@@ -32,7 +32,7 @@ def show_live(widget: DOMWidget) -> None:
 
 
 def take_back() -> int:
-    """Replace all live views of this kernel by nothing; how many there were."""
+    """Remove all live views of this kernel; returns their number."""
     from IPython.display import update_display
 
     replace: Any = update_display
@@ -46,7 +46,7 @@ def take_back() -> int:
 
 
 class Live:
-    """For a widget that a cell may have as its value: it shows the view, and no text."""
+    """Mixin for widgets: as a cell's value it shows the view and no text."""
 
     def _ipython_display_(self) -> None:
         show_live(self)

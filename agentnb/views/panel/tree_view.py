@@ -1,8 +1,8 @@
 """The tree of a run with the details of an agent, drawn in the browser.
 
-Python holds the truth and the JavaScript draws it: frames go out numbered, each built on the one
-before; a front end that missed one asks for everything anew. What each view on a screen looks at
-is kept here, so that the text of an agent is sent only to those who read it.
+Python holds the state and JavaScript draws it. Frames are numbered, each based on the one before; a
+front end that missed one requests a full frame. The details of each view are kept here, so that an
+agent's text is sent only to views that show it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from agentnb.views.panel.wire import (
 )
 
 MOST_VIEWS = 64
-"""Of one tree view, on all screens."""
+"""Views of one `TreeView`, on all pages."""
 
 
 class TreeView(RunWidget, anywidget.AnyWidget):
@@ -43,18 +43,18 @@ class TreeView(RunWidget, anywidget.AnyWidget):
 
     Args:
         publisher: The run's frames.
-        height: Of the tree in pixels; 0 for what fits most cells.
-        can_answer: Whether a person who sees it can answer the budget's question beside it.
+        height: Height of the tree in pixels; 0 for a default that fits most cells.
+        can_answer: Whether its viewers can answer the budget question.
     """
 
     publisher: FramePublisher
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
     snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view._full_frame())
-    """A full frame, made whenever a front end asks for the state: a page that is reloaded needs
-    nothing else. In Python it has no value."""
+    """A full frame, made when a front end requests the state: a reloaded page needs nothing
+    else. It has no value in Python."""
     controls = traitlets.Bool(True).tag(sync=True)
-    """Whether agents can be cancelled from here."""
+    """Whether it can cancel agents."""
     height = traitlets.Int(0).tag(sync=True)
 
     def __init__(
@@ -65,9 +65,9 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._status: AgentStatus | None = None
         self._notices: Sequence[str] = ()
         self._details: dict[str, Details] = {}
-        self._here_at_s: dict[str, float] = {}
-        """Views that said that they are there, and when; who said it last comes last."""
-        with publisher.lock:  # no frame may come between the state that goes out and the next one
+        self._seen_at_s: dict[str, float] = {}
+        """When each view last reported that it is open, oldest first."""
+        with publisher.lock:  # no frame may come between the sent state and the next frame
             self.attach(publisher)
             super().__init__(
                 _esm=joined_module(),
@@ -78,7 +78,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         hear(self)
 
     def close(self) -> None:
-        """Take it from all screens; it costs nothing from then on."""
+        """Remove it from all pages and stop updating it."""
         if self.comm is not None:
             self.publisher.viewers.gone(self.model_id)
         super().close()
@@ -86,32 +86,32 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     # -- out --------------------------------------------------------------------------------------
 
     def show(self, frame: Frame) -> None:
-        """Send a frame, and what is new to those who look at an agent."""
+        """Send a frame, and new details to each view."""
         base, status = self._seq, frame.summary.status
         if base is None or frame.rows or status is not self._status:
             self._seq, self._status = frame.seq, status
-            if base is not None:  # else everything so far is in the snapshot
+            if base is not None:  # the first frame is in the snapshot
                 self._say(self._frame(frame, base=base))
         if frame.summary.notices is not self._notices:
-            self._tell(frame.summary.notices, is_first=base is None)
+            self._announce(frame.summary.notices, is_first=base is None)
         self.read_on()
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody looks at an agent that is just speaking."""
+        """Whether a view shows an agent whose text is growing."""
         fold = self.publisher.fold
-        return any(look.is_live(fold) for look in self._details.values())
+        return any(details.is_live(fold) for details in self._details.values())
 
     def read_on(self) -> None:
-        """Send what is new to those who look at an agent."""
+        """Send new details to each view."""
         publisher = self.publisher
-        for view, look in self._details.items():
-            message = look.more(publisher.fold, publisher.cost_of)
+        for view, details in self._details.items():
+            message = details.more(publisher.fold, publisher.cost_of)
             if message is not None:
                 self._say({**message, "view": view})
 
-    def _tell(self, notices: Sequence[str], *, is_first: bool) -> None:
-        """Send the lines that are new, for those who hear the page."""
+    def _announce(self, notices: Sequence[str], *, is_first: bool) -> None:
+        """Send new notices, for screen readers."""
         known, self._notices = frozenset(self._notices), notices
         lines = [line for line in notices if line not in known]
         if lines and not is_first:
@@ -123,11 +123,11 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     def _full_frame(self) -> FrameMessage:
         with self.publisher.lock:
             frame = self._frame(self.publisher.whole(), base=None)
-            # Its own number: frames of the publisher without a row are not sent.
+            # The number of the last sent frame: frames without rows are not sent.
             return frame if self._seq is None else {**frame, "seq": self._seq}
 
     def _frame(self, frame: Frame, *, base: int | None) -> FrameMessage:
-        # A row that is only changed does not hold its path, which is how the front end knows it.
+        # A changed row lacks its path, by which the front end finds it.
         rows: list[AgentRow] = [{**row, "path": path} for path, row in frame.rows.items()]
         return {
             "type": "frame",
@@ -142,29 +142,29 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     # -- in ---------------------------------------------------------------------------------------
 
     def take(self, content: Mapping[str, Any]) -> None:
-        """A front end speaks: on any thread."""
+        """Handle a message from a front end, on any thread."""
         command = checked_command(content)
         with self.publisher.lock:
             self._act_on(command)
 
     def _act_on(self, command: Command) -> None:
-        """Do what a page asks for, as far as it fits this run."""
+        """Execute a command if it is valid for this run."""
         match command["type"]:
             case "hello":
-                self._is_here(command["view"])
+                self._seen(command["view"])
                 self._say(self._full_frame())
             case "here":
-                self._is_here(command["view"])
+                self._seen(command["view"])
             case "bye":
-                self._is_gone(command["view"])
+                self._gone(command["view"])
             case "resend":
                 self._say(self._full_frame())
             case "sync" if command["seq"] != self._seq:
                 self._say(self._full_frame())
             case "details":
-                if command["view"] not in self._here_at_s:
+                if command["view"] not in self._seen_at_s:
                     raise MessageRefused("a view that never said it is there asked for details")
-                self._look(command)
+                self._show_details(command)
             case "budget" if self.publisher.commands is not None:
                 self.publisher.commands.set_budget(self._allowed(command["total"]))
             case "cancel" if self.publisher.commands is not None:
@@ -173,49 +173,49 @@ class TreeView(RunWidget, anywidget.AnyWidget):
                 self.publisher.commands.cancel(command["agent"])
 
     def _allowed(self, total: int) -> int:
-        """The total for the slider's end, which a page asks for."""
+        """The allowed total nearest to the one that a page requests."""
         summary = self.publisher.whole().summary
-        if total < summary.tokens_used:  # it would end the run, which no page asks for in this way
+        if total < summary.tokens_used:  # it would end the run, and no page sends that
             raise MessageRefused("`total` must be at least what is used")
         highest = highest_total(summary.budget_total, ceiling())
         return allowed_total(total, used=summary.tokens_used, highest=highest)
 
-    def _is_here(self, view: str) -> None:
+    def _seen(self, view: str) -> None:
         if self._can_answer:
             self.publisher.viewers.seen(self.model_id, view)
         now_s = time.monotonic()
-        self._here_at_s.pop(view, None)
-        self._here_at_s[view] = now_s
-        for other, at_s in self._here_at_s.items():
-            # A page that was closed: nobody reads on there. It stays known, since one whose run has
-            # ended does not say any more that it is there, and may still ask.
+        self._seen_at_s.pop(view, None)
+        self._seen_at_s[view] = now_s
+        for other, at_s in self._seen_at_s.items():
+            # Stop sending to a page that seems closed. Keep it known: after the run's end a page
+            # no longer reports that it is open, but may still request details.
             if at_s < now_s - GONE_AFTER_S:
                 self._details.pop(other, None)
-        if len(self._here_at_s) > MOST_VIEWS:
-            self._is_gone(next(iter(self._here_at_s)))
+        if len(self._seen_at_s) > MOST_VIEWS:
+            self._gone(next(iter(self._seen_at_s)))
 
-    def _is_gone(self, view: str) -> None:
+    def _gone(self, view: str) -> None:
         self.publisher.viewers.gone(self.model_id, view)
-        self._here_at_s.pop(view, None)
+        self._seen_at_s.pop(view, None)
         self._details.pop(view, None)
 
-    def _look(self, command: DetailsCommand) -> None:
+    def _show_details(self, command: DetailsCommand) -> None:
         view, call, at = command["view"], command["call"], command["at"]
-        # A replay goes to the times that rows tell, which are rounded: with what they tell of.
+        # Times in rows are rounded: add half a step so that the replay includes their events.
         at_s = None if at is None else float(at) + HALF_A_STEP_S
-        look = Details(command["agent"], call=call, at_s=at_s)
+        details = Details(command["agent"], call=call, at_s=at_s)
         fold, cost_of = self.publisher.fold, self.publisher.cost_of
         if at_s is not None:
             if fold.root is not None:
-                at_s = look.at_s = max(at_s, fold.root.spawned_at_s)  # no time is without it
+                at_s = details.at_s = max(at_s, fold.root.spawned_at_s)  # the root is always there
             fold, cost_of = self.publisher.at(at_s), _no_cost
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self._say({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
-        self._details[view] = look
-        self.publisher.bus.notify()  # the next words of whoever is looked at are to come at once
-        self._say({**look.whole(fold, cost_of), "view": view})
+        self._details[view] = details
+        self.publisher.bus.notify()  # send the agent's next text at once
+        self._say({**details.whole(fold, cost_of), "view": view})
 
 
 def _no_cost(path: str) -> str:
-    """Of the past, what a call cost is not known: it had not ended."""
+    """The cost at a past time, which is unknown."""
     return ""

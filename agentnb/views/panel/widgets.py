@@ -1,4 +1,4 @@
-"""A widget that shows one run, from when it is made until it is closed."""
+"""Base classes of the widgets that show a run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LINE_LENGTH = 300
 
 
 class ClosableWidget(Live, Guarded, DOMWidget):
-    """A widget that is closed with all that belongs to it, and prints the same in every run."""
+    """A widget that closes with all its parts, and has a constant `repr`."""
 
     def close(self) -> None:
-        """Take it from all screens; it costs nothing from then on."""
+        """Remove it from all pages and stop updating it."""
         _close_parts(self)
         super().close()
 
@@ -30,7 +30,7 @@ class ClosableWidget(Live, Guarded, DOMWidget):
 
 
 def _close_parts(widget: Widget) -> None:
-    """Close what the kernel would keep for good: what is in a widget, its layout, its style."""
+    """Close a widget's children, layout and style, which the kernel would keep for ever."""
     children = widget.children if isinstance(widget, Box) else ()
     for part in (*children, getattr(widget, "layout", None), getattr(widget, "style", None)):
         if isinstance(part, Widget):
@@ -39,75 +39,75 @@ def _close_parts(widget: Widget) -> None:
 
 
 class RunWidget(ClosableWidget):
-    """A widget that is shown the frames of a run. To stand before a class of ipywidgets."""
+    """Mixin, before a class of ipywidgets: shows a run's frames until it is closed."""
 
     publisher: FramePublisher | None = None
 
     def attach(self, publisher: FramePublisher) -> None:
-        """Begin to show a run, everything so far at once. The widget is made by then."""
+        """Begin to show a run, with a full frame at once. Call it after the widget is made."""
         self.publisher = publisher
         publisher.attach(self)
 
     def refuse(self, reason: str) -> None:
-        """Count a message of a page that made no sense, and tell of the first."""
+        """Count a refused message from a page, and show the first one."""
         if self.publisher is not None:
             self.publisher.refuse(reason)
 
     def fail(self, error: Exception) -> None:
-        """Tell a person what went wrong with a message of a page."""
+        """Show an error in handling a message from a page."""
         if self.publisher is not None:
             self.publisher.tell(str(error) or type(error).__name__)
 
     @property
     def page_lock(self) -> AbstractContextManager[object]:
-        """No frame may come in the middle of what a page changes."""
+        """The publisher's lock: no frame may come in the middle of a page's change."""
         return nullcontext() if self.publisher is None else self.publisher.lock
 
     def show(self, frame: Frame) -> None:
-        """Show what is new. Called by one thread at a time."""
+        """Show what changed. Called by one thread at a time."""
         raise NotImplementedError
 
     @property
     def is_read(self) -> bool:
-        """No text of an agent is in it: `show` alone tells it everything."""
+        """False: it shows no text of an agent."""
         return False
 
     def read_on(self) -> None:
-        """Nothing, since it is not read."""
+        """Do nothing: it shows no text of an agent."""
 
     def close(self) -> None:
-        """Take it from all screens; it costs nothing from then on."""
-        # A widget closes again when it is collected, on any thread: that one must not wait here.
+        """Remove it from all pages and stop updating it."""
+        # Garbage collection closes a widget again, on any thread, which must not wait here.
         if self.publisher is not None and self.comm is not None:
             self.publisher.detach(self)
         super().close()
 
 
 class GuardedPart(Guarded):
-    """For a widget within a run's widget, which answers for it. To stand before its base class."""
+    """Mixin, before a widget's class: a part of a `RunWidget`, which handles its errors."""
 
     def __init__(self, whole: RunWidget, **traits: Any) -> None:
         self._whole = whole
         super().__init__(**traits)
 
     def refuse(self, reason: str) -> None:
-        """Count a message of a page that made no sense, and tell of the first."""
+        """Count a refused message from a page, and show the first one."""
         self._whole.refuse(reason)
 
     def fail(self, error: Exception) -> None:
-        """Tell a person what went wrong with a message of a page."""
+        """Show an error in handling a message from a page."""
         self._whole.fail(error)
 
     @property
     def page_lock(self) -> AbstractContextManager[object]:
-        """No frame may come in the middle of what a page changes."""
+        """The publisher's lock: no frame may come in the middle of a page's change."""
         return self._whole.page_lock
 
 
 class HtmlPart(RunWidget, HTML):
-    """Markup of ours, made anew from every summary, and sent where it has changed.
+    """Shows our own markup, made from each summary and sent if it changed.
 
-    Every text in it that is not ours goes through `text`: it is shown, and never markup.
+    All foreign text in it goes through `text`, so that it is never markup.
     """
 
     value: str
@@ -115,12 +115,12 @@ class HtmlPart(RunWidget, HTML):
     _shown_s = 0.0
 
     def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
-        with publisher.lock:  # no frame may come before it can show it
+        with publisher.lock:  # no frame may come before the widget is made
             super().__init__(**traits)
             self.attach(publisher)
 
     def show(self, frame: Frame) -> None:
-        """Show a summary: what matters at once, and numbers that grow at their own pace."""
+        """Show a summary: at once if `matters` changed, else once per tick."""
         summary = frame.summary
         matters = self.matters(summary)
         if matters == self._matters and summary.at_s < self._shown_s + TICK_S:
@@ -131,16 +131,16 @@ class HtmlPart(RunWidget, HTML):
             self.value = markup
 
     def matters(self, summary: Summary) -> tuple[object, ...]:
-        """What is shown at once when it changes."""
+        """The values whose changes are shown at once."""
         return summary.status, summary.done, summary.question, summary.budget_total
 
     def markup(self, summary: Summary) -> str:
-        """What it shows of a run."""
+        """The markup for a summary."""
         raise NotImplementedError
 
 
 def text(words: str) -> str:
-    """Words of anybody, as one line of markup that shows them."""
+    """Foreign text as one line of safe markup."""
     return escape(visible(words, _LINE_LENGTH))
 
 

@@ -1,11 +1,11 @@
-"""What goes between the kernel and the pages that show a run: every value, in both directions.
+"""The messages between the kernel and the pages that show a run, in both directions.
 
-Out go frames, details and notices; in come commands. Widgets in Python (header, budget, question)
-are shown a `Frame`, and the tree view sends it on as a `FrameMessage`. The JavaScript uses the same
-names: `tests/views/panel/test_wire.py` compares.
+Frames, details and notices go out; commands come in. Widgets in Python (header, budget, question)
+get a `Frame`, and the tree view sends it on as a `FrameMessage`. The JavaScript uses the same
+names; `tests/views/panel/test_wire.py` compares them.
 
-Whoever shares a page or a kernel can send anything. So each field of a command says what it must
-be, and what does not fit is refused. All texts that go out are visible texts.
+Anyone with access to the page or the kernel can send anything. So each field of a command has a
+rule, and messages that break one are refused. All texts that go out are visible texts.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from typing import (
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.limits import LARGEST
 
-# -- a frame, as widgets in Python are shown it ---------------------------------------------------
+# -- a frame, as widgets in Python get it ---------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The question that is open after a budget warning: go on, or stop?"""
+    """The open question after a budget warning: continue or stop?"""
 
     tokens_used: int
     budget_total: int
     percentage: float
-    """How much of the total was used when it was asked: 0 to 100."""
+    """Used part of the total when it was asked, from 0 to 100."""
     wait_s: float
-    """How long it waits for an answer before the run stops."""
+    """How long it waits for an answer before the run stops, in seconds."""
     asked_at_s: float
     """Seconds since the run began."""
 
@@ -52,7 +52,7 @@ class Summary:
 
     status: AgentStatus
     done: bool
-    """The run has ended: nothing of this will change."""
+    """Whether the run has ended: the summary is final."""
     at_s: float
     """Seconds since the run began; its duration when it is done."""
     agents: int
@@ -61,26 +61,26 @@ class Summary:
     doing: str
     """One line: what the run waits for, such as "waiting for the first token"; or empty."""
     tokens_used: int
-    """What the pot counts."""
+    """Tokens used, as the budget counts them."""
     budget_total: int
     cost: str
     """Such as "about $0.0123 (estimate)"; empty while nothing is known."""
     question: Question | None
     notices: tuple[str, ...]
-    """What a person should be told, one visible line each, oldest first: branches that were
-    cancelled, what was not done for want of budget, why the run failed."""
+    """One visible line each, oldest first: cancelled branches, work not done for lack of budget,
+    why the run failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame: what a view has to show from now on."""
+    """One frame: the state that a view shows from now on."""
 
     seq: int
     """The number of the frame, dense from 1."""
     rows: Mapping[str, AgentRow]
-    """By path, the fields that changed; all fields of an agent that is new."""
+    """By path, the changed fields; all fields of a new agent."""
     summary: Summary
-    """Always whole."""
+    """Always complete."""
 
 
 # -- to a page ------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class ToolMark(TypedDict):
 
 
 class AgentRow(TypedDict, total=False):
-    """What the tree shows of an agent.
+    """An agent's row in the tree.
 
     A row has all fields when its agent is new, and later its path and what changed.
     """
@@ -113,14 +113,14 @@ class AgentRow(TypedDict, total=False):
     model: str
     status: str
     tokens: int
-    """So far; with the open reply, as far as it can be estimated."""
+    """So far, including an estimate of the open reply."""
     estimated: bool
     begun: float | None
     """In seconds since the run began; so is `ended`."""
     ended: float | None
     """`None` until it has ended."""
     doing: str
-    """What it does or waits for; empty when its text says it."""
+    """What it does or waits for; empty if its text says it."""
     tool: ToolMark | None
     """`None` while no tool call is open."""
     tool_calls: int
@@ -128,21 +128,21 @@ class AgentRow(TypedDict, total=False):
     until: float | None
     """When its wait ends, in seconds since the run began; `None` where that is unknown."""
     stalled: bool
-    """Its open call has brought nothing for long."""
+    """Whether its open call has been silent for long."""
     attempt: int
     """From 1."""
     error: str | None
     notes: int
-    """How many notes the details have."""
+    """Number of notes in the details."""
 
 
 class FrameMessage(TypedDict):
-    """The tree, or what changed in it since the frame before."""
+    """The tree, or its changes since the previous frame."""
 
     type: Literal["frame"]
     seq: int
     base: int | None
-    """The frame that this one is built on; `None` when it is whole."""
+    """The frame that this one is based on; `None` for a full frame."""
     at: float
     """Seconds since the run began; its duration when it is done."""
     done: bool
@@ -151,25 +151,25 @@ class FrameMessage(TypedDict):
 
 
 class ReplayMessage(TypedDict):
-    """The tree as it was: the agents that were there, each with what changes while it lives."""
+    """The tree at an earlier time: its agents, with the fields that change while they run."""
 
     type: Literal["replay"]
     view: str
     n: int
     at: float | None
-    """The time that was asked for."""
+    """The requested time."""
     agents: list[AgentRow]
 
 
 class NoticesMessage(TypedDict):
-    """Notices that are new, for those who hear the page."""
+    """New notices, for screen readers."""
 
     type: Literal["notices"]
     lines: list[str]
 
 
 class TokenCounts(TypedDict):
-    """The provider's numbers of an agent's calls that have ended."""
+    """The provider's token counts of an agent's ended calls."""
 
     input: int
     output: int
@@ -204,10 +204,10 @@ class ToolLine(TypedDict):
     """Seconds since the run began."""
     duration_ms: int | None
     said: str
-    """What it reported last, while it is open."""
+    """Its last report, while it is open."""
     input: str
     input_cut: int | None
-    """How long the whole is, where the event has only its beginning; so is `result_cut`."""
+    """The full length, if the event has only the beginning; so is `result_cut`."""
     result: str
     result_cut: int | None
 
@@ -227,12 +227,12 @@ class Prompt(TypedDict):
 
 
 class AgentDetails(TypedDict, total=False):
-    """What is known of one agent."""
+    """The details of one agent."""
 
     task: str
     model: str
     job: str
-    """The id of the job that it is; empty for none."""
+    """Its id as a job; empty if it is none."""
     profile: str
     status: str
     tokens: TokenCounts
@@ -242,33 +242,33 @@ class AgentDetails(TypedDict, total=False):
     notes: list[str]
     calls: list[CallLine]
     call: int | None
-    """The call that is shown, by its number; `None` while there is none."""
+    """The number of the shown call; `None` while there is none."""
     following: bool
-    """Whether the newest call is shown, whichever that is."""
+    """Whether it always shows the newest call."""
     tools: list[ToolLine]
-    """All of them with `reset`; else those that are new or changed."""
+    """With `reset` all of them; else the new or changed ones."""
     prompt: Prompt | None
     text: str
     """The reply so far, with `reset` only."""
     add: str
-    """What the reply goes on with."""
+    """The reply's next text."""
 
 
 class DetailsMessage(AgentDetails, total=False):
-    """The details of one agent, and later what changed in them.
+    """The details of one agent, or their changes.
 
-    Of an agent that is not there (yet) come `agent` and `at` alone.
+    For an unknown agent it has only `agent` and `at`.
     """
 
     type: Required[Literal["details"]]
     view: str
     n: Required[int]
-    """From 0; one that does not follow the one before is of no use."""
+    """Counts from 0; a message that does not follow the previous number is ignored."""
     reset: Required[bool]
-    """Whether this is everything."""
+    """Whether the details are complete."""
     agent: str
     at: float | None
-    """The time that is looked at; `None` is now."""
+    """The shown time; `None` is now."""
 
 
 PageMessage = FrameMessage | ReplayMessage | NoticesMessage | DetailsMessage
@@ -277,7 +277,7 @@ Fields = TypeVar("Fields", bound=Mapping[str, object])
 
 
 def changed_fields(now: Fields, before: Mapping[str, object]) -> Fields:
-    """The fields of a row, or of details, that differ from what was sent before."""
+    """The fields of a row, or of details, that differ from those sent before."""
     return cast(Fields, {name: value for name, value in now.items() if before[name] != value})
 
 
@@ -285,19 +285,19 @@ def changed_fields(now: Fields, before: Mapping[str, object]) -> Fields:
 
 
 class MessageRefused(ValueError):
-    """Raised when a message makes no sense; its words hold nothing of the message itself."""
+    """A message is invalid; the error quotes nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one field of a command must be."""
+    """The rule for one field of a command."""
 
     is_valid: Callable[[object], bool]
     words: str
 
 
 def _whole(least: int, most: int = LARGEST) -> Rule:
-    """A whole number; `True` is none."""
+    """A whole number, not a `bool`."""
     return Rule(
         lambda value: type(value) is int and least <= value <= most,
         f"a whole number from {least:,} to {most:,}",
@@ -322,47 +322,47 @@ _SECONDS = Rule(
 _MOST_IN_TEXT = 1_000
 
 ViewId = Annotated[str, _text(100)]
-"""The name that a view on a screen gave itself."""
+"""The name that a view gave itself."""
 AgentPath = Annotated[str, _text(_MOST_IN_TEXT)]
 
 
 class HelloCommand(TypedDict):
-    """A view is there, and wants everything."""
+    """A view has opened, and requests a full frame."""
 
     type: Literal["hello"]
     view: ViewId
 
 
 class HereCommand(TypedDict):
-    """A view is still there."""
+    """A view is still open."""
 
     type: Literal["here"]
     view: ViewId
 
 
 class ByeCommand(TypedDict):
-    """A view was taken away."""
+    """A view has closed."""
 
     type: Literal["bye"]
     view: ViewId
 
 
 class ResendCommand(TypedDict):
-    """A frame was missed: everything, please."""
+    """A view missed a frame, and requests a full one."""
 
     type: Literal["resend"]
 
 
 class SyncCommand(TypedDict):
-    """Is this the newest frame?"""
+    """A view asks whether its frame is the newest."""
 
     type: Literal["sync"]
     seq: Annotated[int, _whole(-1)]
-    """-1 for a page that has no frame yet."""
+    """-1 for a page without a frame."""
 
 
 class DetailsCommand(TypedDict):
-    """A view looks at an agent."""
+    """A view requests an agent's details."""
 
     type: Literal["details"]
     view: ViewId
@@ -400,13 +400,13 @@ Command = (
 
 
 class SliderState(TypedDict, total=False):
-    """What a page may change of the slider."""
+    """The slider's state that a page may change."""
 
     value: Annotated[int, _whole(0)]
 
 
 class FieldState(TypedDict, total=False):
-    """What a page may change of the number's text field."""
+    """The text field's state that a page may change."""
 
     value: Annotated[str, _text(_MOST_IN_TEXT, shortest=0)]
 
@@ -415,7 +415,7 @@ Rules = Mapping[str, Rule]
 
 
 def rules_of(shape: type) -> Rules:
-    """The rule of each field of a command or a state, but for its `type`."""
+    """The rule of each field of a command or a state, except `type`."""
     hints = get_type_hints(shape, include_extras=True)
     return {name: _rule_of(hint) for name, hint in hints.items() if name != "type"}
 
@@ -436,14 +436,14 @@ def kind_of(shape: type) -> str:
 
 
 COMMANDS: Mapping[str, Rules] = {kind_of(shape): rules_of(shape) for shape in get_args(Command)}
-"""What a page says to the tree view, by `type`."""
+"""The commands of a page to the tree view, by `type`."""
 
 
 def checked_command(content: object) -> Command:
-    """A message to the tree view, with the fields of its kind and no others.
+    """Validate a message to the tree view; keeps only the fields of its kind.
 
     Raises:
-        MessageRefused: It is no object, is of no known kind, or a value is not what it must be.
+        MessageRefused: It is not an object, its kind is unknown, or a value breaks its rule.
     """
     message = as_object(content)
     kind = message.get("type")
@@ -455,20 +455,20 @@ def checked_command(content: object) -> Command:
 
 
 def checked_state(state: object, rules: Rules) -> dict[str, Any]:
-    """The values that a page may change; others are passed over.
+    """Validate the values that a page may change; others are ignored.
 
     Raises:
-        MessageRefused: It is no object, or a value is not what it must be.
+        MessageRefused: It is not an object, or a value breaks its rule.
     """
     given = as_object(state)
     return _checked({name: given[name] for name in rules if name in given}, rules)
 
 
 def as_object(content: object) -> Mapping[str, Any]:
-    """A message as the object that it must be.
+    """Return a message that is an object.
 
     Raises:
-        MessageRefused: It is none.
+        MessageRefused: It is not an object.
     """
     if not isinstance(content, Mapping):
         raise MessageRefused("a message must be an object")

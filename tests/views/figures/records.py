@@ -47,11 +47,11 @@ def spawned(agent_id: str, parent_id: str | None = None, task: str = "Do it") ->
     return AgentSpawned(agent_id=agent_id, parent_id=parent_id, task_description=task, depth=depth)
 
 
-def asks(agent_id: str, attempt: int = 1) -> Event:
+def call_started(agent_id: str, attempt: int = 1) -> Event:
     return ModelCallStarted(agent_id=agent_id, request=REQUEST, model="m", attempt=attempt)
 
 
-def is_told(agent_id: str) -> Event:
+def call_finished(agent_id: str) -> Event:
     return ModelCallFinished(agent_id=agent_id, model="m", usage=Usage(10, 10), duration_ms=1)
 
 
@@ -84,12 +84,12 @@ def brings_together(agent_id: str) -> Event:
     return SynthesisStarted(agent_id=agent_id, total=1)
 
 
-def pot(used: int, total: int = 1000) -> Event:
+def budget_update(used: int, total: int = 1000) -> Event:
     return BudgetUpdate(tokens_used=used, budget_total=total, percentage=100 * used / total)
 
 
 def record(count: int, *, shape: str = "three levels") -> list[Row]:
-    """A run of so many agents, in which every agent asks, waits, uses a tool and asks again."""
+    """A run of `count` agents, each of which calls a model, waits, uses a tool and calls again."""
     told: list[tuple[float, Event]] = [(0.0, started(30 * count))]
     root = tree(shape, count)
     ends: dict[str, float] = {}
@@ -102,13 +102,13 @@ def record(count: int, *, shape: str = "three levels") -> list[Row]:
         ends[node.agent_id] = _one(told, node, begins[node.agent_id], ends)
     told.sort(key=lambda each: each[0])
     used = 0
-    with_pot: list[tuple[float, Event]] = []
+    with_budget: list[tuple[float, Event]] = []
     for at_s, event in told:
-        with_pot.append((at_s, event))
+        with_budget.append((at_s, event))
         if isinstance(event, ModelCallFinished):
             used += 10
-            with_pot.append((at_s, pot(used, 30 * count)))
-    return rows_of([*with_pot, (ends[root.agent_id], finished())])
+            with_budget.append((at_s, budget_update(used, 30 * count)))
+    return rows_of([*with_budget, (ends[root.agent_id], finished())])
 
 
 def _one(
@@ -119,12 +119,12 @@ def _one(
     told += [
         (begin, spawned(agent, parent, node.task)),
         (begin, waits(agent)),
-        (begin + 0.2, asks(agent)),
-        (begin + 0.5, is_told(agent)),
+        (begin + 0.2, call_started(agent)),
+        (begin + 0.5, call_finished(agent)),
         (begin + 0.5, uses_tool(agent)),
         (begin + 0.7, used_tool(agent)),
-        (begin + 0.7, asks(agent)),
-        (begin + 0.9, is_told(agent)),
+        (begin + 0.7, call_started(agent)),
+        (begin + 0.9, call_finished(agent)),
     ]
     end = begin + 0.9
     if node.children:
@@ -132,8 +132,8 @@ def _one(
         end = back + 0.4
         told += [
             (back, brings_together(agent)),
-            (back + 0.01, asks(agent)),
-            (end - 0.01, is_told(agent)),
+            (back + 0.01, call_started(agent)),
+            (end - 0.01, call_finished(agent)),
         ]
     told.append((end, completed(agent)))
     return end

@@ -18,14 +18,14 @@ from agentnb.core.events import (
     Row,
 )
 from agentnb.core.types import AgentStatus
-from agentnb.views.figures.spans import Doing, Level, Times, times
+from agentnb.views.figures.spans import Level, SpanKind, Times, times
 from tests.views.figures.records import (
-    asks,
     brings_together,
+    budget_update,
+    call_finished,
+    call_started,
     completed,
     finished,
-    is_told,
-    pot,
     record,
     rows_of,
     spawned,
@@ -43,19 +43,19 @@ def folded(*told: tuple[float, Event]) -> Times:
 
 
 def spans(run: Times, number: int = 0) -> list[tuple[str, float, float]]:
-    return [(str(s.doing), s.begin_s, s.end_s) for s in run.agents[number].spans]
+    return [(str(s.kind), s.begin_s, s.end_s) for s in run.agents[number].spans]
 
 
 def test_calls_tools_and_waits_follow_each_other() -> None:
     run = folded(
         (0, spawned(R)),
         (1, waits(R)),
-        (2, asks(R)),
-        (4, is_told(R)),
+        (2, call_started(R)),
+        (4, call_finished(R)),
         (4, uses_tool(R)),
         (6, used_tool(R)),
-        (6, asks(R)),
-        (7, is_told(R)),
+        (6, call_started(R)),
+        (7, call_finished(R)),
         (8, completed(R)),
     )
 
@@ -73,15 +73,15 @@ def test_calls_tools_and_waits_follow_each_other() -> None:
 def test_parent_waits_for_its_sub_agents_until_it_brings_their_results_together() -> None:
     run = folded(
         (0, spawned(R)),
-        (0, asks(R)),
-        (2, is_told(R)),
+        (0, call_started(R)),
+        (2, call_finished(R)),
         (2.5, spawned(A, R)),
-        (2.5, asks(A)),
-        (5, is_told(A)),
+        (2.5, call_started(A)),
+        (5, call_finished(A)),
         (5, completed(A)),
         (6, brings_together(R)),
-        (6, asks(R)),
-        (7, is_told(R)),
+        (6, call_started(R)),
+        (7, call_finished(R)),
         (7, completed(R)),
     )
 
@@ -90,7 +90,9 @@ def test_parent_waits_for_its_sub_agents_until_it_brings_their_results_together(
 
 
 def test_root_that_plans_nothing_waits_for_its_sub_agents_from_the_beginning() -> None:
-    run = folded((0, spawned(R)), (0.1, spawned(A, R)), (0.1, asks(A)), (3, is_told(A)))
+    run = folded(
+        (0, spawned(R)), (0.1, spawned(A, R)), (0.1, call_started(A)), (3, call_finished(A))
+    )
 
     assert spans(run) == [("children", 0, 3)]
     assert run.agents[0].status is AgentStatus.RUNNING
@@ -98,7 +100,11 @@ def test_root_that_plans_nothing_waits_for_its_sub_agents_from_the_beginning() -
 
 def test_parent_that_spawns_in_a_tool_is_in_that_tool() -> None:
     run = folded(
-        (0, spawned(R)), (0, uses_tool(R)), (1, spawned(A, R)), (4, used_tool(R)), (4, asks(R))
+        (0, spawned(R)),
+        (0, uses_tool(R)),
+        (1, spawned(A, R)),
+        (4, used_tool(R)),
+        (4, call_started(R)),
     )
 
     assert spans(run) == [("tool", 0, 4)]
@@ -111,7 +117,7 @@ def test_tools_at_the_same_time_are_one_span() -> None:
         (1, uses_tool(R, "2")),
         (2, used_tool(R, "1")),
         (5, used_tool(R, "2")),
-        (6, asks(R)),
+        (6, call_started(R)),
     )
 
     assert [(s[1], s[2]) for s in spans(run) if s[0] == "tool"] == [(0, 1), (1, 5)]
@@ -121,13 +127,13 @@ def test_tools_at_the_same_time_are_one_span() -> None:
 def test_attempt_that_failed_is_a_retry_and_waits_for_the_next_one() -> None:
     run = folded(
         (0, spawned(R)),
-        (0, asks(R)),
-        (1, is_told(R)),
+        (0, call_started(R)),
+        (1, call_finished(R)),
         (1, AgentFailed(agent_id=R, error="no", will_retry=True, attempt=1)),
-        (3, asks(R)),
+        (3, call_started(R)),
         (4, waits(R)),
-        (5, asks(R, attempt=2)),
-        (6, is_told(R)),
+        (5, call_started(R, attempt=2)),
+        (6, call_finished(R)),
         (6, AgentFailed(agent_id=R, error="no", will_retry=False, attempt=2)),
     )
 
@@ -149,7 +155,9 @@ def test_attempt_that_failed_is_a_retry_and_waits_for_the_next_one() -> None:
 def test_every_end_closes_the_open_span_and_nothing_comes_after_it(
     event: Event, status: AgentStatus
 ) -> None:
-    run = folded((0, spawned(R)), (0, asks(R)), (2, event), (3, is_told(R)), (9, finished()))
+    run = folded(
+        (0, spawned(R)), (0, call_started(R)), (2, event), (3, call_finished(R)), (9, finished())
+    )
 
     assert spans(run) == [("call", 0, 2)]
     assert (run.agents[0].status, run.agents[0].end_s) == (status, 2)
@@ -158,7 +166,7 @@ def test_every_end_closes_the_open_span_and_nothing_comes_after_it(
 
 
 def test_run_that_goes_on_has_open_spans_up_to_its_last_entry() -> None:
-    run = folded((0, spawned(R)), (1, asks(R)), (4, AgentTextDelta(agent_id=R, text="so")))
+    run = folded((0, spawned(R)), (1, call_started(R)), (4, AgentTextDelta(agent_id=R, text="so")))
 
     assert spans(run) == [("idle", 0, 1), ("call", 1, 4)]
     assert run.agents[0].status is AgentStatus.RUNNING
@@ -188,12 +196,12 @@ def test_agents_stand_in_path_order() -> None:
 def test_pot_is_told_with_each_new_total_as_a_step_warnings_and_pauses() -> None:
     run = folded(
         (0, started(100)),
-        (1, pot(30, 100)),
+        (1, budget_update(30, 100)),
         (2, BudgetChanged(budget_total=50, previous_total=100, tokens_used=30)),
         (3, BudgetWarning(tokens_used=45, budget_total=50, percentage=90)),
         (3, BudgetPaused(tokens_used=45, budget_total=50, percentage=90, wait_s=9)),
         (5, BudgetResumed(reason="continue")),
-        (6, pot(48, 50)),
+        (6, budget_update(48, 50)),
         (7, finished()),
     )
 
@@ -214,7 +222,7 @@ def test_pause_without_an_answer_lasts_until_now() -> None:
     run = folded(
         (0, started()),
         (2, BudgetPaused(tokens_used=1, budget_total=1, percentage=100, wait_s=9)),
-        (4, pot(1)),
+        (4, budget_update(1)),
     )
 
     assert run.pauses == [(2, 4)]
@@ -234,4 +242,4 @@ def test_spans_of_a_record_cut_anywhere_join_without_gaps(until: int) -> None:
 def test_entries_in_any_order_are_folded_without_a_fault(rows: list[Row]) -> None:
     for agent in times(rows).agents:
         assert all(span.end_s > span.begin_s for span in agent.spans)
-        assert {span.doing for span in agent.spans} <= set(Doing)
+        assert {span.kind for span in agent.spans} <= set(SpanKind)

@@ -9,11 +9,11 @@ from agentnb.views.figures import plot_timeline
 from agentnb.views.figures.spans import times
 from agentnb.views.figures.timeline import DRAWN, _longest, _thinned, _with_label
 from tests.views.figures.records import (
-    asks,
+    budget_update,
+    call_finished,
+    call_started,
     completed,
     finished,
-    is_told,
-    pot,
     record,
     rows_of,
     spawned,
@@ -48,7 +48,9 @@ def test_small_run_names_each_agent_its_task_and_what_the_colours_mean() -> None
 
 
 def test_key_has_only_what_there_is_to_see() -> None:
-    rows = rows_of([(0, spawned(R)), (0, asks(R)), (1, is_told(R)), (1, completed(R))])
+    rows = rows_of(
+        [(0, spawned(R)), (0, call_started(R)), (1, call_finished(R)), (1, completed(R))]
+    )
 
     words = texts(plot_timeline(rows))
 
@@ -61,10 +63,10 @@ def test_pauses_and_retries_are_in_the_key_when_they_happened() -> None:
         [
             (0, started()),
             (0, spawned(R)),
-            (0, asks(R)),
+            (0, call_started(R)),
             (1, AgentFailed(agent_id=R, error="", will_retry=True, attempt=1)),
             (2, BudgetPaused(tokens_used=9, budget_total=10, percentage=90, wait_s=1)),
-            (3, pot(9, 10)),
+            (3, budget_update(9, 10)),
         ]
     )
 
@@ -88,7 +90,15 @@ def test_pauses_and_retries_are_in_the_key_when_they_happened() -> None:
         ),
         record(5)[:9],
     ],
-    ids=["cancelled", "no time, no pot", "late", "short", "long", "pot taken away", "goes on"],
+    ids=[
+        "cancelled",
+        "no time, no budget",
+        "late",
+        "short",
+        "long",
+        "budget taken away",
+        "goes on",
+    ],
 )
 def test_run_of_any_kind_has_a_timeline(rows: list) -> None:  # type: ignore[type-arg]
     assert crowded(plot_timeline(rows)) == []
@@ -149,7 +159,9 @@ def test_points_closer_than_a_dot_are_drawn_as_few_that_look_the_same() -> None:
 
 
 def test_alternative_text_tells_the_time_the_agents_and_the_budget() -> None:
-    rows = rows_of([(0, started(200)), (0, spawned(R)), (1, pot(50, 200)), (2.5, completed(R))])
+    rows = rows_of(
+        [(0, started(200)), (0, spawned(R)), (1, budget_update(50, 200)), (2.5, completed(R))]
+    )
 
     figure = plot_timeline(rows)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.figures.ticks import ticks, time_ticks
-from agentnb.views.figures.words import by_status, counted, seconds, share, short_count, told
+from agentnb.views.figures.words import by_status, counted, seconds, share, short_count, status_list
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,11 @@ def test_statuses_are_counted_in_their_own_order() -> None:
 def test_few_agents_are_told_one_by_one_and_many_by_what_went_wrong() -> None:
     done, failed = AgentStatus.COMPLETED, AgentStatus.FAILED
 
-    assert told([("root", done), ("1", failed)]) == "root completed, 1 failed"
+    assert status_list([("root", done), ("1", failed)]) == "root completed, 1 failed"
     many = [("root", done), *[(str(i), done if i % 2 else failed) for i in range(1, 31)]]
-    assert told(many) == ("16 completed, 15 failed (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, …)")
+    assert status_list(many) == (
+        "16 completed, 15 failed (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, …)"
+    )
 
 
 @given(st.floats(1e-6, 1e9), st.integers(1, 12))

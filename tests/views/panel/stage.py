@@ -1,4 +1,4 @@
-"""A run whose frames a test makes one by one, and a front end that speaks to its widgets."""
+"""A publisher whose frames a test makes one by one, and a front end for its widgets."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from agentnb.views.panel.wire import Frame, Summary
 
 
 class Stage(FramePublisher):
-    """A publisher without a thread: it tells what a test makes it tell, and when.
+    """A publisher without a thread: a test makes each frame.
 
-    Orders wait, as on a run's loop, until the test lets them be carried out.
+    Commands wait, as on a run's loop, until the test executes them.
     """
 
     def __init__(self, *, has_controls: bool = True, **changes: Any) -> None:
         super().__init__(EventBus("a run"))
         self.given: list[tuple[object, ...]] = []
-        """What the run was ordered, in order."""
+        """The commands that the run got, in order."""
         self.failing: Exception | None = None
-        """What the run answers to every order."""
+        """The error that the run raises for every command."""
         self.is_gone = False
-        """Whether the run's thread is there no more."""
+        """Whether the run's thread has ended."""
         self._waiting: list[Callable[[], object]] = []
-        self._told = replace(
+        self._own_summary = replace(
             Summary(
                 status=AgentStatus.RUNNING,
                 done=False,
@@ -47,7 +47,7 @@ class Stage(FramePublisher):
             **changes,
         )
         if has_controls:
-            self.commands = Commands(self, self._hand_over, self.tell)
+            self.commands = Commands(self, self._call_soon, self.tell)
 
     # -- the run ----------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ class Stage(FramePublisher):
 
     def set_budget(self, total: int) -> None:
         self._give("set_budget", total)
-        self._told = replace(self._told, budget_total=total)
+        self._own_summary = replace(self._own_summary, budget_total=total)
 
     def answer_budget(self, answer: str) -> None:
         self._give("answer_budget", answer)
@@ -67,13 +67,13 @@ class Stage(FramePublisher):
             raise self.failing
         self.given.append(order)
 
-    def _hand_over(self, function: Callable[[], object]) -> None:
+    def _call_soon(self, function: Callable[[], object]) -> None:
         if self.is_gone:
             raise RuntimeError("The loop of this run is gone.")
         self._waiting.append(function)
 
     def work(self) -> None:
-        """Let the run carry out what it was ordered."""
+        """Let the run execute its commands."""
         while self._waiting:
             self._waiting.pop(0)()
 
@@ -84,17 +84,17 @@ class Stage(FramePublisher):
         self._views.append(view)
 
     def frame(self, **changes: Any) -> None:
-        """Tell a frame, in which something has changed."""
-        self._told = replace(self._told, **changes)
+        """Publish a frame with changes."""
+        self._own_summary = replace(self._own_summary, **changes)
         self._show({})
 
     def stale_frame(self, **changes: Any) -> None:
-        """Tell a frame that was made before the run came to be as it is."""
+        """Publish a frame that was made before the run's present state."""
         for view in self._views.copy():
-            view.show(Frame(self._seq, {}, replace(self._told, **changes)))
+            view.show(Frame(self._seq, {}, replace(self._own_summary, **changes)))
 
     def _summary(self) -> Summary:
-        return replace(self._told, notices=(*self._told.notices, *self._said))
+        return replace(self._own_summary, notices=(*self._own_summary.notices, *self._said))
 
     @property
     def views(self) -> list[View]:
@@ -102,13 +102,13 @@ class Stage(FramePublisher):
 
 
 class FrontEnd:
-    """What a page shows of one widget: its state, as the messages make it."""
+    """One widget in a page: its state, as the messages make it."""
 
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
         self.state: dict[str, Any] = widget.get_state()
         self.messages: list[dict[str, Any]] = []
-        """All that the kernel sent since this page was opened, but for echoes."""
+        """All states that the kernel sent since the page was opened, without echoes."""
         widget.comm.send = self._take
 
     def _take(self, data: dict[str, Any], **_: object) -> None:
@@ -117,12 +117,12 @@ class FrontEnd:
             self.state.update(data["state"])
 
     def moves(self, **state: Any) -> None:
-        """A person changes it."""
+        """The user changes it."""
         self.state.update(state)
         self._speaks({"method": "update", "state": state, "buffer_paths": []})
 
     def clicks(self) -> None:
-        """A person presses it."""
+        """The user clicks it."""
         self._speaks({"method": "custom", "content": {"event": "click"}})
 
     def _speaks(self, data: dict[str, Any]) -> None:
@@ -130,5 +130,5 @@ class FrontEnd:
 
 
 def open_widgets() -> set[str]:
-    """Ids of the widgets that this kernel keeps."""
+    """Ids of the open widgets of this kernel."""
     return set(Widget.get_manager_state()["state"])

@@ -183,7 +183,7 @@ def test_total_above_the_ceiling_is_the_ceiling_and_that_is_told(
     stage = Stage(budget_total=50_000)
     control = kind(stage)
 
-    control._order(stage, 90_000)
+    control._set_total(stage, 90_000)
     stage.work()
     stage.frame()
 

@@ -18,30 +18,32 @@ from agentnb.core.types import (
 from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import prompt_of
-from tests.views.panel.told import ToldRun, id_of
+from tests.views.panel.manual_run import ManualRun, id_of
 
 
 def cost_of(path: str) -> str:
     return f"the price of {path}"
 
 
-def whole(look: Details, run: ToldRun) -> dict[str, Any]:
+def whole(look: Details, run: ManualRun) -> dict[str, Any]:
     return dict(look.whole(folded(run, look.at_s), cost_of))
 
 
-def more(look: Details, run: ToldRun) -> dict[str, Any] | None:
+def more(look: Details, run: ManualRun) -> dict[str, Any] | None:
     changed = look.more(folded(run, look.at_s), cost_of)
     return None if changed is None else dict(changed)
 
 
-def folded(run: ToldRun, at_s: float | None) -> PanelFold:
+def folded(run: ManualRun, at_s: float | None) -> PanelFold:
     fold = PanelFold()
     fold.feed([row for row in run.bus.rows_since(0) if at_s is None or row[0] <= at_s])
     return fold
 
 
 def test_look_has_the_prompt_as_sent_and_the_text_so_far() -> None:
-    run = ToldRun().began("Sum\nup").called("root", "Hello").said("root", "Hm, ").said("root", "so")
+    run = (
+        ManualRun().began("Sum\nup").called("root", "Hello").said("root", "Hm, ").said("root", "so")
+    )
 
     shown = whole(Details("root"), run)
 
@@ -58,7 +60,7 @@ def test_look_has_the_prompt_as_sent_and_the_text_so_far() -> None:
 
 
 def test_text_that_streams_is_added_and_never_sent_again() -> None:
-    run = ToldRun().began().called("root").said("root", "one ")
+    run = ManualRun().began().called("root").said("root", "one ")
     look = Details("root")
     whole(look, run)
 
@@ -75,7 +77,7 @@ def test_text_that_streams_is_added_and_never_sent_again() -> None:
 
 
 def test_line_end_that_comes_in_two_halves_is_one() -> None:
-    run = ToldRun().began().called("root").said("root", "a\r")
+    run = ManualRun().began().called("root").said("root", "a\r")
     look = Details("root")
     assert whole(look, run)["text"] == "a"
 
@@ -90,7 +92,7 @@ def test_long_task_is_made_visible_once_and_not_for_each_frame(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
-    run = ToldRun().began("x" * 1000).called("root")
+    run = ManualRun().began("x" * 1000).called("root")
     look = Details("root")
     whole(look, run)
     monkeypatch.setattr("agentnb.views.panel.details.visible_text", made.append)
@@ -101,7 +103,7 @@ def test_long_task_is_made_visible_once_and_not_for_each_frame(
 
 
 def test_other_agents_text_is_not_sent() -> None:
-    run = ToldRun().began().spawned("1").called("root").called("1")
+    run = ManualRun().began().spawned("1").called("root").called("1")
     look = Details("1")
     whole(look, run)
 
@@ -109,7 +111,7 @@ def test_other_agents_text_is_not_sent() -> None:
 
 
 def test_look_that_follows_goes_to_the_next_call() -> None:
-    run = ToldRun().began().called("root", "first").said("root", "plan").replied("root")
+    run = ManualRun().began().called("root", "first").said("root", "plan").replied("root")
     look = Details("root")
     whole(look, run)
 
@@ -122,7 +124,7 @@ def test_look_that_follows_goes_to_the_next_call() -> None:
 
 
 def test_look_at_one_call_stays_there() -> None:
-    run = ToldRun().began().called("root", "first").said("root", "plan").replied("root")
+    run = ManualRun().began().called("root", "first").said("root", "plan").replied("root")
     look = Details("root", call=1)
     whole(look, run)
 
@@ -134,7 +136,7 @@ def test_look_at_one_call_stays_there() -> None:
 
 
 def test_calls_tell_attempts_tokens_and_errors() -> None:
-    run = ToldRun().began().called("root").replied("root", stop_reason=None, error="reset")
+    run = ManualRun().began().called("root").replied("root", stop_reason=None, error="reset")
     run.called("root", attempt=2).replied("root", tokens=30)
 
     first, second = whole(Details("root"), run)["calls"]
@@ -144,7 +146,7 @@ def test_calls_tell_attempts_tokens_and_errors() -> None:
 
 
 def test_call_that_was_cancelled_or_stopped_by_the_budget_did_not_fail() -> None:
-    run = ToldRun().began().called("root").replied("root", stop_reason=None, error="cancelled")
+    run = ManualRun().began().called("root").replied("root", stop_reason=None, error="cancelled")
     run.called("root").replied("root", stop_reason=None)
 
     calls = whole(Details("root"), run)["calls"]
@@ -153,7 +155,7 @@ def test_call_that_was_cancelled_or_stopped_by_the_budget_did_not_fail() -> None
 
 
 def test_tokens_are_the_providers_own_numbers() -> None:
-    run = ToldRun().began().called("root").replied("root", tokens=30)
+    run = ManualRun().began().called("root").replied("root", tokens=30)
 
     assert whole(Details("root"), run)["tokens"] == {
         "input": 30,
@@ -168,7 +170,7 @@ def test_errors_and_notes_are_told_whole() -> None:
         agent_id=id_of("root"), error="line 1\nline 2", will_retry=False, attempt=2
     )
     ignored = SpawnIgnored(agent_id=id_of("root"), reason="too many", tasks=("A",))
-    run = ToldRun().began().called("root").tell(ignored).tell(failed)
+    run = ManualRun().began().called("root").tell(ignored).tell(failed)
 
     shown = whole(Details("root"), run)
 
@@ -178,7 +180,7 @@ def test_errors_and_notes_are_told_whole() -> None:
 
 def test_notes_that_nobody_reads_end_with_their_count() -> None:
     tasks = tuple(f"task {n}" for n in range(20_000))
-    run = ToldRun().began().tell(SpawnIgnored(agent_id=id_of("root"), reason="no", tasks=tasks))
+    run = ManualRun().began().tell(SpawnIgnored(agent_id=id_of("root"), reason="no", tasks=tasks))
 
     notes = whole(Details("root"), run)["notes"]
 
@@ -187,7 +189,7 @@ def test_notes_that_nobody_reads_end_with_their_count() -> None:
 
 
 def test_agent_that_is_not_there_yet_is_shown_when_it_comes() -> None:
-    run = ToldRun().began()
+    run = ManualRun().began()
     look = Details("1")
     assert "task" not in whole(look, run)
     assert more(look, run) is None
@@ -199,7 +201,7 @@ def test_agent_that_is_not_there_yet_is_shown_when_it_comes() -> None:
 
 
 def test_look_at_the_past_shows_what_was_there_and_stays() -> None:
-    run = ToldRun().began().called("root").said("root", "one").after(5).said("root", " two")
+    run = ManualRun().began().called("root").said("root", "one").after(5).said("root", " two")
     run.replied("root", tokens=9).completed("root")
     look = Details("root", at_s=2)
 
@@ -210,7 +212,7 @@ def test_look_at_the_past_shows_what_was_there_and_stays() -> None:
 
 
 def test_what_acts_is_made_visible_in_prompts_texts_and_tasks() -> None:
-    run = ToldRun().began("\x1b[1m").called("root", "\u202e").said("root", "\x07\ud800")
+    run = ManualRun().began("\x1b[1m").called("root", "\u202e").said("root", "\x07\ud800")
 
     shown = whole(Details("root"), run)
 
@@ -236,7 +238,7 @@ def tools_of(shown: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
-    run = ToldRun().began().after(2).tool("root", "a", "find", input={"city": "Bonn"})
+    run = ManualRun().began().after(2).tool("root", "a", "find", input={"city": "Bonn"})
     run.reported("root", "a", "half")
     (at_work,) = tools_of(whole(Details("root"), run))
     assert at_work == {
@@ -268,7 +270,7 @@ def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
     ],
 )
 def test_tool_call_tells_how_it_ended(result: str, is_error: bool, status: str) -> None:
-    run = ToldRun().began().tool("root", "a").tool_ended("root", "a", result, is_error=is_error)
+    run = ManualRun().began().tool("root", "a").tool_ended("root", "a", result, is_error=is_error)
 
     (call,) = tools_of(whole(Details("root"), run))
     assert call["status"] == status
@@ -276,7 +278,7 @@ def test_tool_call_tells_how_it_ended(result: str, is_error: bool, status: str) 
 
 
 def test_tool_call_whose_process_died_is_interrupted_and_not_at_work() -> None:
-    run = ToldRun().began().tool("root", "a")
+    run = ManualRun().began().tool("root", "a")
     look = Details("root")
     whole(look, run)
 
@@ -286,7 +288,7 @@ def test_tool_call_whose_process_died_is_interrupted_and_not_at_work() -> None:
 
 
 def test_only_tool_calls_that_changed_are_sent_again() -> None:
-    run = ToldRun().began().tool("root", "a").tool("root", "b")
+    run = ManualRun().began().tool("root", "a").tool("root", "b")
     look = Details("root")
     assert [call["n"] for call in tools_of(whole(look, run))] == [1, 2]
     assert more(look, run) is None
@@ -298,20 +300,20 @@ def test_only_tool_calls_that_changed_are_sent_again() -> None:
 
 
 def test_id_that_is_given_again_means_the_newest_call() -> None:
-    run = ToldRun().began().tool("root", "a").tool_ended("root", "a", "one")
+    run = ManualRun().began().tool("root", "a").tool_ended("root", "a", "one")
     run.tool("root", "a").tool_ended("root", "a", "two")
 
     assert [call["result"] for call in tools_of(whole(Details("root"), run))] == ["one", "two"]
 
 
 def test_tool_calls_of_other_agents_are_not_told() -> None:
-    run = ToldRun().began().spawned("1").tool("1", "a", input={"secret": 1})
+    run = ManualRun().began().spawned("1").tool("1", "a", input={"secret": 1})
 
     assert whole(Details("root"), run)["tools"] == []
 
 
 def test_look_at_the_past_has_the_tool_calls_of_then() -> None:
-    run = ToldRun().began().tool("root", "a").after(5).tool_ended("root", "a").tool("root", "b")
+    run = ManualRun().began().tool("root", "a").after(5).tool_ended("root", "a").tool("root", "b")
 
     (call,) = tools_of(whole(Details("root", at_s=2), run))
 
@@ -319,7 +321,7 @@ def test_look_at_the_past_has_the_tool_calls_of_then() -> None:
 
 
 def test_arguments_and_results_that_the_event_cut_tell_how_long_they_were() -> None:
-    run = ToldRun().began().tool("root", "a", input={"text": "x" * 200}, input_length=45_000)
+    run = ManualRun().began().tool("root", "a", input={"text": "x" * 200}, input_length=45_000)
     run.tool_ended("root", "a", "y" * 2000, result_length=70_000)
 
     (call,) = tools_of(whole(Details("root"), run))
@@ -329,7 +331,7 @@ def test_arguments_and_results_that_the_event_cut_tell_how_long_they_were() -> N
 
 
 def test_what_acts_is_made_visible_in_names_arguments_reports_and_results() -> None:
-    run = ToldRun().began().tool("root", "a", "na\nme\x1b[1m", input={"q\u202e": "\x07"})
+    run = ManualRun().began().tool("root", "a", "na\nme\x1b[1m", input={"q\u202e": "\x07"})
     run.reported("root", "a", "\x1b[2m")
     look = Details("root")
 
@@ -342,13 +344,13 @@ def test_what_acts_is_made_visible_in_names_arguments_reports_and_results() -> N
 
 
 def test_call_without_arguments_shows_none() -> None:
-    run = ToldRun().began().tool("root", "a", input={})
+    run = ManualRun().began().tool("root", "a", input={})
 
     assert tools_of(whole(Details("root"), run))[0]["input"] == ""
 
 
 def test_sub_agent_that_a_tool_started_shows_its_job_and_profile() -> None:
-    run = ToldRun().began().spawned("1", job_id="0a1b2c", profile="re\nviewer").spawned("2")
+    run = ManualRun().began().spawned("1", job_id="0a1b2c", profile="re\nviewer").spawned("2")
 
     shown, other = whole(Details("1"), run), whole(Details("2"), run)
 

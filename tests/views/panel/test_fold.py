@@ -23,26 +23,26 @@ from agentnb.core.tree import STALLED_AFTER_S
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.wire import Summary
-from tests.views.panel.told import ToldRun, id_of
+from tests.views.panel.manual_run import ManualRun, id_of
 
 
-def folded(run: ToldRun) -> PanelFold:
+def folded(run: ManualRun) -> PanelFold:
     fold = PanelFold()
     fold.feed(run.bus.rows_since(0))
     fold.notice_silence(run.clock.now())
     return fold
 
 
-def row(run: ToldRun, path: str = "root") -> dict[str, Any]:
+def row(run: ManualRun, path: str = "root") -> dict[str, Any]:
     return dict(folded(run).row(id_of(path)))
 
 
-def summary(run: ToldRun) -> Summary:
-    return folded(run).summary(run.clock.now(), cost="", pot=None)
+def summary(run: ManualRun) -> Summary:
+    return folded(run).summary(run.clock.now(), cost="", budget=None)
 
 
 def test_row_of_an_agent_names_its_place_its_task_and_its_time() -> None:
-    run = ToldRun().began("Sum up").after(2).spawned("1", "Find\nfacts").called("1")
+    run = ManualRun().began("Sum up").after(2).spawned("1", "Find\nfacts").called("1")
 
     shown = row(run, "1")
 
@@ -52,13 +52,13 @@ def test_row_of_an_agent_names_its_place_its_task_and_its_time() -> None:
 
 
 def test_ended_agent_has_the_time_of_its_end() -> None:
-    run = ToldRun().began().called("root").replied("root").completed("root")
+    run = ManualRun().began().called("root").replied("root").completed("root")
 
     assert (row(run)["status"], row(run)["ended"]) == ("completed", 0.01)
 
 
 def test_tokens_are_an_estimate_while_a_reply_streams_and_the_count_afterwards() -> None:
-    run = ToldRun().began().called("root").said("root", "x" * 80)
+    run = ManualRun().began().called("root").said("root", "x" * 80)
     assert (row(run)["tokens"], row(run)["estimated"]) == (20, True)
 
     run.replied("root", tokens=50)
@@ -67,41 +67,41 @@ def test_tokens_are_an_estimate_while_a_reply_streams_and_the_count_afterwards()
 
 
 def test_tokens_of_calls_before_stay_while_the_next_reply_streams() -> None:
-    run = ToldRun().began().called("root").replied("root", tokens=50).called("root")
+    run = ManualRun().began().called("root").replied("root", tokens=50).called("root")
 
     assert row(run.said("root", "x" * 40))["tokens"] == 60
 
 
-def asked_tools() -> ToldRun:
+def asked_tools() -> ManualRun:
     """The root's call has ended, and a tool of it runs."""
-    return ToldRun().began().called("root").replied("root").after(2).tool("root", "b", "find")
+    return ManualRun().began().called("root").replied("root").after(2).tool("root", "b", "find")
 
 
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        (ToldRun().began(), "getting ready to ask m/one"),
-        (ToldRun().began().called("root"), "waiting for the first token"),
-        (ToldRun().began().called("root").said("root", "Hm"), ""),
+        (ManualRun().began(), "getting ready to ask m/one"),
+        (ManualRun().began().called("root"), "waiting for the first token"),
+        (ManualRun().began().called("root").said("root", "Hm"), ""),
         (
-            ToldRun().began().tell(AgentWaiting(agent_id=id_of("root"), reason="the rate limit")),
+            ManualRun().began().tell(AgentWaiting(agent_id=id_of("root"), reason="the rate limit")),
             "waiting for the rate limit",
         ),
         (
-            ToldRun().began().tell(AgentWaiting(agent_id=id_of("root"), reason="to try again")),
+            ManualRun().began().tell(AgentWaiting(agent_id=id_of("root"), reason="to try again")),
             "waiting to try again",
         ),
-        (ToldRun().began().called("root").replied("root").spawned("1"), "1 at work below"),
+        (ManualRun().began().called("root").replied("root").spawned("1"), "1 at work below"),
         (
-            ToldRun().began().called("root").replied("root").spawned("1").spawned("2"),
+            ManualRun().began().called("root").replied("root").spawned("1").spawned("2"),
             "2 at work below",
         ),
         (
-            ToldRun().began().called("root").replied("root").spawned("1").completed("1"),
+            ManualRun().began().called("root").replied("root").spawned("1").completed("1"),
             "",
         ),
         (
-            ToldRun()
+            ManualRun()
             .began()
             .tell(SynthesisStarted(agent_id=id_of("root"), total=3))
             .called("root")
@@ -114,10 +114,10 @@ def asked_tools() -> ToldRun:
         (asked_tools().reported("root", "b", "half of it"), "tool find"),
         (asked_tools().spawned("1").spawned("2"), "tool find, 2 at work below"),
         (asked_tools().tool_ended("root", "b"), ""),
-        (ToldRun().began().called("root").replied("root").completed("root"), ""),
+        (ManualRun().began().called("root").replied("root").completed("root"), ""),
     ],
 )
-def test_row_says_what_an_agent_does_or_waits_for(run: ToldRun, words: str) -> None:
+def test_row_says_what_an_agent_does_or_waits_for(run: ManualRun, words: str) -> None:
     assert row(run)["doing"] == words
 
 
@@ -179,14 +179,14 @@ def test_first_report_of_a_tool_is_news_and_those_after_it_only_growth() -> None
 
 def test_wait_of_known_length_tells_when_it_ends() -> None:
     waiting = AgentWaiting(agent_id=id_of("root"), reason="the rate limit", wait_s=12)
-    run = ToldRun().began().after(3).tell(waiting)
+    run = ManualRun().began().after(3).tell(waiting)
     assert (row(run)["status"], row(run)["until"]) == ("waiting", 15)
 
     assert row(run.called("root"))["until"] is None
 
 
 def test_agent_that_has_brought_no_text_for_half_a_minute_is_stalled() -> None:
-    run = ToldRun().began().called("root").said("root", "Hm").after(STALLED_AFTER_S - 1)
+    run = ManualRun().began().called("root").said("root", "Hm").after(STALLED_AFTER_S - 1)
     assert not row(run)["stalled"]
 
     shown = row(run.after(1))
@@ -196,7 +196,7 @@ def test_agent_that_has_brought_no_text_for_half_a_minute_is_stalled() -> None:
 
 
 def test_agent_without_an_open_call_never_counts_as_stalled() -> None:
-    run = ToldRun().began().called("root").replied("root").spawned("1").after(100)
+    run = ManualRun().began().called("root").replied("root").spawned("1").after(100)
 
     assert not row(run)["stalled"]
 
@@ -204,27 +204,27 @@ def test_agent_without_an_open_call_never_counts_as_stalled() -> None:
 def test_second_attempt_is_counted() -> None:
     failed = AgentFailed(agent_id=id_of("root"), error="cut", will_retry=True, attempt=1)
 
-    shown = row(ToldRun().began().called("root").tell(failed))
+    shown = row(ManualRun().began().called("root").tell(failed))
 
     assert (shown["attempt"], shown["doing"]) == (2, "waiting for a second attempt")
 
 
 def test_root_that_plans_nothing_works_while_its_sub_agents_do() -> None:
-    run = ToldRun().began().spawned("1")
+    run = ManualRun().began().spawned("1")
 
     assert row(run)["status"] == "running"
     assert summary(run).by_status == {AgentStatus.RUNNING: 1, AgentStatus.PENDING: 1}
 
 
 def test_text_from_a_model_is_made_visible() -> None:
-    run = ToldRun().began("\x1b[31mred\u202e \ud800")
+    run = ManualRun().began("\x1b[31mred\u202e \ud800")
 
     assert row(run)["task"] == "\\x1b[31mred\\u202e \ufffd"
 
 
 def test_summary_counts_agents_and_has_the_pot_and_the_time() -> None:
     update = BudgetUpdate(tokens_used=400, budget_total=900, percentage=44.4)
-    run = ToldRun().began().spawned("1").called("1").tell(update).after(7)
+    run = ManualRun().began().spawned("1").called("1").tell(update).after(7)
 
     told = summary(run)
 
@@ -234,18 +234,18 @@ def test_summary_counts_agents_and_has_the_pot_and_the_time() -> None:
 
 
 def test_summary_of_a_run_that_has_ended_has_its_duration() -> None:
-    told = summary(ToldRun().began().completed("root").ended().after(60))
+    told = summary(ManualRun().began().completed("root").ended().after(60))
 
     assert (told.done, told.status, told.at_s) == (True, "completed", 0.01)
 
 
 def test_root_that_has_ended_is_not_the_end_of_the_run() -> None:
-    assert summary(ToldRun().began().called("root").completed("root")).status == "running"
+    assert summary(ManualRun().began().called("root").completed("root")).status == "running"
 
 
 def test_question_is_open_from_the_pause_to_the_answer() -> None:
     paused = BudgetPaused(tokens_used=800, budget_total=1000, percentage=80, wait_s=600)
-    run = ToldRun().began().after(5).tell(paused)
+    run = ManualRun().began().after(5).tell(paused)
 
     question = summary(run).question
     assert question is not None
@@ -264,7 +264,7 @@ def test_notice_of_an_empty_pot_says_what_was_done_and_what_was_not() -> None:
         incomplete_agents=(id_of("root"), id_of("1"), id_of("10")),
     )
 
-    (notice,) = summary(ToldRun().began().tell(exhausted)).notices
+    (notice,) = summary(ManualRun().began().tell(exhausted)).notices
 
     assert notice == (
         "The budget is used up at 1,000 of 1,000 tokens. Done by then: 2. Not done: 1, 10."
@@ -284,7 +284,7 @@ def test_notice_of_a_limit_names_the_setting_and_what_was_done(
         completed_agents=(id_of("2"),),
         incomplete_agents=(id_of("root"), id_of("1")),
     )
-    run = ToldRun().began().tell(reached).ended(AgentStatus.EXHAUSTED)
+    run = ManualRun().began().tell(reached).ended(AgentStatus.EXHAUSTED)
 
     (notice,) = summary(run).notices
 
@@ -300,14 +300,14 @@ def test_notice_of_a_pot_with_room_again_does_not_say_that_the_run_was_stopped()
         incomplete_agents=(id_of("root"), id_of("3")),
     )
 
-    (notice,) = summary(ToldRun().began().tell(exhausted)).notices
+    (notice,) = summary(ManualRun().began().tell(exhausted)).notices
 
     assert notice == ("At 900 of 5,000 tokens the budget had no room for 3. Done by then: nothing.")
 
 
 def test_notice_of_results_that_were_not_brought_together_says_why_and_what_is_there() -> None:
     ended = AgentExhausted(agent_id=id_of("root"), reason="the budget left too little")
-    run = ToldRun().began().spawned("1").completed("1").tell(ended).ended(AgentStatus.EXHAUSTED)
+    run = ManualRun().began().spawned("1").completed("1").tell(ended).ended(AgentStatus.EXHAUSTED)
 
     assert summary(run).notices == ("Not brought together: the budget left too little. Done: 1.",)
 
@@ -317,7 +317,7 @@ def cancelled(path: str) -> AgentCancelled:
 
 
 def test_notice_of_a_cancel_names_the_branch_by_its_top() -> None:
-    run = ToldRun().began().spawned("1").spawned("1.1").spawned("2").spawned("11")
+    run = ManualRun().began().spawned("1").spawned("1.1").spawned("2").spawned("11")
     run.tell(cancelled("1.1")).tell(cancelled("1")).tell(cancelled("11"))
 
     assert summary(run).notices == (
@@ -327,25 +327,25 @@ def test_notice_of_a_cancel_names_the_branch_by_its_top() -> None:
 
 
 def test_notice_of_a_cancelled_run_names_who_was_still_at_work() -> None:
-    run = ToldRun().began().spawned("1").completed("1").spawned("2")
+    run = ManualRun().began().spawned("1").completed("1").spawned("2")
     run.tell(cancelled("2")).tell(cancelled("root")).ended(AgentStatus.CANCELLED)
 
     assert summary(run).notices == ("Cancelled: the run with 2 that were at work (by hand).",)
 
 
 def test_notice_of_a_failed_run_says_why() -> None:
-    run = ToldRun().began().ended(AgentStatus.FAILED, error="no key\nis set")
+    run = ManualRun().began().ended(AgentStatus.FAILED, error="no key\nis set")
 
     assert summary(run).notices == ("The run failed: no key is set",)
 
 
 @pytest.mark.parametrize("reason", ["continue", "raised"])
 def test_answer_that_lets_the_run_go_on_needs_no_notice(reason: str) -> None:
-    assert summary(ToldRun().began().tell(BudgetResumed(reason=reason))).notices == ()
+    assert summary(ManualRun().began().tell(BudgetResumed(reason=reason))).notices == ()
 
 
 def test_only_agents_that_something_happened_to_are_touched() -> None:
-    run = ToldRun().began().spawned("1").spawned("2")
+    run = ManualRun().began().spawned("1").spawned("2")
     fold = folded(run)
     assert fold.take_touched() == [id_of("root"), id_of("1"), id_of("2")]
 

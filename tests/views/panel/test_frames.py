@@ -12,7 +12,7 @@ from agentnb.core.types import AgentStatus
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.wire import Frame
 from tests.support import DEADLINE_S
-from tests.views.panel.told import Screen, ToldRun
+from tests.views.panel.manual_run import ManualRun, Screen
 
 
 class WatchedScreen(Screen):
@@ -49,7 +49,7 @@ def wait_for_no_thread() -> None:
 
 
 def test_view_gets_everything_when_it_is_attached() -> None:
-    run = ToldRun().began().spawned("1").called("1").said("1", "x" * 40)
+    run = ManualRun().began().spawned("1").called("1").said("1", "x" * 40)
     publisher, screen = FramePublisher(run.bus), Screen()
 
     publisher.attach(screen)
@@ -62,7 +62,7 @@ def test_view_gets_everything_when_it_is_attached() -> None:
 
 
 def test_view_gets_what_changes_and_nothing_else() -> None:
-    run = ToldRun().began().spawned("1").called("1")
+    run = ManualRun().began().spawned("1").called("1")
     publisher, screen = FramePublisher(run.bus), WatchedScreen()
     publisher.attach(screen)
 
@@ -77,7 +77,7 @@ def test_view_gets_what_changes_and_nothing_else() -> None:
 
 
 def test_what_only_grows_comes_once_a_second_and_all_else_at_once() -> None:
-    run = ToldRun().began().spawned("1").called("1").said("1", "x" * 4)
+    run = ManualRun().began().spawned("1").called("1").said("1", "x" * 4)
     publisher, screen = FramePublisher(run.bus), Screen()
     with publisher.lock:  # its own thread waits: frames are made here
         publisher.attach(screen)
@@ -96,7 +96,7 @@ def test_what_only_grows_comes_once_a_second_and_all_else_at_once() -> None:
 
 
 def test_begin_of_a_reply_is_shown_at_once() -> None:
-    run = ToldRun().began().called("root")
+    run = ManualRun().began().called("root")
     publisher, screen = FramePublisher(run.bus), Screen()
     with publisher.lock:
         publisher.attach(screen)
@@ -108,7 +108,7 @@ def test_begin_of_a_reply_is_shown_at_once() -> None:
 
 
 def test_report_of_a_tool_comes_once_a_second_and_its_begin_and_end_at_once() -> None:
-    run = ToldRun().began().called("root").replied("root")
+    run = ManualRun().began().called("root").replied("root")
     publisher, screen = FramePublisher(run.bus), Screen()
     with publisher.lock:
         publisher.attach(screen)
@@ -141,7 +141,7 @@ def test_report_of_a_tool_comes_once_a_second_and_its_begin_and_end_at_once() ->
 
 def test_publisher_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentnb.views.panel.frames.TICK_S", DEADLINE_S)
-    run = ToldRun().began().called("root").said("root", "Hm")
+    run = ManualRun().began().called("root").said("root", "Hm")
     publisher, screen = FramePublisher(run.bus), WatchedScreen()
     publisher.attach(screen)
     run.said("root", "more").spawned("1")
@@ -159,7 +159,7 @@ def test_publisher_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.Mon
 
 
 def test_frames_are_numbered_without_a_gap() -> None:
-    run = ToldRun().began()
+    run = ManualRun().began()
     publisher, screen = FramePublisher(run.bus), WatchedScreen()
     publisher.attach(screen)
     for path in ("1", "2", "3"):
@@ -173,7 +173,7 @@ def test_frames_are_numbered_without_a_gap() -> None:
 
 
 def test_last_frame_always_comes_and_then_nothing_runs() -> None:
-    run = ToldRun().began().called("root")
+    run = ManualRun().began().called("root")
     publisher, screen = FramePublisher(run.bus), WatchedScreen()
     publisher.attach(screen)
 
@@ -186,7 +186,7 @@ def test_last_frame_always_comes_and_then_nothing_runs() -> None:
 
 
 def test_two_views_are_shown_the_same_and_a_late_one_everything() -> None:
-    run = ToldRun().began().spawned("1")
+    run = ManualRun().began().spawned("1")
     publisher, early, late = FramePublisher(run.bus), WatchedScreen(), WatchedScreen()
     publisher.attach(early)
     run.called("1").said("1", "x" * 40)
@@ -201,7 +201,7 @@ def test_two_views_are_shown_the_same_and_a_late_one_everything() -> None:
 
 
 def test_view_of_a_run_that_has_ended_gets_everything_without_a_thread() -> None:
-    run = ToldRun().began().completed("root").ended()
+    run = ManualRun().began().completed("root").ended()
     screen = Screen()
 
     FramePublisher(run.bus).attach(screen)
@@ -212,7 +212,7 @@ def test_view_of_a_run_that_has_ended_gets_everything_without_a_thread() -> None
 
 
 def test_publisher_whose_last_view_is_gone_rests_and_wakes_for_the_next_one() -> None:
-    run = ToldRun().began()
+    run = ManualRun().began()
     publisher, first, second = FramePublisher(run.bus), WatchedScreen(), WatchedScreen()
     publisher.attach(first)
     publisher.detach(first)
@@ -234,7 +234,7 @@ def test_interrupt_in_the_middle_of_a_frame_loses_nothing() -> None:
             if len(self.frames) == 2:
                 raise KeyboardInterrupt
 
-    run = ToldRun().began()
+    run = ManualRun().began()
     publisher, first, second = FramePublisher(run.bus), Interrupted(), WatchedScreen()
     with publisher.lock:
         publisher.attach(first)
@@ -251,19 +251,19 @@ def test_interrupt_in_the_middle_of_a_frame_loses_nothing() -> None:
 def test_publisher_that_fails_ends_its_views_in_silence_and_serves_new_ones(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run = ToldRun().began()
-    calls = [RuntimeError("no pot")]
+    run = ManualRun().began()
+    calls = [RuntimeError("no budget")]
 
-    def pot() -> tuple[int, int]:
+    def budget() -> tuple[int, int]:
         if len(screen.frames) and calls:
             raise calls.pop()
         return 1, 2
 
-    publisher, screen, later = FramePublisher(run.bus, pot=pot), Screen(), WatchedScreen()
+    publisher, screen, later = FramePublisher(run.bus, budget=budget), Screen(), WatchedScreen()
     publisher.attach(screen)
     run.spawned("1")
     wait_for_no_thread()
-    assert "no pot" in caplog.text
+    assert "no budget" in caplog.text
 
     publisher.attach(later)
     run.spawned("2").ended()
@@ -281,7 +281,7 @@ def test_view_that_fails_is_left_out_and_the_others_go_on(
             if len(self.frames) > 1:
                 raise RuntimeError("no front end")
 
-    run = ToldRun().began()
+    run = ManualRun().began()
     publisher, broken, screen = FramePublisher(run.bus), Broken(), WatchedScreen()
     publisher.attach(broken)
     publisher.attach(screen)
@@ -295,7 +295,7 @@ def test_view_that_fails_is_left_out_and_the_others_go_on(
 
 
 def test_time_goes_on_where_no_event_comes() -> None:
-    run = ToldRun().began().called("root")
+    run = ManualRun().began().called("root")
     publisher, screen = FramePublisher(run.bus), WatchedScreen()
     publisher.attach(screen)
 
@@ -308,7 +308,7 @@ def test_time_goes_on_where_no_event_comes() -> None:
 
 
 def test_what_is_told_beside_the_events_is_a_notice_of_every_view() -> None:
-    run = ToldRun().began().ended(AgentStatus.FAILED, error="no key")
+    run = ManualRun().began().ended(AgentStatus.FAILED, error="no key")
     publisher, screen = FramePublisher(run.bus), Screen()
     publisher.attach(screen)
 
@@ -321,7 +321,7 @@ def test_what_is_told_beside_the_events_is_a_notice_of_every_view() -> None:
 
 
 def test_order_that_fails_on_the_runs_own_thread_waits_for_no_view() -> None:
-    run = ToldRun().began()
+    run = ManualRun().began()
     publisher, screen = FramePublisher(run.bus), WatchedScreen()
     publisher.attach(screen)
 
@@ -337,10 +337,10 @@ def test_order_that_fails_on_the_runs_own_thread_waits_for_no_view() -> None:
 
 
 def test_pot_is_asked_itself_where_it_is_there() -> None:
-    run = ToldRun().began().ended()
+    run = ManualRun().began().ended()
     screen = Screen()
 
-    FramePublisher(run.bus, pot=lambda: (30, 40)).attach(screen)
+    FramePublisher(run.bus, budget=lambda: (30, 40)).attach(screen)
 
     assert (screen.frames[-1].summary.tokens_used, screen.frames[-1].summary.budget_total) == (
         30,
@@ -355,7 +355,7 @@ def test_cost_is_asked_for_when_a_call_has_ended() -> None:
         def __str__(self) -> str:
             return "about $2"
 
-    run = ToldRun().began().called("root")
+    run = ManualRun().began().called("root")
     publisher, screen = FramePublisher(run.bus, cost=Costs), WatchedScreen()
     publisher.attach(screen)
     assert screen.frames[-1].summary.cost == ""
@@ -368,7 +368,7 @@ def test_cost_is_asked_for_when_a_call_has_ended() -> None:
 
 
 def test_replay_shows_the_tree_as_it_was_forwards_and_backwards() -> None:
-    run = ToldRun().began().called("root").after(1).said("root", "x" * 40).after(1)
+    run = ManualRun().began().called("root").after(1).said("root", "x" * 40).after(1)
     run.replied("root", tokens=50).spawned("1").after(1).completed("1").completed("root").ended()
     publisher = FramePublisher(run.bus)
 

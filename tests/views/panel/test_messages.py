@@ -18,20 +18,20 @@ from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.header import Notices
 from agentnb.views.panel.messages import MOST_AT_ONCE, MOST_PER_S, Intake
 from agentnb.views.panel.wire import MessageRefused
+from tests.views.panel.manual_run import ManualRun
 from tests.views.panel.stage import FrontEnd, Stage
 from tests.views.panel.test_tree_view import Clicks, Wire, _at_once
-from tests.views.panel.told import ToldRun
 
 
 class Attacked:
     """A tree view of a run that has controls, and has ended, so that nothing goes on beside."""
 
     def __init__(self) -> None:
-        run = ToldRun().began().called("root", "Hello").spawned("1", "a part").after(5)
+        run = ManualRun().began().called("root", "Hello").spawned("1", "a part").after(5)
         self.run = run.completed("1").replied("root").completed("root").ended()
         self.clicks, self.publisher = (
             Clicks(),
-            FramePublisher(self.run.bus, pot=lambda: (100, 1_000)),
+            FramePublisher(self.run.bus, budget=lambda: (100, 1_000)),
         )
         self.publisher.commands = Commands(self.clicks, _at_once, self.publisher.tell)
         self.wire = Wire(self.publisher).greeted("v")
@@ -212,7 +212,7 @@ def test_views_that_are_remembered_have_a_greatest_number(
         attacked.hears({"type": "here", "view": f"w{n}"})
         attacked.hears(look(view=f"w{n}"))
 
-    assert list(attacked.wire._here_at_s) == list(attacked.wire._details) == ["w2", "w3", "w4"]
+    assert list(attacked.wire._seen_at_s) == list(attacked.wire._details) == ["w2", "w3", "w4"]
     assert len(attacked.publisher.viewers._heard_at_s) == 3
 
 

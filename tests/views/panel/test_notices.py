@@ -15,7 +15,7 @@ from agentnb.core.events import (
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.history import RunNotices, unreported_notes
-from tests.views.panel.told import ToldRun, id_of
+from tests.views.panel.manual_run import ManualRun, id_of
 
 
 def failed(path: str, error: str) -> AgentFailed:
@@ -68,12 +68,14 @@ CASES: dict[str, tuple[list[Any], AgentStatus, str, dict[str, list[str]]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_note_is_told_by_the_lines_of_the_run_or_it_is_untold(case: str) -> None:
-    events, status, in_lines, untold = CASES[case]
-    run = ToldRun().began().spawned("1").spawned("1.1").tell(*events).ended(status, error=in_lines)
+    events, status, in_lines, unreported = CASES[case]
+    run = (
+        ManualRun().began().spawned("1").spawned("1.1").tell(*events).ended(status, error=in_lines)
+    )
     fold, told = TreeFold(run.bus.entries), RunNotices()
     for entry in run.bus.entries:
         told.learn(entry.event)
 
-    assert unreported_notes(fold) == untold
+    assert unreported_notes(fold) == unreported
     assert in_lines in "\n".join(told.lines(fold))
-    assert set(untold) <= set(fold.notes())
+    assert set(unreported) <= set(fold.notes())

@@ -13,7 +13,7 @@ from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.tree_view import TreeView
 from tests.support import DEADLINE_S
-from tests.views.panel.told import ToldRun, id_of
+from tests.views.panel.manual_run import ManualRun, id_of
 
 
 class Wire(TreeView):
@@ -66,18 +66,18 @@ class Clicks:
 
 
 @pytest.fixture
-def run() -> ToldRun:
-    return ToldRun().began().called("root", "Hello").said("root", "Hm").spawned("1", "a part")
+def run() -> ManualRun:
+    return ManualRun().began().called("root", "Hello").said("root", "Hm").spawned("1", "a part")
 
 
 @pytest.fixture
-def wire(run: ToldRun) -> Iterator[Wire]:
+def wire(run: ManualRun) -> Iterator[Wire]:
     view = Wire(FramePublisher(run.bus))
     yield view
     view.close()
 
 
-def test_state_that_goes_to_a_page_holds_everything_so_far(run: ToldRun, wire: Wire) -> None:
+def test_state_that_goes_to_a_page_holds_everything_so_far(run: ManualRun, wire: Wire) -> None:
     first = wire.get_state("snapshot")["snapshot"]
     assert [row["path"] for row in first["agents"]] == ["root", "1"]
     assert (first["type"], first["base"], first["done"]) == ("frame", None, False)
@@ -90,7 +90,7 @@ def test_state_that_goes_to_a_page_holds_everything_so_far(run: ToldRun, wire: W
     assert again["seq"] == wire.of("frame")[-1]["seq"]
 
 
-def test_each_frame_is_built_on_the_one_before(run: ToldRun, wire: Wire) -> None:
+def test_each_frame_is_built_on_the_one_before(run: ManualRun, wire: Wire) -> None:
     begun = wire.get_state("snapshot")["snapshot"]["seq"]
     for path in ("2", "3"):
         run.spawned(path)
@@ -105,7 +105,7 @@ def test_each_frame_is_built_on_the_one_before(run: ToldRun, wire: Wire) -> None
     assert [row["path"] for row in frames[-1]["agents"]] == ["root", "3"]  # its count of them
 
 
-def test_new_notices_are_told_once_for_those_who_hear_the_page(run: ToldRun, wire: Wire) -> None:
+def test_new_notices_are_told_once_for_those_who_hear_the_page(run: ManualRun, wire: Wire) -> None:
     run.tell(AgentCancelled(agent_id=id_of("1"), reason="by hand")).spawned("2")
     wire.wait_until(lambda sent: any(message["type"] == "notices" for message in sent))
     run.spawned("3")
@@ -129,7 +129,7 @@ def test_look_is_answered_with_the_details(wire: Wire) -> None:
 
 
 def test_full_frame_in_a_silent_run_has_the_number_that_the_next_one_builds_on(
-    run: ToldRun, wire: Wire
+    run: ManualRun, wire: Wire
 ) -> None:
     for _ in range(3):  # time alone goes on, and no row changes
         run.after(2)
@@ -143,7 +143,7 @@ def test_full_frame_in_a_silent_run_has_the_number_that_the_next_one_builds_on(
     assert wire.of("frame")[-1]["base"] == full["seq"]
 
 
-def test_tree_alone_does_not_count_as_somebody_who_could_answer(run: ToldRun) -> None:
+def test_tree_alone_does_not_count_as_somebody_who_could_answer(run: ManualRun) -> None:
     publisher = FramePublisher(run.bus)
     alone = TreeView(publisher)
 
@@ -153,7 +153,7 @@ def test_tree_alone_does_not_count_as_somebody_who_could_answer(run: ToldRun) ->
     alone.close()
 
 
-def test_closed_view_that_is_collected_takes_no_lock(run: ToldRun) -> None:
+def test_closed_view_that_is_collected_takes_no_lock(run: ManualRun) -> None:
     publisher = FramePublisher(run.bus)
     view = TreeView(publisher)
     view.close()
@@ -194,7 +194,7 @@ def test_front_end_that_is_behind_is_brought_up_and_one_that_is_not_left_alone(w
 
 
 def test_view_that_looks_at_an_agent_gets_its_text_and_no_other_view_does(
-    run: ToldRun, wire: Wire
+    run: ManualRun, wire: Wire
 ) -> None:
     wire.greeted("v1", "v2")
     wire.heard(type="details", view="v1", agent="root", call=None, at=None)
@@ -209,7 +209,7 @@ def test_view_that_looks_at_an_agent_gets_its_text_and_no_other_view_does(
 
 
 def test_words_of_an_agent_come_at_once_when_it_is_looked_at_while_it_speaks(
-    run: ToldRun, monkeypatch: pytest.MonkeyPatch
+    run: ManualRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What only grows would wait for ever: the text has to come by itself.
     monkeypatch.setattr("agentnb.views.panel.frames.TICK_S", 10 * DEADLINE_S)
@@ -223,7 +223,7 @@ def test_words_of_an_agent_come_at_once_when_it_is_looked_at_while_it_speaks(
     view.close()
 
 
-def test_view_that_said_farewell_is_sent_no_details(run: ToldRun, wire: Wire) -> None:
+def test_view_that_said_farewell_is_sent_no_details(run: ManualRun, wire: Wire) -> None:
     wire.greeted("v1").heard(type="details", view="v1", agent="root", call=None, at=None)
     wire.heard(type="bye", view="v1")
     before = len(wire.of("details"))
@@ -234,7 +234,7 @@ def test_view_that_said_farewell_is_sent_no_details(run: ToldRun, wire: Wire) ->
     assert len(wire.of("details")) == before
 
 
-def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ToldRun) -> None:
+def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ManualRun) -> None:
     run.after(10).completed("1").replied("root").completed("root").ended()
     wire = Wire(FramePublisher(run.bus)).greeted("v1")
 
@@ -250,7 +250,7 @@ def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ToldRun) -
 
 
 def test_replay_goes_to_the_time_that_a_row_tells_with_what_it_tells() -> None:
-    run = ToldRun().after(0.004).began().after(1).completed("root").ended()
+    run = ManualRun().after(0.004).began().after(1).completed("root").ended()
     wire = Wire(FramePublisher(run.bus)).greeted("v1")
     (row,) = wire.get_state("snapshot")["snapshot"]["agents"]
     assert row["begun"] == 0.0  # rounded down
@@ -262,7 +262,7 @@ def test_replay_goes_to_the_time_that_a_row_tells_with_what_it_tells() -> None:
     wire.close()
 
 
-def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ToldRun) -> None:
+def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ManualRun) -> None:
     clicks, publisher = Clicks(), FramePublisher(run.bus)
     publisher.commands = Commands(clicks, _at_once, publisher.tell)
     wire = Wire(publisher)
@@ -275,7 +275,7 @@ def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ToldRun) -> None:
 
 
 def test_end_key_of_the_slider_is_an_order_that_keeps_to_the_ceiling(
-    run: ToldRun, monkeypatch: pytest.MonkeyPatch
+    run: ManualRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "4000")
     clicks, publisher = Clicks(), FramePublisher(run.bus)
@@ -294,7 +294,7 @@ def test_run_from_a_file_has_nothing_to_cancel(wire: Wire) -> None:
     assert wire.heard(type="cancel", agent="1") == []
 
 
-def test_closed_view_is_sent_nothing_and_nobody_is_there(run: ToldRun) -> None:
+def test_closed_view_is_sent_nothing_and_nobody_is_there(run: ManualRun) -> None:
     publisher = FramePublisher(run.bus)
     wire = Wire(publisher)
     wire.heard(type="hello", view="v1")

@@ -15,8 +15,8 @@ from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.module import STATIC
+from tests.views.panel.manual_run import ManualRun, id_of
 from tests.views.panel.test_tree_view import Wire
-from tests.views.panel.told import ToldRun, id_of
 
 SCRIPT = "\n".join(path.read_text("utf-8") for path in sorted(STATIC.glob("*.js")))
 MESSAGES = {wire.kind_of(shape): shape for shape in get_args(wire.PageMessage)}
@@ -49,7 +49,7 @@ def test_blank_row_of_the_page_has_the_fields_of_a_row_and_values_of_their_kinds
 
 
 def test_row_of_a_new_agent_has_all_fields() -> None:
-    run = ToldRun().began().tell(SynthesisStarted(agent_id=id_of("root"), total=2))
+    run = ManualRun().began().tell(SynthesisStarted(agent_id=id_of("root"), total=2))
     fold = PanelFold()
     fold.feed(run.bus.rows_since(0))
 
@@ -58,7 +58,7 @@ def test_row_of_a_new_agent_has_all_fields() -> None:
 
 def test_whole_details_have_all_fields_but_what_is_added_later() -> None:
     fold = PanelFold()
-    fold.feed(ToldRun().began().called("root").bus.rows_since(0))
+    fold.feed(ManualRun().began().called("root").bus.rows_since(0))
 
     whole = Details("root").whole(fold, lambda path: "")
 
@@ -66,7 +66,7 @@ def test_whole_details_have_all_fields_but_what_is_added_later() -> None:
 
 
 def test_messages_have_the_fields_of_their_kind() -> None:
-    run = ToldRun().began().called("root").completed("root").ended()
+    run = ManualRun().began().called("root").completed("root").ended()
     page = Wire(FramePublisher(run.bus)).greeted("v")
     page.heard(type="details", view="v", agent="root", call=None, at=0.5)
     page.publisher.tell("a line")

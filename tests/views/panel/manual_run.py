@@ -1,4 +1,4 @@
-"""A run's events published by hand, with time that passes on command."""
+"""A run whose events and time a test controls."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tests.core.clock import ManualClock
 ROOT = "nb_20261101_abcdef"
 
 
-class ToldRun:
-    """A run that is told step by step."""
+class ManualRun:
+    """Publishes a run's events step by step."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.bus = EventBus("run", clock=self.clock)
 
-    def began(self, task: str = "the task") -> ToldRun:
+    def began(self, task: str = "the task") -> ManualRun:
         self.bus.publish(
             RunStarted(task_description=task, model="m", budget_total=1000, max_depth=3)
         )
         return self.spawned("root", task)
 
-    def spawned(self, path: str, task: str = "a task", **how: Any) -> ToldRun:
+    def spawned(self, path: str, task: str = "a task", **how: Any) -> ManualRun:
         parent = None if path == "root" else id_of(path.rpartition(".")[0] or "root")
         depth = 0 if path == "root" else path.count(".") + 1
         self.bus.publish(
@@ -52,7 +52,7 @@ class ToldRun:
         )
         return self
 
-    def called(self, path: str, said: str = "hello", **how: Any) -> ToldRun:
+    def called(self, path: str, said: str = "hello", **how: Any) -> ManualRun:
         request = CompletionRequest(
             model="m/one", system="be brief", messages=(user_message(said),)
         )
@@ -61,11 +61,11 @@ class ToldRun:
         )
         return self
 
-    def said(self, path: str, text: str) -> ToldRun:
+    def said(self, path: str, text: str) -> ManualRun:
         self.bus.publish(AgentTextDelta(agent_id=id_of(path), text=text))
         return self
 
-    def replied(self, path: str, *, tokens: int = 100, **how: Any) -> ToldRun:
+    def replied(self, path: str, *, tokens: int = 100, **how: Any) -> ManualRun:
         self.bus.publish(
             ModelCallFinished(
                 agent_id=id_of(path),
@@ -77,19 +77,21 @@ class ToldRun:
         )
         return self
 
-    def tool(self, path: str, tool_use_id: str, name: str = "look_up", **how: Any) -> ToldRun:
+    def tool(self, path: str, tool_use_id: str, name: str = "look_up", **how: Any) -> ManualRun:
         """A tool call begins."""
         started = ToolCallStarted(
             agent_id=id_of(path), tool_use_id=tool_use_id, name=name, **{"input": {}, **how}
         )
         return self.tell(started)
 
-    def reported(self, path: str, tool_use_id: str, text: str, name: str = "look_up") -> ToldRun:
+    def reported(self, path: str, tool_use_id: str, text: str, name: str = "look_up") -> ManualRun:
         return self.tell(
             ToolCallReported(agent_id=id_of(path), tool_use_id=tool_use_id, name=name, text=text)
         )
 
-    def tool_ended(self, path: str, tool_use_id: str, result: str = "found", **how: Any) -> ToldRun:
+    def tool_ended(
+        self, path: str, tool_use_id: str, result: str = "found", **how: Any
+    ) -> ManualRun:
         ended = ToolCallFinished(
             agent_id=id_of(path),
             tool_use_id=tool_use_id,
@@ -100,7 +102,7 @@ class ToldRun:
         )
         return self.tell(ended)
 
-    def completed(self, path: str, text: str = "done") -> ToldRun:
+    def completed(self, path: str, text: str = "done") -> ManualRun:
         self.bus.publish(
             AgentCompleted(
                 agent_id=id_of(path), result_summary=text, text=text, tokens_used=1, duration_ms=10
@@ -108,16 +110,16 @@ class ToldRun:
         )
         return self
 
-    def ended(self, status: AgentStatus = AgentStatus.COMPLETED, **how: Any) -> ToldRun:
+    def ended(self, status: AgentStatus = AgentStatus.COMPLETED, **how: Any) -> ManualRun:
         self.bus.publish(RunFinished(status=status, tokens_used=1, duration_ms=10, **how))
         return self
 
-    def tell(self, *events: Any) -> ToldRun:
+    def tell(self, *events: Any) -> ManualRun:
         for event in events:
             self.bus.publish(event)
         return self
 
-    def after(self, seconds: float) -> ToldRun:
+    def after(self, seconds: float) -> ManualRun:
         self.clock.advance(seconds)
         return self
 
@@ -127,14 +129,14 @@ def id_of(path: str) -> str:
 
 
 class Screen:
-    """A view that keeps what it was shown, and what a front end would have made of it."""
+    """A view that keeps its frames, and the rows that a front end would have."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.rows: dict[str, dict[str, Any]] = {}
         self.is_read = False
         self.read = 0
-        """How often it was to go on with the texts alone."""
+        """Number of calls of `read_on`."""
 
     def show(self, frame: Frame) -> None:
         self.frames.append(frame)
