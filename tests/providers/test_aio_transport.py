@@ -55,7 +55,7 @@ async def test_reply_is_read_where_its_bytes_arrive() -> None:
     assert body.has_ended
 
 
-async def test_server_is_not_silent_while_nobody_reads() -> None:
+async def test_server_is_not_silent_while_it_is_not_read() -> None:
     silence_s = 0.05
     with LoopbackServer({"": "Hello."}) as server:
         async with asking(server.url, silence_s=silence_s) as response:
@@ -188,7 +188,7 @@ async def test_call_that_is_cancelled_while_it_is_sent_leaves_no_connection(
         await server.wait_hung_up()
 
 
-async def test_call_that_nobody_reads_is_given_up_and_leaves_no_connection(
+async def test_call_that_is_not_read_is_given_up_and_leaves_no_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with (
@@ -346,7 +346,7 @@ def test_calls_go_on_without_aiohttp(missing: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("how", ["", "del provider; gc.collect()"])
-def test_provider_that_nobody_closed_says_nothing_when_it_goes(
+def test_provider_that_was_not_closed_says_nothing_when_it_goes(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)

@@ -364,7 +364,7 @@ async def test_tool_call_without_arguments_counts_when_no_stop_reason_came(
 
 @pytest.mark.parametrize("partial", ['{"at', "[1]", '"at"', "null", '{"at": NaN}'])
 @pytest.mark.parametrize("stop", [end("tool_use"), [*tool(1, '{"at": 1}'), *end("tool_use")]])
-async def test_tool_call_that_was_not_cut_and_is_no_object_is_told_with_what_was_written(
+async def test_tool_call_that_was_not_cut_and_is_no_object_is_reported_with_what_was_written(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, partial: str, stop: list[Any]
 ) -> None:
     with serving(monkeypatch, raw(start(), *tool(0, partial), *stop)):
@@ -376,7 +376,7 @@ async def test_tool_call_that_was_not_cut_and_is_no_object_is_told_with_what_was
     assert stopped(events).message.content[0] == ToolUseBlock("t0", "look", written)
 
 
-async def test_tool_call_whose_input_stands_in_its_beginning_and_is_no_object_is_told(
+async def test_tool_call_whose_input_stands_in_its_beginning_and_is_no_object_is_reported(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call = block(0, {"type": "tool_use", "id": "t0", "name": "look", "input": [1]})
@@ -387,7 +387,7 @@ async def test_tool_call_whose_input_stands_in_its_beginning_and_is_no_object_is
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
-async def test_tool_call_that_was_cut_within_its_input_is_not_told(
+async def test_tool_call_that_was_cut_within_its_input_is_not_reported(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     with serving(monkeypatch, raw(start(), *tool(0, '{"at'), *end(reason))):
@@ -766,7 +766,7 @@ async def test_wait_that_cannot_be_read_is_none(
     assert error.retry_after_s is None
 
 
-async def test_error_page_of_a_proxy_is_told_on_one_short_line(
+async def test_error_page_of_a_proxy_is_reported_on_one_short_line(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = "<html>\n<h1>Bad gateway</h1>\n" + "<p>filler</p>\n" * 500
@@ -872,7 +872,7 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
         ("not_found_error", ModelNotFound),
     ],
 )
-async def test_error_event_is_told_by_its_type_as_its_status_was_200(
+async def test_error_event_is_mapped_by_its_type_as_its_status_was_200(
     provider: AnthropicProvider,
     monkeypatch: pytest.MonkeyPatch,
     error_type: str,
@@ -1103,7 +1103,7 @@ async def test_call_that_is_cancelled_while_it_closes_old_clients_loses_none(
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}\nmore", "schl\udcfcssel"])
-async def test_key_that_cannot_be_sent_is_told_without_showing_it(
+async def test_key_that_cannot_be_sent_is_reported_without_showing_it(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)

@@ -79,7 +79,7 @@ async def outcome(
         (b"x" * 100_000, ": " + "x" * 299 + "\u2026"),
     ],
 )
-async def test_body_of_an_error_is_told_in_its_own_words_whoever_wrote_it(
+async def test_body_of_an_error_is_given_in_its_own_words_whatever_the_server(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, body: bytes, told: str
 ) -> None:
     reply = Reply(status=500, body=body)
@@ -183,7 +183,7 @@ async def test_event_that_cannot_come_where_it_came_is_named_and_quoted(
     assert sum(isinstance(piece, ToolUse) for piece in events) == (TOOL in steps)
 
 
-async def test_compression_that_nobody_asked_for_is_named(
+async def test_compression_that_was_not_asked_for_is_named(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reply = MESSAGES.whole("Hello.", headers={"content-encoding": "zstd"})
@@ -237,7 +237,7 @@ async def test_count_beyond_what_any_model_can_make_is_none(
         ),
     ],
 )
-def test_connection_that_fails_is_told_without_pythons_noise(
+def test_connection_that_fails_is_reported_without_pythons_noise(
     cause: httpx2.HTTPError, told: str
 ) -> None:
     error = ErrorMapping("HOST", 600.0, HINTS).unanswered(cause)

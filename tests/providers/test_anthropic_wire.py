@@ -151,7 +151,7 @@ def test_only_data_of_events_that_were_ended_counts(content: bytes, data: list[s
         (b"data: a\n\n", "br", "the compression 'br', which was not asked for"),
     ],
 )
-def test_bytes_that_are_no_such_stream_are_told_in_plain_words(
+def test_bytes_that_are_no_such_stream_are_described_in_plain_words(
     content: bytes, encoding: str, words: str
 ) -> None:
     with pytest.raises(BadReply) as caught:
@@ -171,7 +171,7 @@ def test_bytes_that_are_no_such_stream_are_told_in_plain_words(
         ('{"type": 5}', "an event without a type"),
     ],
 )
-def test_data_that_is_no_event_is_told_in_plain_words(data: str, words: str) -> None:
+def test_data_that_is_no_event_is_described_in_plain_words(data: str, words: str) -> None:
     with pytest.raises(BadReply) as caught:
         event_in(data)
 

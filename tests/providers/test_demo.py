@@ -256,7 +256,7 @@ def test_reply_comes_in_groups_of_a_few_words_and_is_sent_back_whole() -> None:
     assert said.stopped.message == assistant_message(said.text)
 
 
-def test_usage_is_told_at_the_start_and_the_end_at_four_bytes_a_token() -> None:
+def test_usage_is_reported_at_the_start_and_the_end_at_four_bytes_a_token() -> None:
     request = CompletionRequest("demo", DIRECT_ROOT, (user_message("Grüße"),))
 
     said = say(DIRECT_ROOT, user_message("Grüße"))
@@ -283,7 +283,7 @@ def test_reply_is_cut_at_max_tokens_between_two_characters(max_tokens: int, text
     assert said.stopped.message == assistant_message(said.text)
 
 
-def test_plan_cut_at_max_tokens_is_no_order() -> None:
+def test_plan_cut_at_max_tokens_is_no_spawn_block() -> None:
     said = say(ROOT, user_message("x"), max_tokens=60)
 
     assert "<spawn_agents" in said.text

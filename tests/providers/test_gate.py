@@ -118,7 +118,7 @@ async def test_calls_that_are_open_are_not_held_back() -> None:
     await end(calls)
 
 
-async def test_whoever_waits_out_a_limit_holds_no_slot() -> None:
+async def test_call_that_waits_out_a_limit_holds_no_slot() -> None:
     clock = ManualClock()
     gate = ConcurrencyGate(1, clock=clock)
     gate.throttle("m", 5.0)
@@ -155,7 +155,7 @@ async def test_call_that_queued_for_a_slot_waits_out_a_limit_that_came_meanwhile
     await end([second])
 
 
-async def test_longest_limit_counts_and_a_longer_one_that_comes_meanwhile_is_told() -> None:
+async def test_longest_limit_counts_and_a_longer_one_that_comes_meanwhile_is_reported() -> None:
     clock = ManualClock()
     gate = ConcurrencyGate(1, clock=clock)
     gate.throttle("m", 5.0)

@@ -58,7 +58,7 @@ async def test_one_who_is_cancelled_while_waiting_leaves_it_to_the_others() -> N
     assert len(load.threads) == 1
 
 
-async def test_error_of_an_import_is_told_to_who_needs_it_and_the_next_one_tries_again() -> None:
+async def test_error_of_an_import_is_raised_to_who_needs_it_and_the_next_one_tries_again() -> None:
     load = Load(ImportError("broken"), ImportError("still broken"))
     load.go_on.set()
     late = LazyImport(load)

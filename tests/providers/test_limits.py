@@ -326,7 +326,7 @@ ERRORS: dict[str, tuple[Callable[[], Reply], type[LlmError], str]] = {
 
 @both
 @pytest.mark.parametrize(("reply", "kind", "says"), ERRORS.values(), ids=ERRORS)
-async def test_error_is_told_by_its_beginning_however_long_or_packed(
+async def test_error_is_quoted_by_its_beginning_however_long_or_packed(
     wire: Wire,
     provider: ApiProvider,
     monkeypatch: pytest.MonkeyPatch,
@@ -361,7 +361,7 @@ async def test_error_may_be_as_deep_as_it_likes(
         assert "RecursionError" not in str(error)
 
 
-def test_words_that_are_too_deep_to_be_written_are_told_as_that() -> None:
+def test_words_that_are_too_deep_to_be_written_are_reported_as_that() -> None:
     deep: list[Any] = []
     for _ in range(5_000):
         deep = [deep]
@@ -661,7 +661,7 @@ NOT_TAKEN = {
 
 
 @both
-async def test_arguments_that_cannot_be_taken_are_told_to_their_model_which_goes_on(
+async def test_arguments_that_cannot_be_taken_are_reported_to_their_model_which_goes_on(
     wire: Wire, provider: ApiProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = ""
@@ -701,7 +701,7 @@ async def test_arguments_are_metered_while_they_come(
     assert tree.request.budget.tokens_used <= 5_000 + METERED_AT_ONCE
 
 
-def test_short_call_is_told_whole_and_a_long_one_ahead_once() -> None:
+def test_short_call_is_metered_whole_and_a_long_one_ahead_once() -> None:
     arguments = CallArguments()
     told = []
     for _ in range(3):

@@ -147,7 +147,7 @@ async def test_reply_becomes_our_events_and_a_message_to_send_back_without_the_t
         ([("look", '{"at":'), ("look", "1}")], [("look", {"at": 1})]),
     ],
 )
-async def test_calls_that_all_have_the_index_0_and_no_id_are_told_apart(
+async def test_calls_that_all_have_the_index_0_and_no_id_are_distinguished(
     provider: OpenAIProvider,
     monkeypatch: pytest.MonkeyPatch,
     pieces: list[tuple[str | None, str | None]],
@@ -170,7 +170,7 @@ async def test_calls_that_all_have_the_index_0_and_no_id_are_told_apart(
     ("finish", "told"),
     [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal"), ("odd", "odd")],
 )
-async def test_finish_reason_is_told_in_our_words(
+async def test_finish_reason_is_given_in_our_words(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, finish: str, told: str
 ) -> None:
     with serving(monkeypatch, Reply(text="Hm.", stop_reason=finish)):
@@ -467,7 +467,7 @@ async def test_model_without_a_place_for_a_system_prompt_is_told_it_before_what_
     assert [r.body["messages"] for r in server.requests[1:]] == [told, told]
 
 
-async def test_server_that_takes_neither_name_is_asked_once_by_each_and_its_words_are_told(
+async def test_server_that_takes_neither_name_is_asked_once_by_each_and_its_words_are_reported(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusal = Reply(status=400, message="Unknown max_tokens, unknown max_completion_tokens")
@@ -554,7 +554,7 @@ async def test_status_decides_the_kind_of_error_and_the_sdk_does_not_try_again(
         (b'{"error": {"message": 5, "code": [1]}}', " ([1]) without saying why. Check"),
     ],
 )
-async def test_body_of_an_error_is_told_in_its_own_words_whoever_wrote_it(
+async def test_body_of_an_error_is_given_in_its_own_words_whatever_the_server(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, body: bytes, told: str
 ) -> None:
     with serving(monkeypatch, Reply(status=404, body=body)):
@@ -625,7 +625,7 @@ async def test_base_url_that_is_none_is_not_tried_again(
     assert "Set `OPENAI_BASE_URL` to one that begins with" in str(error)
 
 
-async def test_server_that_cannot_stream_is_told_apart_from_one_that_broke(
+async def test_server_that_cannot_stream_is_distinguished_from_one_that_broke(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(monkeypatch, Reply(body=b'{"choices": []}')):
@@ -661,7 +661,7 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
         ({"code": 7, "type": "of a new kind"}, ServerFailed),
     ],
 )
-async def test_error_within_a_reply_is_told_by_its_code_or_its_type_as_its_status_was_200(
+async def test_error_within_a_reply_is_mapped_by_its_code_or_its_type_as_its_status_was_200(
     provider: OpenAIProvider,
     monkeypatch: pytest.MonkeyPatch,
     error: dict[str, Any],
@@ -781,7 +781,7 @@ async def test_key_that_is_set_after_an_error_counts_at_the_next_call(
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\nmore", "schl\udcfcssel"])
-async def test_key_that_cannot_be_sent_is_told_without_showing_it(
+async def test_key_that_cannot_be_sent_is_reported_without_showing_it(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)

@@ -344,7 +344,7 @@ ONE, OF_TWO = [("look", A)], [("look", A), ("look", A)]
         ([piece("look", WHOLE, index=0), piece(arguments="", index=0)], ONE),
     ],
 )
-def test_pieces_without_an_index_or_an_id_of_their_own_are_told_apart(
+def test_pieces_without_an_index_or_an_id_of_their_own_are_distinguished(
     pieces: list[dict[str, Any]], heard: list[Any], has_tools: bool
 ) -> None:
     tools = (ToolSpec("look", "", {}), ToolSpec("see", "", {})) if has_tools else ()
@@ -367,7 +367,7 @@ def test_pieces_without_an_index_or_an_id_of_their_own_are_told_apart(
         (["get_weather", "get"], ["get_weather", "get"]),
     ],
 )
-def test_tools_that_were_offered_tell_names_in_pieces_from_names_of_two(
+def test_offered_tools_tell_names_in_pieces_from_names_of_two(
     names: list[str], heard: list[str]
 ) -> None:
     tools = tuple(ToolSpec(name, "", {}) for name in ("get", "get_weather"))
@@ -506,7 +506,7 @@ def test_count_of_a_cache_that_cannot_be_is_none(details: Any) -> None:
     assert usages(raw) == [Usage(100, 30)]
 
 
-def test_count_that_comes_with_each_chunk_is_told_at_the_first_and_at_the_last() -> None:
+def test_count_that_comes_with_each_chunk_is_reported_at_the_first_and_at_the_last() -> None:
     counts = [{"prompt_tokens": 9, "completion_tokens": n} for n in (1, 2, 3)]
 
     assert usages(*counts) == [Usage(9, 1), Usage(9, 3)]
@@ -525,7 +525,7 @@ def test_size_stands_in_for_what_was_not_counted(nothing: Any) -> None:
     assert usages({"prompt_tokens": 100, "completion_tokens": nothing})[-1] == Usage(100, output)
 
 
-def test_size_of_an_output_that_nobody_counted_holds_its_thinking_and_its_calls() -> None:
+def test_estimate_of_an_output_without_a_count_holds_its_thinking_and_its_calls() -> None:
     events, _ = read(
         choice({"reasoning": "h" * 8, "content": "t" * 8}),
         calls(piece("look", '{"at":1}', index=0, id="a")),
@@ -548,7 +548,7 @@ def test_size_of_an_output_that_nobody_counted_holds_its_thinking_and_its_calls(
         ('"DONE"', "an event that is no object"),
     ],
 )
-def test_data_that_is_no_chunk_is_told_in_plain_words(data: str, words: str) -> None:
+def test_data_that_is_no_chunk_is_described_in_plain_words(data: str, words: str) -> None:
     with pytest.raises(BadReply) as caught:
         event_in(data)
 

@@ -177,7 +177,7 @@ def test_another_provider_may_take_a_name_on_purpose_from_the_next_run_on() -> N
 
 
 @pytest.mark.parametrize("made", [None, LabProvider, object(), AnthropicProvider.stream])
-def test_factory_that_makes_something_else_is_told_where_its_model_is_named(made: Any) -> None:
+def test_factory_that_makes_something_else_is_reported_where_its_model_is_named(made: Any) -> None:
     register_provider("lab", lambda: made)
 
     for _ in range(2):

@@ -62,7 +62,7 @@ def test_openai_is_for_any_server_of_chat_completions() -> None:
     assert name == "openai/llama3.2:1b"
 
 
-def test_extra_that_is_missing_is_told_when_its_model_is_named(
+def test_extra_that_is_missing_is_reported_when_its_model_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)

@@ -97,7 +97,7 @@ def told(provider: ScriptedProvider) -> list[tuple[str, bool]]:
     return [(block.text, block.is_error) for block in blocks]
 
 
-def test_run_offers_the_functions_of_its_session_and_tells_what_they_return() -> None:
+def test_run_offers_the_functions_of_its_session_and_reports_what_they_return() -> None:
     threads: list[threading.Thread] = []
 
     def where(city: str) -> dict[str, str]:
@@ -121,7 +121,7 @@ def test_run_offers_the_functions_of_its_session_and_tells_what_they_return() ->
     assert all(thread.daemon for thread in threads)
 
 
-def test_tool_sees_the_context_variables_of_whoever_started_the_run() -> None:
+def test_tool_sees_the_context_variables_of_the_caller_that_started_the_run() -> None:
     def where() -> str:
         """Where the person is."""
         return PLACE.get()
@@ -143,7 +143,7 @@ def test_tool_sees_the_context_variables_of_whoever_started_the_run() -> None:
     assert PLACE.get() == "nowhere"
 
 
-def test_model_that_gives_wrong_arguments_is_told_and_may_call_again() -> None:
+def test_model_that_gives_wrong_arguments_is_informed_and_may_call_again() -> None:
     calls: list[int] = []
 
     def add(number: int) -> int:

@@ -58,7 +58,7 @@ def refusal(function: Callable[..., Any], **input: Any) -> str:
 # -- the schema ------------------------------------------------------------------------------------
 
 
-def test_schema_tells_type_default_and_description_and_nothing_made_of_names() -> None:
+def test_schema_shows_type_default_and_description_and_nothing_made_of_names() -> None:
     def find(query: str, limit: int = 3, *, exact: bool | None = None) -> list[str]:
         """Find notes.
 

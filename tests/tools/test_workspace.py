@@ -41,7 +41,7 @@ def test_key_forges_no_other_note_in_the_list() -> None:
     assert read({forged: "x"}, key=forged) == "x"
 
 
-def test_list_of_notes_tells_their_keys_and_lengths() -> None:
+def test_list_of_notes_shows_their_keys_and_lengths() -> None:
     assert read({}) == "There are no notes yet."
     assert (
         read({"a": "one", "b": "a whale"}) == "The notes:\n- a (3 characters)\n- b (7 characters)"
@@ -152,7 +152,7 @@ def test_no_model_reads_or_replaces_what_a_tool_of_a_person_keeps_in_the_workspa
     assert not any("hunter2" in str(request) for request in provider.requests)
 
 
-def test_nobody_has_a_workspace_who_did_not_ask_for_one() -> None:
+def test_workspace_is_only_there_when_asked_for() -> None:
     provider = ScriptedProvider(["done"])
 
     Session(provider=provider).run_sync("x")

@@ -99,7 +99,7 @@ def test_what_adds_to_a_live_view_reads_well_alone() -> None:
     assert all(one is not other for one, other in pairwise(kinds))
 
 
-def test_tree_without_untold_notes_adds_nothing_to_a_live_view() -> None:
+def test_tree_without_unreported_notes_adds_nothing_to_a_live_view() -> None:
     assert outline_parts(node("root"), notes={"root": ["n"]}) == [
         ("root ✓ completed · Do it\n   n", False)
     ]

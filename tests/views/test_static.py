@@ -104,7 +104,7 @@ def test_outline_of_a_cell_with_a_live_view_is_marked_as_what_repeats_it() -> No
     assert bundle["text/plain"] == static_bundle(tree(), "**Yes.**")["text/plain"]
 
 
-def test_note_that_a_live_view_does_not_tell_stays_with_the_agent_it_is_of() -> None:
+def test_note_that_a_live_view_does_not_show_stays_with_the_agent_it_is_of() -> None:
     notes = {"root": ["3 tool calls"], "1": ["1 tool call", "error: <none>"]}
 
     bundle = static_bundle(tree(), "Yes.", notes=notes, unreported={"1": ["error: <none>"]})

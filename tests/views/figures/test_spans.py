@@ -193,7 +193,7 @@ def test_agents_stand_in_path_order() -> None:
     assert [agent.path for agent in run.agents] == ["root", "1", "1.1", "2", "10"]
 
 
-def test_pot_is_told_with_each_new_total_as_a_step_warnings_and_pauses() -> None:
+def test_budget_is_kept_with_each_new_total_as_a_step_warnings_and_pauses() -> None:
     run = folded(
         (0, started(100)),
         (1, budget_update(30, 100)),

@@ -71,7 +71,7 @@ def looks(colours: Theme) -> dict[str, str]:
 
 @THEMES
 @pytest.mark.parametrize("vision", VISIONS.values(), ids=list(VISIONS))
-def test_statuses_can_be_told_apart_by_their_colours(
+def test_statuses_can_be_distinguished_by_their_colours(
     colours: Theme, vision: NDArray[np.float64]
 ) -> None:
     apart = {
@@ -86,7 +86,7 @@ def test_statuses_can_be_told_apart_by_their_colours(
 
 @THEMES
 @pytest.mark.parametrize("vision", VISIONS.values(), ids=list(VISIONS))
-def test_bars_of_the_timeline_can_be_told_apart(
+def test_bars_of_the_timeline_can_be_distinguished(
     colours: Theme, vision: NDArray[np.float64]
 ) -> None:
     bars = [colours.call, colours.tool, colours.waiting]

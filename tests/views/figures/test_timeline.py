@@ -158,7 +158,7 @@ def test_points_closer_than_a_dot_are_drawn_as_few_that_look_the_same() -> None:
     assert kept[-1] == points[-1]
 
 
-def test_alternative_text_tells_the_time_the_agents_and_the_budget() -> None:
+def test_alternative_text_shows_the_time_the_agents_and_the_budget() -> None:
     rows = rows_of(
         [(0, started(200)), (0, spawned(R)), (1, budget_update(50, 200)), (2.5, completed(R))]
     )

@@ -64,7 +64,7 @@ def test_small_tree_shows_path_status_task_and_tokens_of_each_agent() -> None:
     assert marks(figure) == {"completed": 2, "failed": 2}
 
 
-def test_every_status_is_told_by_its_shape_and_by_its_word() -> None:
+def test_every_status_is_known_by_its_shape_and_by_its_word() -> None:
     figure = plot_tree(tree("wide", 10))
 
     assert set(marks(figure)) == {str(status) for status in AgentStatus}

@@ -49,11 +49,11 @@ def test_no_number_of_tokens_takes_more_than_five_letters(tokens: int) -> None:
         (7200, "2 h"),
     ],
 )
-def test_times_are_told_in_a_unit_that_fits(duration_s: float, words: str) -> None:
+def test_times_are_given_in_a_unit_that_fits(duration_s: float, words: str) -> None:
     assert seconds(duration_s) == words
 
 
-def test_shares_and_counts_are_told_in_words() -> None:
+def test_shares_and_counts_are_given_in_words() -> None:
     assert [share(1, 8), share(1, 1000), share(0, 5), share(1, 0)] == ["12 %", "<1 %", "0 %", "0 %"]
     assert [counted(1, "agent"), counted(1234, "agent")] == ["1 agent", "1,234 agents"]
 
@@ -64,7 +64,7 @@ def test_statuses_are_counted_in_their_own_order() -> None:
     assert list(by_status(given).items()) == [(AgentStatus.COMPLETED, 1), (AgentStatus.FAILED, 2)]
 
 
-def test_few_agents_are_told_one_by_one_and_many_by_what_went_wrong() -> None:
+def test_few_agents_are_named_one_by_one_and_many_by_what_went_wrong() -> None:
     done, failed = AgentStatus.COMPLETED, AgentStatus.FAILED
 
     assert status_list([("root", done), ("1", failed)]) == "root completed, 1 failed"

@@ -80,7 +80,7 @@ def test_order_is_made_on_the_runs_thread_and_not_by_the_click() -> None:
         (RuntimeError(), "RuntimeError"),
     ],
 )
-def test_what_goes_wrong_with_an_order_is_told_in_one_line(error: Exception, said: str) -> None:
+def test_what_goes_wrong_with_a_command_is_shown_in_one_line(error: Exception, said: str) -> None:
     desk = Desk(error)
 
     desk.commands.set_budget(1)
@@ -90,7 +90,7 @@ def test_what_goes_wrong_with_an_order_is_told_in_one_line(error: Exception, sai
     assert said in line
 
 
-def test_run_whose_thread_is_gone_is_told_and_not_raised() -> None:
+def test_run_whose_thread_is_gone_is_reported_and_not_raised() -> None:
     told: list[str] = []
     made: list[bool] = []
 
@@ -103,7 +103,7 @@ def test_run_whose_thread_is_gone_is_told_and_not_raised() -> None:
     assert made == [False]
 
 
-def test_error_text_of_a_model_is_told_as_one_visible_line() -> None:
+def test_error_text_of_a_model_is_shown_as_one_visible_line() -> None:
     desk = Desk(ValueError("two\nlines \x1b[31m" + "x" * 1000))
 
     desk.commands.set_budget(1)
@@ -127,7 +127,7 @@ def test_order_is_called_made_behind_the_news_of_what_it_did() -> None:
     assert made == [True]
 
 
-def test_order_that_failed_says_so_to_whoever_gave_it() -> None:
+def test_failed_command_is_reported_to_its_caller() -> None:
     desk = Desk(ValueError("no"))
     made: list[bool] = []
 
@@ -137,7 +137,7 @@ def test_order_that_failed_says_so_to_whoever_gave_it() -> None:
     assert made == [False]
 
 
-def test_telling_that_fails_harms_nobody() -> None:
+def test_failure_to_show_a_line_raises_nothing() -> None:
     def broken(_: str) -> None:
         raise OSError("no front end")
 

@@ -88,7 +88,7 @@ def test_slider_ends_at_about_twice_the_total_and_the_number_takes_any() -> None
 
 
 @BOTH
-def test_what_a_person_sets_is_ordered_once(kind: Kind) -> None:
+def test_what_a_person_sets_is_commanded_once(kind: Kind) -> None:
     stage = Stage()
     page = Hand(kind(stage))
 
@@ -101,7 +101,7 @@ def test_what_a_person_sets_is_ordered_once(kind: Kind) -> None:
 
 
 @BOTH
-def test_what_python_sets_is_ordered_too(kind: Kind) -> None:
+def test_what_python_sets_is_commanded_too(kind: Kind) -> None:
     stage = Stage()
     control = kind(stage)
 
@@ -112,7 +112,7 @@ def test_what_python_sets_is_ordered_too(kind: Kind) -> None:
 
 
 @BOTH
-def test_total_that_is_set_elsewhere_is_shown_and_is_no_order(kind: Kind) -> None:
+def test_total_that_is_set_elsewhere_is_shown_and_is_not_a_command(kind: Kind) -> None:
     stage = Stage()
     control = kind(stage)
 
@@ -176,7 +176,7 @@ def test_number_below_what_is_used_is_refused_and_says_why() -> None:
 
 
 @BOTH
-def test_total_above_the_ceiling_is_the_ceiling_and_that_is_told(
+def test_total_above_the_ceiling_is_the_ceiling_and_that_is_reported(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "60_000")
@@ -318,7 +318,7 @@ NONSENSE: tuple[object, ...] = (None, [], float("nan"), float("inf"))
     ("kind", "nonsense"),
     [(BudgetSlider, "many"), *((kind, one) for kind in KINDS for one in NONSENSE)],
 )
-def test_nonsense_of_a_front_end_is_told_and_put_right(
+def test_nonsense_of_a_front_end_is_reported_and_put_right(
     kind: Kind, nonsense: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage = Stage(budget_total=50_000)
@@ -393,7 +393,7 @@ def test_unclear_number_is_given_up_when_it_is_emptied_or_another_total_is_set()
     assert (page.state["value"], stage.given) == ("60000", [])
 
 
-def test_controls_linked_in_python_order_what_a_person_sets_and_nothing_else() -> None:
+def test_controls_linked_in_python_command_what_a_person_sets_and_nothing_else() -> None:
     stage = Stage(budget_total=50_000)
     slider, number = BudgetSlider(stage), BudgetNumber(stage)
     link((slider, "value"), (number, "value"))
@@ -443,7 +443,7 @@ def test_readout_is_such_that_the_browser_reads_it_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber, CancelButton])
-def test_closed_control_is_told_nothing_and_leaves_nothing_in_the_kernel(kind: Kind) -> None:
+def test_closed_control_is_sent_nothing_and_leaves_nothing_in_the_kernel(kind: Kind) -> None:
     stage, before = Stage(), open_widgets()
     control = kind(stage)
 
@@ -463,7 +463,7 @@ def test_control_prints_the_same_in_every_run(kind: Kind) -> None:
 # -- the end ----------------------------------------------------------------------------------
 
 
-def test_cancel_button_orders_the_whole_run_to_stop_once() -> None:
+def test_cancel_button_cancels_the_whole_run_once() -> None:
     stage = Stage()
     button = CancelButton(stage)
     page = FrontEnd(button)
@@ -477,7 +477,7 @@ def test_cancel_button_orders_the_whole_run_to_stop_once() -> None:
     assert page.state["tooltip"] == "Cancelling…"
 
 
-def test_cancel_button_can_be_pressed_again_when_the_order_failed() -> None:
+def test_cancel_button_can_be_pressed_again_when_the_command_failed() -> None:
     stage = Stage()
     page = FrontEnd(CancelButton(stage))
     stage.failing = RuntimeError("The run's thread is busy.")

@@ -135,7 +135,7 @@ def test_look_at_one_call_stays_there() -> None:
     assert whole(look, run)["text"] == "plan"
 
 
-def test_calls_tell_attempts_tokens_and_errors() -> None:
+def test_calls_show_attempts_tokens_and_errors() -> None:
     run = ManualRun().began().called("root").replied("root", stop_reason=None, error="reset")
     run.called("root", attempt=2).replied("root", tokens=30)
 
@@ -165,7 +165,7 @@ def test_tokens_are_the_providers_own_numbers() -> None:
     }
 
 
-def test_errors_and_notes_are_told_whole() -> None:
+def test_errors_and_notes_are_shown_whole() -> None:
     failed = AgentFailed(
         agent_id=id_of("root"), error="line 1\nline 2", will_retry=False, attempt=2
     )
@@ -178,7 +178,7 @@ def test_errors_and_notes_are_told_whole() -> None:
     assert shown["notes"] == ["skipped: A (too many)"]
 
 
-def test_notes_that_nobody_reads_end_with_their_count() -> None:
+def test_long_notes_end_with_their_count() -> None:
     tasks = tuple(f"task {n}" for n in range(20_000))
     run = ManualRun().began().tell(SpawnIgnored(agent_id=id_of("root"), reason="no", tasks=tasks))
 
@@ -269,7 +269,7 @@ def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
         ("cancelled", False, "done"),
     ],
 )
-def test_tool_call_tells_how_it_ended(result: str, is_error: bool, status: str) -> None:
+def test_tool_call_shows_how_it_ended(result: str, is_error: bool, status: str) -> None:
     run = ManualRun().began().tool("root", "a").tool_ended("root", "a", result, is_error=is_error)
 
     (call,) = tools_of(whole(Details("root"), run))
@@ -306,7 +306,7 @@ def test_id_that_is_given_again_means_the_newest_call() -> None:
     assert [call["result"] for call in tools_of(whole(Details("root"), run))] == ["one", "two"]
 
 
-def test_tool_calls_of_other_agents_are_not_told() -> None:
+def test_tool_calls_of_other_agents_are_not_shown() -> None:
     run = ManualRun().began().spawned("1").tool("1", "a", input={"secret": 1})
 
     assert whole(Details("root"), run)["tools"] == []
@@ -320,7 +320,7 @@ def test_look_at_the_past_has_the_tool_calls_of_then() -> None:
     assert (call["status"], call["result"]) == ("open", "")
 
 
-def test_arguments_and_results_that_the_event_cut_tell_how_long_they_were() -> None:
+def test_arguments_and_results_that_the_event_cut_show_how_long_they_were() -> None:
     run = ManualRun().began().tool("root", "a", input={"text": "x" * 200}, input_length=45_000)
     run.tool_ended("root", "a", "y" * 2000, result_length=70_000)
 

@@ -157,7 +157,7 @@ def test_names_and_reports_of_tools_are_one_line_of_bounded_length() -> None:
     assert len(row(run)["doing"]) < 100
 
 
-def test_header_tells_what_the_roots_tool_reported() -> None:
+def test_header_shows_what_the_roots_tool_reported() -> None:
     assert summary(asked_tools()).doing == "tool find"
     assert summary(asked_tools().reported("root", "b", "half")).doing == "tool find: half"
 
@@ -177,7 +177,7 @@ def test_first_report_of_a_tool_is_news_and_those_after_it_only_growth() -> None
     assert after("2 of 9") == (set(), {id_of("root")})
 
 
-def test_wait_of_known_length_tells_when_it_ends() -> None:
+def test_wait_of_known_length_shows_when_it_ends() -> None:
     waiting = AgentWaiting(agent_id=id_of("root"), reason="the rate limit", wait_s=12)
     run = ManualRun().began().after(3).tell(waiting)
     assert (row(run)["status"], row(run)["until"]) == ("waiting", 15)
@@ -222,7 +222,7 @@ def test_text_from_a_model_is_made_visible() -> None:
     assert row(run)["task"] == "\\x1b[31mred\\u202e \ufffd"
 
 
-def test_summary_counts_agents_and_has_the_pot_and_the_time() -> None:
+def test_summary_counts_agents_and_has_the_budget_and_the_time() -> None:
     update = BudgetUpdate(tokens_used=400, budget_total=900, percentage=44.4)
     run = ManualRun().began().spawned("1").called("1").tell(update).after(7)
 
@@ -255,7 +255,7 @@ def test_question_is_open_from_the_pause_to_the_answer() -> None:
     assert summary(run.tell(BudgetResumed(reason="continue"))).question is None
 
 
-def test_notice_of_an_empty_pot_says_what_was_done_and_what_was_not() -> None:
+def test_notice_of_an_exhausted_budget_says_what_was_done_and_what_was_not() -> None:
     exhausted = BudgetExhausted(
         tokens_used=1000,
         budget_total=1000,
@@ -291,7 +291,7 @@ def test_notice_of_a_limit_names_the_setting_and_what_was_done(
     assert notice == f"Stopped by {said}. Done by then: 2. Not done: 1."
 
 
-def test_notice_of_a_pot_with_room_again_does_not_say_that_the_run_was_stopped() -> None:
+def test_notice_of_a_budget_with_room_again_does_not_say_that_the_run_was_stopped() -> None:
     exhausted = BudgetExhausted(
         tokens_used=900,
         budget_total=5000,

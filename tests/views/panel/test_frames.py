@@ -139,7 +139,7 @@ def test_report_of_a_tool_comes_once_a_second_and_its_begin_and_end_at_once() ->
     wait_for_no_thread()
 
 
-def test_publisher_sleeps_through_text_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publisher_sleeps_through_text_that_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentnb.views.panel.frames.TICK_S", DEADLINE_S)
     run = ManualRun().began().called("root").said("root", "Hm")
     publisher, screen = FramePublisher(run.bus), WatchedScreen()
@@ -307,7 +307,7 @@ def test_time_goes_on_where_no_event_comes() -> None:
     screen.wait_until(lambda s: s.frames[-1].summary.done)
 
 
-def test_what_is_told_beside_the_events_is_a_notice_of_every_view() -> None:
+def test_what_is_shown_beside_the_events_is_a_notice_of_every_view() -> None:
     run = ManualRun().began().ended(AgentStatus.FAILED, error="no key")
     publisher, screen = FramePublisher(run.bus), Screen()
     publisher.attach(screen)
@@ -336,7 +336,7 @@ def test_order_that_fails_on_the_runs_own_thread_waits_for_no_view() -> None:
     screen.wait_until(lambda s: s.frames[-1].summary.done)
 
 
-def test_pot_is_asked_itself_where_it_is_there() -> None:
+def test_budget_itself_is_asked_if_it_is_given() -> None:
     run = ManualRun().began().ended()
     screen = Screen()
 

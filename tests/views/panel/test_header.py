@@ -33,7 +33,7 @@ def read(header: Header) -> str:
     return " | ".join(plain(child.value) for child in header.children)
 
 
-def test_header_tells_status_time_agents_tokens_cost_and_what_is_waited_for() -> None:
+def test_header_shows_status_time_agents_tokens_cost_and_what_is_waited_for() -> None:
     header = Header(
         Stage(
             status=AgentStatus.WAITING,
@@ -85,7 +85,7 @@ def test_time_alone_is_sent_at_most_once_a_second() -> None:
     assert len(facts.messages) == 1
 
 
-def test_how_many_agents_are_at_what_is_told_at_once_as_in_the_tree() -> None:
+def test_how_many_agents_are_at_what_is_shown_at_once_as_in_the_tree() -> None:
     stage = Stage(at_s=5.0)
     _, facts = (FrontEnd(child) for child in Header(stage).children)
 
@@ -139,7 +139,7 @@ def test_hostile_words_are_shown_as_text() -> None:
         (10**400, 10**400, f"{10**400:,} of {10**400:,} tokens (100 %), used up"),
     ],
 )
-def test_bar_tells_in_words_what_its_colour_and_length_tell(
+def test_bar_shows_in_words_what_its_colour_and_length_show(
     used: int, total: int, words: str
 ) -> None:
     markup = bar_markup(used, total)

@@ -112,7 +112,7 @@ def test_forged_message_does_nothing_and_is_counted_and_told(
     assert capsys.readouterr() == ("", "")
 
 
-def test_refused_messages_are_told_once_and_the_view_goes_on(attacked: Attacked) -> None:
+def test_refused_messages_are_shown_once_and_the_view_goes_on(attacked: Attacked) -> None:
     for content in FORGED.values():
         attacked.hears(content)
 
@@ -153,7 +153,7 @@ def test_message_around_it_that_is_none_is_refused_by_every_widget(
 
 
 @pytest.mark.parametrize("value", [-5, True, None, "80000", 80_000.5, math.nan, [], 2**53])
-def test_forged_value_of_the_slider_is_no_order_and_is_put_right(value: object) -> None:
+def test_forged_value_of_the_slider_is_not_a_command_and_is_put_right(value: object) -> None:
     stage = Stage(tokens_used=100)
     page = FrontEnd(BudgetSlider(stage))
 
@@ -217,7 +217,7 @@ def test_views_that_are_remembered_have_a_greatest_number(
 
 
 @pytest.mark.parametrize("content", [{"type": "resend"}, {"type": "hello", "view": "v"}], ids=repr)
-def test_command_whose_handling_fails_is_told_and_escapes_nowhere(
+def test_command_whose_handling_fails_is_reported_and_escapes_nowhere(
     attacked: Attacked,
     content: object,
     capsys: pytest.CaptureFixture[str],
@@ -234,7 +234,7 @@ def test_command_whose_handling_fails_is_told_and_escapes_nowhere(
     assert capsys.readouterr() == ("", "")
 
 
-def test_change_of_a_control_whose_handling_fails_is_told_and_put_right(
+def test_change_of_a_control_whose_handling_fails_is_reported_and_put_right(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage()

@@ -67,7 +67,7 @@ CASES: dict[str, tuple[list[Any], AgentStatus, str, dict[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_note_is_told_by_the_lines_of_the_run_or_it_is_untold(case: str) -> None:
+def test_note_is_in_the_notices_or_unreported(case: str) -> None:
     events, status, in_lines, unreported = CASES[case]
     run = (
         ManualRun().began().spawned("1").spawned("1.1").tell(*events).ended(status, error=in_lines)

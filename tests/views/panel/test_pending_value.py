@@ -5,14 +5,14 @@ from __future__ import annotations
 from agentnb.views.panel.commands import PendingValue
 
 
-def test_without_an_order_the_newest_frame_is_shown() -> None:
+def test_without_a_command_the_newest_frame_is_shown() -> None:
     pending = PendingValue(50)
 
     assert pending.heard(60) == 60
     assert pending.shown == 60
 
 
-def test_frame_made_before_an_order_does_not_move_the_control_back() -> None:
+def test_frame_made_before_a_command_does_not_move_the_control_back() -> None:
     pending = PendingValue(50)
 
     pending.give(80)
@@ -50,7 +50,7 @@ def test_total_that_was_set_back_meanwhile_is_shown_with_the_second_frame() -> N
     assert pending.heard(50) == 50
 
 
-def test_of_several_orders_in_a_row_only_the_last_is_shown() -> None:
+def test_of_several_commands_in_a_row_only_the_last_is_shown() -> None:
     pending = PendingValue(50)
     pending.give(80)
     pending.give(70)
@@ -82,7 +82,7 @@ def test_order_that_failed_gives_way_to_what_the_run_has() -> None:
     assert pending.heard(50) == 50
 
 
-def test_failed_order_does_not_take_a_later_one_with_it() -> None:
+def test_failed_command_does_not_take_a_later_one_with_it() -> None:
     pending = PendingValue(50)
     pending.give(80)
     pending.give(70)

@@ -130,7 +130,7 @@ def test_next_question_can_be_answered_after_the_first_one() -> None:
     assert stage.given == [("answer_budget", "continue"), ("answer_budget", "stop")]
 
 
-def test_answer_that_came_too_late_is_told_and_harms_nothing() -> None:
+def test_answer_that_came_too_late_is_reported_and_harms_nothing() -> None:
     stage = Stage(question=ASKED)
     page = HtmlPart(stage)
     stage.failing = NoOpenQuestion()
@@ -144,7 +144,7 @@ def test_answer_that_came_too_late_is_told_and_harms_nothing() -> None:
     assert page.can_answer == [False, False]
 
 
-def test_same_question_in_a_further_frame_is_not_told_again() -> None:
+def test_same_question_in_a_further_frame_is_not_announced_again() -> None:
     stage = Stage(question=ASKED)
     box = BudgetQuestion(stage)
     words = FrontEnd(box.children[0])
@@ -181,7 +181,7 @@ def test_notices_take_no_room_while_there_is_none() -> None:
     assert lines(notices.value) == ["Cancelled: 1.2."]
 
 
-def test_line_that_an_order_told_is_shown_as_well() -> None:
+def test_line_from_a_command_is_shown_as_well() -> None:
     stage = Stage(notices=("Cancelled: 1.2.",))
     notices = Notices(stage)
 

@@ -105,7 +105,7 @@ def test_each_frame_is_built_on_the_one_before(run: ManualRun, wire: Wire) -> No
     assert [row["path"] for row in frames[-1]["agents"]] == ["root", "3"]  # its count of them
 
 
-def test_new_notices_are_told_once_for_those_who_hear_the_page(run: ManualRun, wire: Wire) -> None:
+def test_new_notices_are_shown_once_for_those_who_hear_the_page(run: ManualRun, wire: Wire) -> None:
     run.tell(AgentCancelled(agent_id=id_of("1"), reason="by hand")).spawned("2")
     wire.wait_until(lambda sent: any(message["type"] == "notices" for message in sent))
     run.spawned("3")
@@ -249,7 +249,7 @@ def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ManualRun)
     wire.close()
 
 
-def test_replay_goes_to_the_time_that_a_row_tells_with_what_it_tells() -> None:
+def test_replay_goes_to_the_time_that_a_row_shows_with_what_it_shows() -> None:
     run = ManualRun().after(0.004).began().after(1).completed("root").ended()
     wire = Wire(FramePublisher(run.bus)).greeted("v1")
     (row,) = wire.get_state("snapshot")["snapshot"]["agents"]
@@ -262,7 +262,7 @@ def test_replay_goes_to_the_time_that_a_row_tells_with_what_it_tells() -> None:
     wire.close()
 
 
-def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ManualRun) -> None:
+def test_click_on_cancel_agent_is_a_command_for_that_agent(run: ManualRun) -> None:
     clicks, publisher = Clicks(), FramePublisher(run.bus)
     publisher.commands = Commands(clicks, _at_once, publisher.tell)
     wire = Wire(publisher)
@@ -274,7 +274,7 @@ def test_click_on_cancel_agent_is_an_order_for_that_agent(run: ManualRun) -> Non
     wire.close()
 
 
-def test_end_key_of_the_slider_is_an_order_that_keeps_to_the_ceiling(
+def test_end_key_of_the_slider_is_a_command_that_keeps_to_the_ceiling(
     run: ManualRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "4000")
@@ -294,7 +294,7 @@ def test_run_from_a_file_has_nothing_to_cancel(wire: Wire) -> None:
     assert wire.heard(type="cancel", agent="1") == []
 
 
-def test_closed_view_is_sent_nothing_and_nobody_is_there(run: ManualRun) -> None:
+def test_closed_view_is_sent_nothing_and_no_viewer_is_left(run: ManualRun) -> None:
     publisher = FramePublisher(run.bus)
     wire = Wire(publisher)
     wire.heard(type="hello", view="v1")
@@ -308,7 +308,7 @@ def test_closed_view_is_sent_nothing_and_nobody_is_there(run: ManualRun) -> None
     assert not publisher.viewers.any()
 
 
-def test_two_displays_of_a_view_are_told_apart_and_its_text_is_constant(wire: Wire) -> None:
+def test_two_displays_of_a_view_are_distinguished_and_its_text_is_constant(wire: Wire) -> None:
     other = Wire(wire.publisher)
 
     assert repr(wire) == repr(other)
