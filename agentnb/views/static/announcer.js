@@ -17,19 +17,19 @@ export class Announcer {
   element = make("div", "agentnb-live", { role: "status", "aria-live": "polite" });
 
   /** Rows of agents that have ended. */
-  tell(rows) {
+  announce(rows) {
     this.#ended.push(...rows.map(({ path, status }) => ({ path, status })));
     if (this.#ended.length) this.#soon();
   }
 
   /** Notices: what was stopped, what was not done. */
-  tellLines(lines) {
+  announceLines(lines) {
     this.#lines.push(...lines);
     this.#soon();
   }
 
   /** The run has ended. */
-  tellEnd(status) {
+  announceEnd(status) {
     this.#last = `The run has ended: ${status}.`;
     this.#soon();
   }

@@ -12,7 +12,7 @@ import { ToolCalls } from "./tool_calls.js";
 const FACTS = "Model Job Profile Tokens Cost Time Now Attempt Error Notes".split(" ");
 
 export class Details {
-  #look = {};
+  #data = {};
   #facts = new Map();
   #mark = makeMark("pending");
   #title = document.createTextNode("");
@@ -47,7 +47,7 @@ export class Details {
   /** Shows a newly chosen agent: the tree's data at once, the rest when it arrives. */
   begin(row) {
     const known = { agent: row.path, task: row.task, model: row.model, error: row.error };
-    this.#look = { ...known, calls: [], call: null, prompt: null, text: "", notes: [] };
+    this.#data = { ...known, calls: [], call: null, prompt: null, text: "", notes: [] };
     this.#asked = null;
     setAttribute(this.element, "data-agent-details", row.path);
     setAttribute(this.element, "aria-label", `Details of agent ${row.path}`);
@@ -59,8 +59,8 @@ export class Details {
 
   /** Applies a `details` message for the chosen agent. */
   take({ add, tools, ...fields }) {
-    if (fields.reset) this.#look = { agent: fields.agent, text: "" };
-    Object.assign(this.#look, fields);
+    if (fields.reset) this.#data = { agent: fields.agent, text: "" };
+    Object.assign(this.#data, fields);
     if (fields.reset) this.#tools.set(Array.isArray(tools) ? tools : []);
     else if (Array.isArray(tools)) this.#tools.add(tools);
     this.#draw();
@@ -124,26 +124,26 @@ export class Details {
   }
 
   #draw() {
-    const look = this.#look;
-    this.#task.set(look.task ?? "");
-    this.#fact("Model", look.model);
-    this.#fact("Job", look.job);
-    this.#fact("Profile", look.profile);
-    this.#fact("Cost", look.cost);
-    this.#fact("Error", look.error);
-    this.#fact("Notes", (look.notes ?? []).join("\n"));
-    this.calls.show(look);
-    this.#prompt.show(look.prompt ?? null);
-    const call = look.call ?? null;
+    const data = this.#data;
+    this.#task.set(data.task ?? "");
+    this.#fact("Model", data.model);
+    this.#fact("Job", data.job);
+    this.#fact("Profile", data.profile);
+    this.#fact("Cost", data.cost);
+    this.#fact("Error", data.error);
+    this.#fact("Notes", (data.notes ?? []).join("\n"));
+    this.calls.show(data);
+    this.#prompt.show(data.prompt ?? null);
+    const call = data.call ?? null;
     setText(this.#textTitle, call === null ? "Text" : `Text of call ${call}`);
-    this.#text.label(call === null ? "Text" : `Text of call ${call} of agent ${look.agent}`);
+    this.#text.label(call === null ? "Text" : `Text of call ${call} of agent ${data.agent}`);
     // Later text comes as `add`; only a full text replaces.
-    if (typeof look.text === "string") this.#text.set(look.text);
-    delete look.text;
+    if (typeof data.text === "string") this.#text.set(data.text);
+    delete data.text;
   }
 
   #tokenWords(row) {
-    const { tokens } = this.#look;
+    const { tokens } = this.#data;
     const sum = row.tokens ? tokenCount(row.tokens, row.estimated) : "";
     if (!tokens || !sum) return sum;
     const parts = [
@@ -167,9 +167,9 @@ export class Details {
   }
 
   #askToCancel(onCancel) {
-    this.#asked = this.#look.agent;
+    this.#asked = this.#data.agent;
     this.#cancel.disabled = true;
-    onCancel(this.#look.agent);
+    onCancel(this.#data.agent);
   }
 }
 

@@ -58,7 +58,7 @@ export class Scrubber {
       .filter((at) => at >= 0 && at < total)
       .sort((a, b) => a - b);
     this.element.hidden = !(total > 0);
-    this.#tell();
+    this.#notify();
   }
 
   withdraw() {
@@ -117,11 +117,11 @@ export class Scrubber {
 
   // A step goes to the exact time of a change: the slider rounds.
   #go(exactly) {
-    this.#tell();
+    this.#notify();
     if (!this.#signal.aborted) this.#onTime(this.#isAtEnd ? null : (exactly ?? this.#at));
   }
 
-  #tell() {
+  #notify() {
     const words = this.#isAtEnd
       ? `the end, ${duration(this.#total)}`
       : `${duration(this.#at)} of ${duration(this.#total)}`;

@@ -63,8 +63,8 @@ export class View {
     if (change.outcome === "full") this.#rearrange = true;
     if (change.added) this.#added = true;
     if (this.#connection.isFirst(this)) {
-      this.#announcer.tell(change.ended);
-      if (change.finished) this.#announcer.tellEnd(this.#connection.store.status);
+      this.#announcer.announce(change.ended);
+      if (change.finished) this.#announcer.announceEnd(this.#connection.store.status);
     }
     this.#soon();
   }
@@ -296,7 +296,7 @@ export class View {
     if (!Array.isArray(lines)) return;
     this.#details.orderFailed();
     if (!this.element.closest(".agentnb-panel")) this.#say(lines.join(" "));
-    else if (this.#connection.isFirst(this)) this.#announcer.tellLines(lines.map(String));
+    else if (this.#connection.isFirst(this)) this.#announcer.announceLines(lines.map(String));
   }
 
   // The kernel is gone: disable all controls.
