@@ -99,7 +99,7 @@ class ErrorMapping:
         match cause:
             case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
                 return ConnectionFailed(
-                    f"The base URL is no address of a server: {said}. Set "
+                    f"The base URL is not a server's address: {said}. Set "
                     f"{self.hints.base_url} to one that begins with `https://` or `http://`, or "
                     "remove it.",
                     retryable=False,
@@ -110,7 +110,7 @@ class ErrorMapping:
             case httpx2.RemoteProtocolError() if not re.search("disconnected|closed", str(cause)):
                 # The HTTP library words this differently in each version.
                 return ConnectionFailed(
-                    f"{self.host} answered with something that is no HTTP. Check "
+                    f"{self.host} answered with something that is not HTTP. Check "
                     f"{self.hints.base_url}."
                 )
             case httpx2.RemoteProtocolError() | httpx2.ReadError() | httpx2.WriteError():
@@ -216,7 +216,7 @@ class ErrorMapping:
         text = _KEY.sub("…", masked_words(as_words(said)))
         if text.lstrip().startswith("<"):
             words = one_line(_TAG.sub(" ", text), limit=80)
-            return f"a web page ({words}), which is no answer of the API"
+            return f"a web page ({words}), which is not an answer of the API"
         return one_line(text, limit=limit).removesuffix(".")
 
 

@@ -107,7 +107,7 @@ def json_object(data: str) -> dict[str, Any] | None:
         try:  # Python's accepts half of an emoji, the quick one does not
             value = json.loads(data)
         except (ValueError, RecursionError):
-            raise BadReply("an event that is no JSON") from None
+            raise BadReply("an event that is not JSON") from None
     return value if isinstance(value, dict) else None
 
 

@@ -169,7 +169,7 @@ def event_in(data: str) -> Mapping[str, Any]:
         return _DONE
     chunk = json_object(data)
     if chunk is None:
-        raise BadReply("an event that is no object")
+        raise BadReply("an event that is not an object")
     if error := chunk.get("error"):
         raise BrokeOff(error)
     if chunk.get("object") == "error":  # the form of older versions of vLLM

@@ -136,8 +136,8 @@ class Registry:
 def _checked(made: object, name: str) -> Provider:
     if not is_provider(made):
         raise ValueError(
-            f"The factory of the provider {literal(name)} made {literal(made)}, which is no "
-            "provider: that has a `name` and `stream(request)`."
+            f"The factory of the provider {literal(name)} made {literal(made)}, which is not "
+            "a provider: that has a `name` and `stream(request)`."
         )
     return made
 

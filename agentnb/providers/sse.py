@@ -108,4 +108,4 @@ def _decoded(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise BadReply("bytes that are no text") from None
+        raise BadReply("bytes that are not text") from None

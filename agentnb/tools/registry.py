@@ -56,8 +56,8 @@ def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
     if is_function(given):
         return (tool(given),)
     raise ValueError(
-        f"{literal(given)} is no tool: give a function, or what has a `spec` (a `ToolSpec`) and "
-        "`async call(input, context)`."
+        f"{literal(given)} is not a tool: give a function, or an object with a `spec` "
+        "(a `ToolSpec`) and `async call(input, context)`."
     )
 
 

@@ -104,7 +104,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UnreadableNotebook(source, error.strerror or type(error).__name__) from error
     if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
-        raise UnreadableNotebook(source, "it is no notebook of format 4, which has `cells`")
+        raise UnreadableNotebook(source, "it is not a notebook of format 4, which has `cells`")
     return document
 
 

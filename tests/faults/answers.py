@@ -170,7 +170,7 @@ ANSWERS = [
     _answer(
         502,
         ServerFailed,
-        f": a web page (Bad gateway), which is no answer of the API. {LATER}",
+        f": a web page (Bad gateway), which is not an answer of the API. {LATER}",
         calls=TRANSPORT,
         name="502 of a proxy",
         body=b"<html><h1>Bad gateway</h1></html>",

@@ -28,7 +28,7 @@ HUNG_UP_BEFORE = (
 )
 HUNG_UP = "{host} hung up within its reply. Try again."
 LOST = "{host} was lost within its reply: the connection broke. Try again."
-NO_HTTP = "{host} answered with something that is no HTTP. Check {url}."
+NO_HTTP = "{host} answered with something that is not HTTP. Check {url}."
 NO_END = "{host} ended its reply without the end mark. Try again."
 TIMED_OUT = (
     f"The model's turn did not end within {CALL_TIMEOUT_S:g} s. A larger `call_timeout_s` gives "
@@ -170,12 +170,12 @@ ELSEWHERE = "{host} answered with %s where a stream of events was asked for%s. C
 REPLIES = [
     _early(
         "bad JSON",
-        UNREADABLE + "an event that is no JSON ({ nonsense). Try again.",
+        UNREADABLE + "an event that is not JSON ({ nonsense). Try again.",
         lambda wire: wire.before_text(("ping", "{ nonsense")),
     ),
     _early(
         "bad UTF-8",
-        UNREADABLE + "bytes that are no text. Try again.",
+        UNREADABLE + "bytes that are not text. Try again.",
         lambda wire: wire.before_text(BAD_TEXT),
     ),
     _early(
@@ -197,13 +197,13 @@ REPLIES = [
     _late(
         "bad JSON within the text",
         UNREADABLE
-        + 'an event that is no JSON ({"type": "content_block_delta", "index": 0, "delta":). Try '
+        + 'an event that is not JSON ({"type": "content_block_delta", "index": 0, "delta":). Try '
         "again.",
         lambda wire, text: wire.within_text(text, ("content_block_delta", HALF_JSON)),
     ),
     _late(
         "bad UTF-8 within the text",
-        UNREADABLE + "bytes that are no text. Try again.",
+        UNREADABLE + "bytes that are not text. Try again.",
         lambda wire, text: wire.within_text(text, BAD_TEXT),
     ),
     _late(
@@ -254,7 +254,7 @@ REPLIES = [
     _early(
         "web page",
         ELSEWHERE
-        % ("text/html; charset=utf-8", ": a web page (Sign in), which is no answer of the API"),
+        % ("text/html; charset=utf-8", ": a web page (Sign in), which is not an answer of the API"),
         lambda _: Reply(body=b"<html><h1>Sign in</h1></html>", headers=WEB_PAGE),
         calls=AGENT,
     ),
@@ -291,7 +291,7 @@ MUCH = [
         calls=TRANSPORT,
         kind=ServerFailed,
         says=(
-            f"{{host}} answered 500: a web page ({'<' * 79}…), which is no answer of the API. "
+            f"{{host}} answered 500: a web page ({'<' * 79}…), which is not an answer of the API. "
             f"{LATER}"
         ),
         breaks_connection=False,

@@ -146,7 +146,7 @@ def test_only_data_of_events_that_were_ended_counts(content: bytes, data: list[s
 @pytest.mark.parametrize(
     ("content", "encoding", "words"),
     [
-        (b"data: a\xff\n\n", "", "bytes that are no text"),
+        (b"data: a\xff\n\n", "", "bytes that are not text"),
         (b"data: a\n\n", "gzip", "bytes that are not compressed as they should be"),
         (b"data: a\n\n", "br", "the compression 'br', which was not asked for"),
     ],
@@ -163,9 +163,9 @@ def test_bytes_that_are_no_such_stream_are_described_in_plain_words(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("{", "an event that is no JSON"),
-        ("[" * 100_000, "an event that is no JSON"),
-        ("9" * 10_000, "an event that is no JSON"),
+        ("{", "an event that is not JSON"),
+        ("[" * 100_000, "an event that is not JSON"),
+        ("9" * 10_000, "an event that is not JSON"),
         ("[]", "an event without a type"),
         ("null", "an event without a type"),
         ('{"type": 5}', "an event without a type"),

@@ -541,11 +541,11 @@ def test_estimate_of_an_output_without_a_count_holds_its_thinking_and_its_calls(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("{", "an event that is no JSON"),
-        ("[" * 100_000, "an event that is no JSON"),
-        ("[]", "an event that is no object"),
-        ("null", "an event that is no object"),
-        ('"DONE"', "an event that is no object"),
+        ("{", "an event that is not JSON"),
+        ("[" * 100_000, "an event that is not JSON"),
+        ("[]", "an event that is not an object"),
+        ("null", "an event that is not an object"),
+        ('"DONE"', "an event that is not an object"),
     ],
 )
 def test_data_that_is_no_chunk_is_described_in_plain_words(data: str, words: str) -> None:

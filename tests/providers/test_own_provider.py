@@ -181,7 +181,9 @@ def test_factory_that_makes_something_else_is_reported_where_its_model_is_named(
     register_provider("lab", lambda: made)
 
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"^The factory of the provider 'lab' made .* no prov"):
+        with pytest.raises(
+            ValueError, match=r"^The factory of the provider 'lab' made .* not a prov"
+        ):
             Session(model="lab/x", config=False)
 
 

@@ -130,9 +130,9 @@ def test_half_a_character_is_written_as_it_was_read(tmp_path: Path) -> None:
         (b'{"cells": [', "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
-        (b"[]", "no notebook of format 4"),
-        (b'{"worksheets": []}', "no notebook of format 4"),
-        (b'{"cells": {}}', "no notebook of format 4"),
+        (b"[]", "not a notebook of format 4"),
+        (b'{"worksheets": []}', "not a notebook of format 4"),
+        (b'{"cells": {}}', "not a notebook of format 4"),
     ],
 )
 def test_what_is_no_notebook_is_named_in_one_line_and_left(

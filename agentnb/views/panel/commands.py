@@ -59,7 +59,7 @@ class Commands:
 
     def tell_error(self, error: Exception) -> None:
         """Show the user an error."""
-        self.tell(str(error) or f"The order failed without a word ({type(error).__name__}).")
+        self.tell(str(error) or f"The command failed without a message ({type(error).__name__}).")
 
     def _give(self, call: Callable[[], object], made: Made | None) -> None:
         def carry_out() -> None:

@@ -116,7 +116,7 @@ class _BudgetControl(RunWidget):
             commands.set_budget(total, made=self._pending.made)
         self._put(self._pending.shown)
         if total > wanted:
-            self._say(f"The budget is set to {total:,} tokens: so many are used already.")
+            self._say(f"The budget is set to {total:,} tokens: that many are used already.")
         elif total < wanted:
             self._say(f"The budget is set to {total:,} tokens: it may not be larger.")
 

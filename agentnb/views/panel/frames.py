@@ -241,7 +241,7 @@ class FramePublisher:
                 self.detach(view)
                 self._said = [
                     *self._said,
-                    f"A view ({type(view).__name__}) failed and stands still.",
+                    f"A view ({type(view).__name__}) failed and is not updated any more.",
                 ]
 
     def _changes(self, *, with_growth: bool) -> dict[str, AgentRow]:

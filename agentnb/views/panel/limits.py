@@ -147,14 +147,14 @@ def tokens_of(typed: str) -> int:
         size = int(power or 0) + _SUFFIXES.get((suffix or "").lower(), 0)
         exact = Decimal(number).scaleb(size)
         if exact != exact.to_integral_value():
-            raise UnclearNumber(f"{literal(text)} is no whole number of tokens.")
+            raise UnclearNumber(f"{literal(text)} is not a whole number of tokens.")
         return _bounded(int(exact), text)
     if _COMMA.fullmatch(text):
         raise UnclearNumber(
             f"{literal(text)} is unclear: a comma parts thousands here, as in 200,000. For a "
             "fraction type a point, as in 1.5e5."
         )
-    raise UnclearNumber(f"{literal(text)} is no number of tokens: type 200000, 200,000 or 2e5.")
+    raise UnclearNumber(f"{literal(text)} is not a number of tokens: type 200000, 200,000 or 2e5.")
 
 
 def _bounded(number: int, text: str) -> int:
