@@ -333,14 +333,13 @@ class Run(RunRecord):
         from agentnb.views.panel.frames import FramePublisher
 
         budget = self._request.budget
-        publisher = FramePublisher(
+        return FramePublisher(
             self._bus,
             budget=lambda: (budget.tokens_used, budget.total),
             cost=self._cost_so_far,
             viewers=self._viewers,
+            commands=lambda tell: Commands(self, self._runtime.call_soon, tell),
         )
-        publisher.commands = Commands(self, self._runtime.call_soon, publisher.tell)
-        return publisher
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agentnb.core._budget.meter import BudgetExceeded
-from agentnb.core._call.model_call import Reply
+from agentnb.core._call.model_call import ReplySoFar
 from agentnb.core._call.retry import TurnFailed, take_turn
 from agentnb.core._call.tool_call import run_tool
 from agentnb.core.events import SpawnIgnored
@@ -106,7 +106,7 @@ class InProcessEngine:
                 return replace(outcome, messages=messages, stop_reason=NO_TURNS_LEFT)
 
 
-def _sendable(reply: Reply) -> Message:
+def _sendable(reply: ReplySoFar) -> Message:
     """The reply for the conversation, without tool calls that will get no result."""
     if reply.stopped is None:
         return assistant_message(reply.text)

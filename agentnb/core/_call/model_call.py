@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Reply:
+class ReplySoFar:
     """What one call has received so far."""
 
     pieces: list[str] = field(default_factory=list)
@@ -80,7 +80,7 @@ async def make_call(
     request: CompletionRequest,
     provider: Provider,
     services: RunServices,
-    reply: Reply,
+    reply: ReplySoFar,
     *,
     attempt: int,
 ) -> None:
@@ -141,7 +141,7 @@ async def make_call(
 
 
 async def _stream(
-    agent_id: str, provider: Provider, lease: CallLease, services: RunServices, reply: Reply
+    agent_id: str, provider: Provider, lease: CallLease, services: RunServices, reply: ReplySoFar
 ) -> None:
     """Read one stream until its end mark, the deadline, or a halt by the budget.
 
@@ -192,7 +192,7 @@ async def _read(
     agent_id: str,
     lease: CallLease,
     services: RunServices,
-    reply: Reply,
+    reply: ReplySoFar,
 ) -> bool:
     """Read events into `reply`. Returns false if the stream ended without an end mark or a halt."""
     keep, say, meter = reply.pieces.append, services.publish_text, lease.output_grew
@@ -218,7 +218,7 @@ async def _read(
 
 
 def _take(
-    event: StreamEvent, agent_id: str, lease: CallLease, services: RunServices, reply: Reply
+    event: StreamEvent, agent_id: str, lease: CallLease, services: RunServices, reply: ReplySoFar
 ) -> None:
     """Read one event of any kind into `reply`, and meter its output."""
     _check_shape(event)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentnb.core._budget.meter import BudgetExceeded
-from agentnb.core._call.model_call import Reply, make_call
+from agentnb.core._call.model_call import ReplySoFar, make_call
 from agentnb.core.cancel import foreign
 from agentnb.core.errors import (
     InternalError,
@@ -60,7 +60,7 @@ class TurnFailed(Exception):
 
 async def take_turn(
     work: AgentWork, request: CompletionRequest, provider: Provider, services: RunServices
-) -> tuple[Reply, int]:
+) -> tuple[ReplySoFar, int]:
     """Get one reply.
 
     Returns:
@@ -116,7 +116,7 @@ def _publish_failover(
 
 async def _reply_of(
     work: AgentWork, request: CompletionRequest, provider: Provider, services: RunServices
-) -> Reply:
+) -> ReplySoFar:
     """One model's reply, with up to `TRANSPORT_ATTEMPTS` calls.
 
     It fails in three ways: an error that cannot be retried, or after text was shown (the
@@ -128,7 +128,7 @@ async def _reply_of(
         passes=(LlmError, InternalError, BudgetExceeded),
     )
     for attempt in range(1, TRANSPORT_ATTEMPTS + 1):
-        reply = Reply()
+        reply = ReplySoFar()
         try:
             with the_provider:
                 await make_call(work, request, provider, services, reply, attempt=attempt)

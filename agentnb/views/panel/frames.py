@@ -73,6 +73,8 @@ class FramePublisher:
         budget: Returns tokens used and the total; left out for a run from a file.
         cost: Returns the run's cost so far.
         viewers: The views that pages really show.
+        commands: Makes the user's commands, given what shows the user one line; left out for a run
+            from a file.
     """
 
     def __init__(
@@ -82,9 +84,10 @@ class FramePublisher:
         budget: Callable[[], tuple[int, int]] | None = None,
         cost: Callable[[], CostLine] | None = None,
         viewers: Viewers | None = None,
+        commands: Callable[[Callable[[str], None]], Commands] | None = None,
     ) -> None:
         self.bus = bus
-        self.commands: Commands | None = None
+        self.commands = None if commands is None else commands(self.tell)
         """The user's commands; `None` for a run from a file."""
         self.viewers = viewers or Viewers()
         self.refused = 0

@@ -29,11 +29,12 @@ class Attacked:
     def __init__(self) -> None:
         run = ManualRun().began().called("root", "Hello").spawned("1", "a part").after(5)
         self.run = run.completed("1").replied("root").completed("root").ended()
-        self.clicks, self.publisher = (
-            Clicks(),
-            FramePublisher(self.run.bus, budget=lambda: (100, 1_000)),
+        self.clicks = Clicks()
+        self.publisher = FramePublisher(
+            self.run.bus,
+            budget=lambda: (100, 1_000),
+            commands=lambda tell: Commands(self.clicks, _at_once, tell),
         )
-        self.publisher.commands = Commands(self.clicks, _at_once, self.publisher.tell)
         self.wire = Wire(self.publisher).greeted("v")
 
     def hears(self, content: object) -> list[dict[str, Any]]:

@@ -263,9 +263,8 @@ def test_replay_goes_to_the_time_that_a_row_shows_with_what_it_shows() -> None:
 
 
 def test_click_on_cancel_agent_is_a_command_for_that_agent(run: ManualRun) -> None:
-    clicks, publisher = Clicks(), FramePublisher(run.bus)
-    publisher.commands = Commands(clicks, _at_once, publisher.tell)
-    wire = Wire(publisher)
+    clicks = Clicks()
+    wire = Wire(FramePublisher(run.bus, commands=lambda tell: Commands(clicks, _at_once, tell)))
     assert wire.controls
 
     wire.heard(type="cancel", agent="1")
@@ -278,9 +277,8 @@ def test_end_key_of_the_slider_is_a_command_that_keeps_to_the_ceiling(
     run: ManualRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "4000")
-    clicks, publisher = Clicks(), FramePublisher(run.bus)
-    publisher.commands = Commands(clicks, _at_once, publisher.tell)
-    wire = Wire(publisher)
+    clicks = Clicks()
+    wire = Wire(FramePublisher(run.bus, commands=lambda tell: Commands(clicks, _at_once, tell)))
 
     wire.heard(type="budget", total=2000)
     wire.heard(type="budget", total=9000)
