@@ -15,6 +15,7 @@ from tests.notebook.saved import code, notebook, save, words
 
 SCRIPT = """
 import agentnb, asyncio, concurrent.futures
+from agentnb.core.errors import InvalidRequest
 order = []
 freed = concurrent.futures.Future()
 begun = asyncio.Event()
@@ -28,7 +29,7 @@ provider = agentnb.ScriptedProvider({
     "Hello": "Well said.",
     "Alone": agentnb.Reply("Begun and then held, and ended.", pause=hold),
     "Until freed": agentnb.Reply("Begun and then held, and freed.", pause=until_freed),
-    "Fail": agentnb.LlmError("The model is out of order."),
+    "Fail": agentnb.Reply("", pause=hold, error=InvalidRequest("The model is out of order.")),
 })
 session = agentnb.configure(provider=provider)
 """
@@ -84,10 +85,14 @@ def test_console_may_send_a_spawn_cell_when_it_may_send_any_other_cell_magic(
     assert told == [kernel.is_complete(f"%%time{body}") for body in bodies]
 
 
-def test_failed_spawn_cell_stops_run_all(kernel: Kernel) -> None:
+def test_failed_spawn_cell_stops_run_all(kernel: Kernel, door: Door) -> None:
     kernel.ok("went_on = False")
 
-    shown = kernel.run_all("%%spawn\nFail", "went_on = True")
+    sent = [kernel.send(cell) for cell in ("%%spawn\nFail", "went_on = True")]
+    # A kernel drops the cells that it has when one fails: the second must be there by then.
+    door.wait_for_knock()
+    door.open()
+    shown = [kernel.collect(cell_id) for cell_id in sent]
 
     assert [s.status for s in shown] == ["error", "aborted"]
     assert kernel.value("went_on") is False
