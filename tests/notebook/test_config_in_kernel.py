@@ -175,6 +175,7 @@ def test_file_that_names_a_strangers_server_is_one_line_until_it_is_trusted(
     ],
 )
 def test_wrong_setting_in_a_plain_cell_is_one_line(kernel: Kernel, cell: str, words: str) -> None:
+    kernel.ok(SCRIPT)
     shown = kernel.run(cell)
 
     assert shown.status == "error"
