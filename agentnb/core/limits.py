@@ -142,6 +142,10 @@ class RunLimits:
     def end(self) -> None:
         """The run is over: no limit is reached from now on."""
         self._on_reached = _ignore
+        self.stop_time()
+
+    def stop_time(self) -> None:
+        """The run's work is over: its time does not go on, whatever is resumed."""
         self.pause()
         self._time = None
 

@@ -236,6 +236,30 @@ async def test_time_is_not_over_for_a_root_that_brings_everything_together() -> 
     assert tree.result.final_response == "all of it"
 
 
+async def test_answer_about_the_budget_does_not_start_the_time_of_a_synthesis() -> None:
+    hold = Hold()
+    tree, clock = _timed(
+        {
+            "root": [spawn("A"), Reply("all of it", pause=hold)],
+            "A": Reply("a", usage=Usage(85_000, 0)),
+        },
+        budget=100_000,
+        is_attended=lambda: True,
+    )
+    run = tree.start()
+    await hold.until_reached()
+    assert tree.request.meter is not None
+    assert tree.request.meter.is_paused
+    tree.request.meter.answer("continue")
+    clock.advance(100)
+    await everyone_waits()
+    hold.release()
+    await run
+
+    assert tree.of(LimitReached) == []
+    assert tree.result.status is AgentStatus.COMPLETED
+
+
 async def test_run_in_time_tells_of_no_limit_and_leaves_no_timer() -> None:
     tree, clock = _timed({"root": [spawn("A"), "ok"]})
     await tree.run()

@@ -187,7 +187,7 @@ class Conversation:
     async def _run_synthesis(self, message: str, total: int) -> AgentEnd:
         agent = self._agent
         if agent.is_root:  # the time limit ends a run's work, not the synthesis of its results
-            self._run.limits.pause()
+            self._run.limits.stop_time()
         agent.add_message(message)
         started = SynthesisStarted(agent_id=agent.agent_id, total=total)
         outcome = await self.run_turns(is_synthesis=True, announcement=started)
