@@ -363,12 +363,13 @@ async def test_agent_that_waits_for_its_first_call_at_the_last_failure_makes_non
     assert "limit of 1 failed sub-agent" in tree.of(AgentExhausted, "3")[0].reason
 
 
-async def test_call_that_is_open_at_the_last_failure_runs_to_its_end() -> None:
+async def _with_open_call_at_the_last_failure(text: str) -> Tree:
+    """A run in which `A` says this, and ends only after the failure of `B` has ended the work."""
     hold = Hold()
     provider = by_agent(
         {
             "root": [spawn("A", "B"), "what there is"],
-            "A": Reply("all of A", pause=hold),
+            "A": Reply(text, pause=hold),
             "B": InvalidRequest("no"),
         }
     )
@@ -377,28 +378,20 @@ async def test_call_that_is_open_at_the_last_failure_runs_to_its_end() -> None:
     await tree.saw(LimitReached)
     hold.release()
     await run
-
     _check_ended(tree, "stop_after_failures", 1)
+    return tree
+
+
+async def test_call_that_is_open_at_the_last_failure_runs_to_its_end() -> None:
+    tree = await _with_open_call_at_the_last_failure("all of A")
+
     assert tree.statuses() == {"root": "exhausted", "1": "completed", "2": "failed"}
     assert tree.result.sub_agent_results[0].response == "all of A"
 
 
 async def test_task_of_a_later_block_is_refused_after_the_last_failure() -> None:
-    hold = Hold()
-    provider = by_agent(
-        {
-            "root": [spawn("A", "B"), "what there is"],
-            "A": Reply(spawn("deeper", before="I ask others."), pause=hold),
-            "B": InvalidRequest("no"),
-        }
-    )
-    tree = make_tree(provider, stop_after_failures=1)
-    run = tree.start()
-    await tree.saw(LimitReached)
-    hold.release()
-    await run
+    tree = await _with_open_call_at_the_last_failure(spawn("deeper", before="I ask others."))
 
-    _check_ended(tree, "stop_after_failures", 1)
     [ignored] = tree.of(SpawnIgnored, "1")
     assert ignored.tasks == ("deeper",)
     assert tree.result.sub_agent_results[0].response == "I ask others."
