@@ -83,7 +83,9 @@ class Font:
             if left < 0:
                 break
             count += 1
-        return visible(composed(text), count + 1) if count else ""
+        # Two letters give way to the ellipsis at least: a limit of the whole length cuts nothing.
+        count = min(count, len(line) - 2)
+        return visible(composed(text), count + 1) if count > 0 else ""
 
     def outline(self, text: str) -> Path:
         """The outline of `text`, from the origin, at size 1."""

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib.path import Path
 from matplotlib.text import Text
@@ -29,6 +29,8 @@ def written(text: str, **how: object) -> Text:
 
 
 @given(st.text(max_size=60), st.floats(0, 300))
+@example("00:җःःःس", 77.0)  # its last letter is wider than the ellipsis
+@example("iiiiW", 24.0)
 def test_any_text_fits_its_room_and_is_drawn_without_a_word_of_warning(
     text: str, room: float
 ) -> None:
