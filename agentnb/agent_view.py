@@ -6,10 +6,14 @@ A view is an immutable snapshot. A loaded run gives the same views as the run th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
+from agentnb.core.calls import CallHistory, CallState
 from agentnb.core.events import Row
+from agentnb.core.keys import CallKeys
+from agentnb.core.prompt import BLOCK_BESIDE_TOOLS, result_for_model
+from agentnb.core.records import FINISHED, CallRecord, ErrorRecord, ToolCallRecord
+from agentnb.core.secrets import known_secrets
 from agentnb.core.shown import Listed, Shown
 from agentnb.core.spawn import read_reply
 from agentnb.core.text import quoted, visible
@@ -17,68 +21,22 @@ from agentnb.core.tree import AgentState
 from agentnb.core.types import (
     AgentNode,
     AgentStatus,
-    CompletionRequest,
+    Block,
     Message,
+    Role,
     RunUsage,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
     Usage,
     assistant_message,
+    sendable_reply,
     text_so_far,
 )
 from agentnb.prices import Cost
-from agentnb.views.panel.history import CallHistory, CallRecord, ToolCallRecord
 
-_NOT_THE_END = (None, "tool_use", "pause_turn")
-"""Stop reasons of replies that the events hold in part: they lack tool calls or what follows."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """One model call of an agent. Each transport attempt is a call of its own."""
-
-    number: int
-    """Position among its agent's calls, from 1."""
-    status: str
-    """`started` or `finished`."""
-    request: CompletionRequest
-    """As sent."""
-    model: str
-    """`provider/model`."""
-    attempt: int
-    """Transport attempt, from 1."""
-    is_synthesis: bool
-    text: str
-    """The reply, as far as it has arrived."""
-    at_s: float
-    """When it was sent, in seconds since the run began."""
-    usage: Usage | None = None
-    """`None` while the call is open; so are the next three."""
-    stop_reason: str | None = None
-    """`None` also when the reply was cut off."""
-    error: str | None = None
-    duration_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One tool call of an agent."""
-
-    number: int
-    """Position among its agent's tool calls, from 1."""
-    status: str
-    """`started` or `finished`."""
-    tool_use_id: str
-    name: str
-    input: Any
-    """The arguments by name; shortened if `input_is_cut`."""
-    at_s: float
-    """When it began, in seconds since the run began."""
-    result: str | None = None
-    """`None` while the call is open; shortened if `result_is_cut`."""
-    is_error: bool = False
-    duration_ms: int | None = None
-    """`None` while the call is open."""
-    input_is_cut: bool = False
-    result_is_cut: bool = False
+WholeToolCalls = Mapping[tuple[str, int], ToolCallRecord]
+"""See `agentnb.core.bus.EventBus.whole_tool_calls`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,11 +65,14 @@ class AgentView(Shown):
     cut: bool
     """Whether the answer was cut at a limit."""
     messages: tuple[Message, ...]
-    """The conversation: the messages of its newest request, and the reply as text."""
-    calls: tuple[ModelCall, ...]
-    """All model calls, in order."""
-    tool_calls: tuple[ToolCall, ...]
-    """All tool calls, in the order in which they began."""
+    """The conversation: the messages of its newest request, the reply as it is sent back (of an
+    open call: its text so far), and the results of the tools that it called, once all have ended.
+    What was said before that and was not kept, as by a failed attempt, is only in `calls`."""
+    calls: tuple[CallRecord, ...]
+    """All model calls, in order; each transport attempt is a call of its own. Of an error the
+    events hold the message only: its `class` is empty."""
+    tool_calls: tuple[ToolCallRecord, ...]
+    """All tool calls, in the order in which they began. `effects` is true if it is not known."""
     usage: RunUsage
     """The provider's counts for its own finished calls."""
     cost: Cost
@@ -121,8 +82,8 @@ class AgentView(Shown):
     subtree_cost: Cost
     """Its own cost plus that of all agents below it."""
     is_whole: bool
-    """Whether `messages` and `tool_calls` are complete. False if the events hold a tool's input or
-    result in part, or if the newest reply is open, was cut off, or continued with tools."""
+    """Whether `messages` and `tool_calls` have all that was said so far. False while a call or a
+    tool call is open, if the process died in one, and in older files, which lack some of it."""
 
     def __repr__(self) -> str:
         path = visible(self.path, 60)
@@ -141,6 +102,7 @@ def views_of(
     *,
     agents: Mapping[str, AgentState],
     rows: Mapping[str, Sequence[Row]],
+    whole_tool_calls: WholeToolCalls,
     costs: Mapping[str, tuple[Cost, Cost]],
     wanted: int | None = None,
 ) -> AgentViews:
@@ -150,6 +112,7 @@ def views_of(
         nodes: The whole tree or a branch, in path order.
         agents: Folded state of each agent, by id.
         rows: Each agent's own rows of the record, by id.
+        whole_tool_calls: Those that the events hold in part, by agent id and number.
         costs: Each agent's own cost and its subtree's, by path.
         wanted: Build views of the first `wanted` nodes only; of all by default.
     """
@@ -160,11 +123,14 @@ def views_of(
             for model, usage in usages[child.agent_id].items():
                 whole[model] = whole.get(model, Usage()) + usage
     paths = {node.agent_id: node.path for node in nodes}
+    secrets = known_secrets()
     return AgentViews(
         _view(
             node,
             agents[node.agent_id],
             rows.get(node.agent_id, ()),
+            whole_tool_calls,
+            CallKeys(secrets),
             parent=_parent_path(node, agents, paths),
             subtree_usage=RunUsage.of(usages[node.agent_id]),
             costs=costs[node.path],
@@ -185,6 +151,8 @@ def _view(
     node: AgentNode,
     agent: AgentState,
     rows: Sequence[Row],
+    whole_tool_calls: WholeToolCalls,
+    keys: CallKeys,
     *,
     parent: str | None,
     subtree_usage: RunUsage,
@@ -192,8 +160,12 @@ def _view(
 ) -> AgentView:
     history = CallHistory(node.agent_id)
     history.feed(rows)
-    tool_calls = tuple(_tool_call(call) for call in history.tools.calls)
-    messages, messages_are_whole = _messages(history)
+    made = [
+        (call, whole_tool_calls.get((node.agent_id, call.number))) for call in history.tools.calls
+    ]
+    tool_calls = [call.record(node.path, whole) for call, whole in made]
+    tools_are_whole = [call.is_known_whole(whole) for call, whole in made]
+    messages, messages_are_whole = _messages(history, tool_calls, tools_are_whole, node.status)
     return AgentView(
         path=node.path,
         agent_id=node.agent_id,
@@ -208,14 +180,18 @@ def _view(
         error=agent.error,
         cut=agent.cut,
         messages=messages,
-        calls=tuple(_model_call(number, call) for number, call in enumerate(history.calls, 1)),
-        tool_calls=tool_calls,
+        calls=tuple(
+            [
+                _call_record(call, node.path, number, keys)
+                for number, call in enumerate(history.calls, 1)
+            ]
+        ),
+        tool_calls=tuple(tool_calls),
         usage=RunUsage.of(agent.usage),
         cost=costs[0],
         subtree_usage=subtree_usage,
         subtree_cost=costs[1],
-        is_whole=messages_are_whole
-        and not any(call.input_is_cut or call.result_is_cut for call in tool_calls),
+        is_whole=messages_are_whole and all(tools_are_whole),
     )
 
 
@@ -231,47 +207,87 @@ def text_of(agent: AgentState, history: CallHistory) -> str:
     return ""
 
 
-def _messages(history: CallHistory) -> tuple[tuple[Message, ...], bool]:
-    """The conversation, and whether the events hold all of it."""
+def _messages(
+    history: CallHistory,
+    tool_calls: Sequence[ToolCallRecord],
+    tools_are_whole: Sequence[bool],
+    status: AgentStatus,
+) -> tuple[tuple[Message, ...], bool]:
+    """The conversation, and whether it has all that was said so far."""
     if not history.calls:
         return (), True
     newest = history.calls[-1]
-    reply = (assistant_message(newest.text),) if newest.text else ()
-    stop_reason = newest.finished.stop_reason if newest.finished is not None else None
-    return (*newest.request.messages, *reply), stop_reason not in _NOT_THE_END
+    messages, finished = newest.request.messages, newest.finished
+    if finished is None or finished.message is None:
+        # The call is open, nothing came, or it is an older record, which has the text only.
+        reply = assistant_message(newest.text)
+        is_whole = finished is not None and finished.stop_reason is None
+    else:
+        reply, is_whole = finished.message, True
+        if finished.stop_reason is not None:
+            reply = sendable_reply(reply, finished.stop_reason)
+    if reply.content:
+        messages = (*messages, reply)
+    orders = [block for block in reply.content if isinstance(block, ToolUseBlock)]
+    if not orders:
+        return messages, is_whole
+    # The engine starts one turn's tools in the order of their calls.
+    made = tool_calls[newest.tools_before :]
+    asked = [(order.id, order.name) for order in orders]
+    if not all(tools_are_whole[newest.tools_before :]) or asked != [
+        (call.tool_use_id, call.name) for call in made
+    ]:
+        return messages, status.is_terminal  # some may begin yet
+    return (*messages, _results_message(newest, made)), True
 
 
-def _model_call(number: int, call: CallRecord) -> ModelCall:
+def _results_message(call: CallState, made: Sequence[ToolCallRecord]) -> Message:
+    """The results of a reply's tool calls, as the engine gives them to the model."""
+    results: list[Block] = [
+        ToolResultBlock(each.tool_use_id, result_for_model(each.result), each.is_error)
+        for each in made
+    ]
+    if read_reply(text_so_far(call.request.messages) + call.text).has_block:
+        results.append(TextBlock(BLOCK_BESIDE_TOOLS))
+    return Message(Role.USER, tuple(results))
+
+
+def _call_record(call: CallState, path: str, number: int, keys: CallKeys) -> CallRecord:
     started, finished = call.started, call.finished
-    return ModelCall(
+    key, pieces = keys.key_of(started.model, started.request), tuple(call.pieces)
+    record = CallRecord(
+        path=path,
         number=number,
-        status="started" if finished is None else "finished",
-        request=started.request,
-        model=started.model,
         attempt=started.attempt,
+        key=key,
+        request=started.request,
+        pieces=pieces,
+        at_s=call.begun_s,
+        model=started.model,
         is_synthesis=started.is_synthesis,
-        text=call.text,
-        at_s=call.begun_s,
-        usage=finished.usage if finished is not None else None,
-        stop_reason=finished.stop_reason if finished is not None else None,
-        error=finished.error if finished is not None else None,
-        duration_ms=finished.duration_ms if finished is not None else None,
+    )
+    if finished is None:
+        return record
+    return replace(
+        record,
+        message=finished.message,
+        stop_reason=finished.stop_reason,
+        usage=finished.usage,
+        error=_error_record(finished.error),
+        duration_ms=finished.duration_ms,
+        status=FINISHED,
+        estimate_error=finished.estimate_error,
     )
 
 
-def _tool_call(call: ToolCallRecord) -> ToolCall:
-    started, finished = call.started, call.finished
-    return ToolCall(
-        number=call.n,
-        status="started" if finished is None else "finished",
-        tool_use_id=started.tool_use_id,
-        name=started.name,
-        input=started.input,
-        at_s=call.begun_s,
-        # Older records hold only the first line of a result.
-        result=(finished.result or finished.result_summary) if finished is not None else None,
-        is_error=finished is not None and finished.is_error,
-        duration_ms=finished.duration_ms if finished is not None else None,
-        input_is_cut=started.input_length is not None,
-        result_is_cut=finished is not None and finished.result_length is not None,
-    )
+def _error_record(words: str | None) -> ErrorRecord | None:
+    """An error of which only the message is known."""
+    if words is None:
+        return None
+    return {
+        "class": "",
+        "message": words,
+        "retryable": False,
+        "retry_after_s": None,
+        "status": None,
+    }

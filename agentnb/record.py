@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from agentnb.agent_view import AgentView, AgentViews, text_of, views_of
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
+from agentnb.core.calls import CallHistory
 from agentnb.core.errors import RunCancelled, UnknownAgent, UnreadableRun
 from agentnb.core.events import (
     AgentCancelled,
@@ -46,11 +47,12 @@ from agentnb.prices import Call, Cost, cost_of, costs_with_below
 from agentnb.run_file import check_document, read_document, write_document
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
-from agentnb.views.panel.history import CallHistory, unreported_notes
+from agentnb.views.panel.history import unreported_notes
 
 if TYPE_CHECKING:
     import networkx as nx
 
+    from agentnb.core.records import ToolCallRecord
     from agentnb.views.figures.figure import RunFigure
     from agentnb.views.panel.frames import FramePublisher
     from agentnb.views.panel.panel import RunPanel
@@ -241,7 +243,14 @@ class RunRecord(Shown):
         """Views of the first `wanted` nodes, or of all. Call it under the fold's lock."""
         rows = self._own_rows()
         costs = self._costs(fold, nodes, [row for n in nodes for row in rows[n.agent_id]])
-        return views_of(nodes, agents=fold.agents, rows=rows, costs=costs, wanted=wanted)
+        return views_of(
+            nodes,
+            agents=fold.agents,
+            rows=rows,
+            whole_tool_calls=self._bus.whole_tool_calls,
+            costs=costs,
+            wanted=wanted,
+        )
 
     def _costs(
         self, fold: TreeFold, nodes: Sequence[AgentNode], rows: Iterable[Row]
@@ -370,7 +379,13 @@ class RunRecord(Shown):
         Raises:
             OSError: The file cannot be written.
         """
-        document = write_document(self.id, self.task, self._bus.rows_since(0), agentnb=_version())
+        document = write_document(
+            self.id,
+            self.task,
+            self._bus.rows_since(0),
+            agentnb=_version(),
+            whole_tool_calls=self._bus.whole_tool_calls.copy(),
+        )
         if path is None:
             return document
         replace_file(Path(path), document)
@@ -393,8 +408,29 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     with _no_garbage_collection():
         document = read_document(_text_of(path, source), source=source, parse=_parse)
         check_document(document, source=source)
-        bus = EventBus.of_record(document.run_id, document.rows)
+        bus = EventBus.of_record(
+            document.run_id, document.rows, whole_tool_calls=document.whole_tool_calls
+        )
         return RunRecord(document.run_id, document.task, bus)
+
+
+def record_of(
+    run_id: str,
+    task: str,
+    rows: Sequence[Row],
+    whole_tool_calls: Mapping[tuple[str, int], ToolCallRecord],
+) -> RunRecord:
+    """The record of a run that a store has.
+
+    Args:
+        run_id: The run's id.
+        task: Its task.
+        rows: All its rows, in order.
+        whole_tool_calls: The tool calls whose events are cut: see `EventBus.of_record`.
+    """
+    with _no_garbage_collection():
+        bus = EventBus.of_record(run_id, [*rows], whole_tool_calls)
+        return RunRecord(run_id, task, bus)
 
 
 def _text_of(path: str | os.PathLike[str], source: str) -> str:

@@ -23,6 +23,7 @@ from agentnb.core.events import (
     Row,
     RunStarted,
 )
+from agentnb.core.records import ToolCallRecord
 from agentnb.core.text import quoted
 from agentnb.core.types import DEEPEST, MOST, MOST_BITS, child_id
 
@@ -68,6 +69,19 @@ def check_possible(rows: Iterable[Row]) -> None:
             check_event(event)
         except ValueError as error:
             raise ValueError(f"its event {seq} is invalid: {error}") from None
+
+
+def check_tool_calls(records: Iterable[ToolCallRecord]) -> None:
+    """Check the whole values of tool calls that events cut.
+
+    Raises:
+        ValueError: One cannot be a run's; the message is a clause that names it.
+    """
+    for place, record in enumerate(records):
+        try:
+            _check_fields(record)
+        except ValueError as error:
+            raise ValueError(f"its tool call {place} is invalid: {error}") from None
 
 
 def check_id(run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""A run as one JSON document: a head, and one event on each line.
+"""A run as one JSON document: a head, one event on each line, and what the events hold in part.
 
     {
     "format": "agentnb run",
@@ -9,35 +9,43 @@
     "entries": [
     {"at_s": 0.0, "kind": "run_started", …},
     {"at_s": 0.1, "kind": "agent_text_delta", "agent_id": "…", "text": "…"}
+    ],
+    "tool_calls": [
+    {"agent_id": "…", "number": 1, "result": "…", "effects": true}
     ]
     }
 
-An event's index in `entries` is its `seq`. The document is always strict JSON, equal records make
-equal documents, and reading one gives equal entries, except for secrets: the document has
-`[secret NAME]` in their place.
+The last section is there if an event cuts an input or a result of a tool call: it has each of these
+whole, by the call's number among those of its agent, from 1. An event's index in `entries` is its
+`seq`. The document is always strict JSON, equal records make equal documents, and reading one gives
+equal entries, except for secrets: the document has `[secret NAME]` in their place.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Any
 
-from agentnb.core.codec import UnknownKind, event_of, plain
+from agentnb.core.calls import ToolCallState, tool_calls_in
+from agentnb.core.codec import UnknownKind, event_of, plain, rows_without_secrets
 from agentnb.core.errors import UnreadableRun
-from agentnb.core.events import ModelCallStarted, Row
+from agentnb.core.events import Row, root_id_in
+from agentnb.core.records import FINISHED, ToolCallRecord
 from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.text import escaped_for_json, literal, quoted, visible
-from agentnb.run_check import check_id, check_possible
+from agentnb.core.types import path_of
+from agentnb.run_check import check_id, check_possible, check_tool_calls
 
 FORMAT = "agentnb run"
 VERSION = 2
 """Increased when an older reader would misunderstand a record, and for new kinds.
 
-2: `limit_reached`.
+2: `limit_reached`. Later without an increase, since an older reader passes over it and shows what
+it showed before: `message` of `model_call_finished`, `by` of orders, the section `tool_calls`.
 """
 
 _DELTA = "agent_text_delta"
@@ -53,7 +61,14 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 # -- writing --------------------------------------------------------------------------------------
 
 
-def write_document(run_id: str, task: str, rows: Iterable[Row], *, agentnb: str) -> str:
+def write_document(
+    run_id: str,
+    task: str,
+    rows: Iterable[Row],
+    *,
+    agentnb: str,
+    whole_tool_calls: Mapping[tuple[str, int], ToolCallRecord] | None = None,
+) -> str:
     """Write a run as a document.
 
     Args:
@@ -61,6 +76,7 @@ def write_document(run_id: str, task: str, rows: Iterable[Row], *, agentnb: str)
         task: The run's task.
         rows: All rows of its record so far, from `seq` 0.
         agentnb: The version of agentnb that writes.
+        whole_tool_calls: By agent id and number: the tool calls that the events cut.
     """
     secrets = known_secrets()
     head = {
@@ -71,30 +87,36 @@ def write_document(run_id: str, task: str, rows: Iterable[Row], *, agentnb: str)
         "task": secrets.mask(task),
     }
     top = [f"{_json(name)}: {_json(value)},\n" for name, value in head.items()]
-    masked = _without_secrets_in_text(list(rows), secrets)
+    rows = list(rows)
+    tool_calls = _tool_call_lines(rows, whole_tool_calls or {}, secrets)
+    masked = rows_without_secrets(rows, secrets)
     lines = ",\n".join([_line(row, secrets) for row in masked])
-    return "".join(["{\n", *top, '"entries": [\n', lines, "\n]\n}\n"])
+    parts = ["{\n", *top, '"entries": [\n', lines, "\n]"]
+    if tool_calls:
+        parts += [',\n"tool_calls": [\n', ",\n".join(tool_calls), "\n]"]
+    return "".join([*parts, "\n}\n"])
 
 
-def _without_secrets_in_text(rows: list[Row], secrets: Secrets) -> list[Row]:
-    """The rows without secrets in replies, where one may span several rows."""
-    pieces: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
-        if len(row) == 3:
-            pieces.setdefault(row[1], []).append(place)
-        elif isinstance(row[1], ModelCallStarted):  # the agent's next reply begins
-            _mask_at(pieces.pop(row[1].agent_id, []), rows, secrets)
-    for places in pieces.values():
-        _mask_at(places, rows, secrets)
-    return rows
-
-
-def _mask_at(places: list[int], rows: list[Row], secrets: Secrets) -> None:
-    said = [rows[place][2] for place in places]  # type: ignore[misc]  # these are rows of text
-    masked = secrets.mask_pieces(said)
-    if masked is not said:
-        for place, text in zip(places, masked, strict=True):
-            rows[place] = (rows[place][0], rows[place][1], text)  # type: ignore[assignment]
+def _tool_call_lines(
+    rows: Sequence[Row], whole: Mapping[tuple[str, int], ToolCallRecord], secrets: Secrets
+) -> list[str]:
+    """A line for each tool call that the rows cut: what is cut, whole."""
+    lines: list[str] = []
+    if not whole:
+        return lines
+    for key, call in tool_calls_in(rows, {agent_id for agent_id, _ in whole}).items():
+        record = whole.get(key)
+        if record is None or not (call.input_is_cut or call.result_is_cut):
+            continue  # a call is kept whole before its events are published
+        if call.result_is_cut and record.status != FINISHED:
+            continue
+        line: dict[str, Any] = {"agent_id": secrets.mask(key[0]), "number": key[1]}
+        if call.input_is_cut:
+            line["input"] = plain(record.input, secrets.mask)
+        if call.result_is_cut:
+            line["result"] = secrets.mask(record.result)
+        lines.append(_json(line | {"effects": record.effects}))
+    return lines
 
 
 def _line(row: Row, secrets: Secrets) -> str:
@@ -121,6 +143,8 @@ class Document:
     task: str
     rows: list[Row]
     """In the order of `seq`."""
+    whole_tool_calls: dict[tuple[str, int], ToolCallRecord] = field(default_factory=dict)
+    """By agent id and number: the tool calls that the events cut."""
 
 
 def read_document(text: str, *, source: str, parse: Callable[[str], Any] = json.loads) -> Document:
@@ -149,6 +173,7 @@ def check_document(document: Document, *, source: str) -> None:
     try:
         check_id(document.run_id)
         check_possible(document.rows)
+        check_tool_calls(document.whole_tool_calls.values())
     except ValueError as error:
         raise UnreadableRun(source, str(error)) from None
 
@@ -201,7 +226,8 @@ def _read(document: Any) -> Document:
     run_id, task, lines = (head.get(name) for name in ("run_id", "task", "entries"))
     if not (isinstance(run_id, str) and isinstance(task, str) and isinstance(lines, list)):
         raise _Wrong("its head lacks a text `run_id`, a text `task` or a list `entries`")
-    return Document(run_id, task, _rows_of(lines))
+    rows = _rows_of(lines)
+    return Document(run_id, task, rows, _tool_calls_of(head.get("tool_calls", []), rows))
 
 
 def _rows_of(lines: list[Any]) -> list[Row]:
@@ -236,6 +262,53 @@ def _row_of(seq: int, line: Any) -> Row:
         why = visible(str(error), _LONGEST_WHY)
         raise _Wrong(f"its event {seq} is invalid: {why}") from None
     return at_s, event
+
+
+def _tool_calls_of(lines: Any, rows: Sequence[Row]) -> dict[tuple[str, int], ToolCallRecord]:
+    """The tool calls that the rows cut, whole."""
+    if not isinstance(lines, list):
+        raise _Wrong("its `tool_calls` is not a list")
+    whole: dict[tuple[str, int], ToolCallRecord] = {}
+    if not lines:
+        return whole
+    agent_ids = [line.get("agent_id") for line in lines if isinstance(line, dict)]
+    calls = tool_calls_in(rows, {each for each in agent_ids if isinstance(each, str)})
+    root_id = next((root for row in rows if len(row) == 2 and (root := root_id_in(row[1]))), "")
+    for place, line in enumerate(lines):
+        try:
+            record = _tool_call_of(line, calls, root_id)
+            if (record.agent_id, record.number) in whole:
+                raise ValueError("the call came before")
+        except ValueError as error:
+            why = visible(str(error), _LONGEST_WHY)
+            raise _Wrong(f"its tool call {place} is invalid: {why}") from None
+        whole[record.agent_id, record.number] = record
+    return whole
+
+
+def _tool_call_of(
+    line: Any, calls: Mapping[tuple[str, int], ToolCallState], root_id: str
+) -> ToolCallRecord:
+    if not isinstance(line, dict):
+        raise ValueError("it is not an object")
+    agent_id, number = line.get("agent_id"), line.get("number")
+    result, effects = line.get("result", ""), line.get("effects", True)
+    if not isinstance(agent_id, str) or type(number) is not int:
+        raise ValueError("it lacks a text `agent_id` or a whole `number`")
+    if not isinstance(result, str) or not isinstance(effects, bool):
+        raise ValueError("its `result` is not a text, or its `effects` not true or false")
+    call = calls.get((agent_id, number))
+    if call is None:
+        raise ValueError(f"agent {quoted(agent_id)} has no tool call {_shown(number)}")
+    if call.input_is_cut is not ("input" in line) or call.result_is_cut is not ("result" in line):
+        raise ValueError("it must have what its events cut, `input` or `result`, and nothing else")
+    record = call.record(path_of(agent_id, root_id), None)
+    return replace(
+        record,
+        input=line.get("input", record.input),
+        result=line.get("result", record.result),
+        effects=effects,
+    )
 
 
 def _shown(value: Any) -> str:

@@ -55,6 +55,8 @@ class Mutator:
 
     def _line(self, document: dict[str, Any]) -> dict[str, Any]:
         lines = document.get("entries")
+        if "tool_calls" in document and self.random.random() < 0.3:
+            lines = document["tool_calls"]
         found = self.random.choice(lines) if isinstance(lines, list) and lines else {}
         return found if isinstance(found, dict) else {}
 
@@ -77,7 +79,9 @@ class Mutator:
         return self.random.choice(alike if self.random.random() < 0.8 else VALUES)
 
     def _set_head(self, document: dict[str, Any]) -> None:
-        key = self.random.choice(["version", "agentnb", "run_id", "task", "entries", "format"])
+        key = self.random.choice(
+            ["version", "agentnb", "run_id", "task", "entries", "tool_calls", "format"]
+        )
         if self.random.random() < 0.3:
             document[key] = self.random.choice(VALUES)
 

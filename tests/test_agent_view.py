@@ -12,7 +12,7 @@ import pytest
 import agentnb
 from agentnb.core.errors import AuthenticationFailed, UnknownAgent
 from agentnb.core.types import AgentStatus, Role, TextBlock, ToolUse, Usage
-from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.providers.scripted import Reply
 from agentnb.record import load_run
 from agentnb.run import Run
 from agentnb.session import Session
@@ -96,7 +96,7 @@ def test_agent_tells_what_it_was_asked_and_told_and_what_it_said() -> None:
         "xxx",
         False,
     )
-    assert (tool.status, tool.input_is_cut, tool.result_is_cut) == ("finished", False, False)
+    assert (tool.path, tool.number, tool.status) == ("1", 1, "finished")
     assert agent.messages[:-1] == agent.calls[-1].request.messages
     assert agent.messages[-1].role is Role.ASSISTANT
     assert agent.messages[-1].content == (TextBlock("A is cut"),)
@@ -134,7 +134,15 @@ def test_failed_agent_tells_what_it_had_and_why() -> None:
     assert agent.error == "no"
     assert agent.calls[-1].stop_reason is None
     assert agent.messages[-1].text == "half"
-    assert not agent.is_whole, "the reply broke off"
+    assert agent.calls[-1].message == agent.messages[-1]
+    assert agent.calls[-1].error == {
+        "class": "",
+        "message": "no",
+        "retryable": False,
+        "retry_after_s": None,
+        "status": None,
+    }
+    assert agent.is_whole, "the reply broke off, and nothing more of it came"
 
 
 def test_skipped_task_has_a_row_with_its_number_and_its_reason() -> None:
@@ -223,19 +231,6 @@ def test_agent_at_work_tells_what_it_has_said_so_far_and_a_view_of_it_stays_as_i
     assert run.agent("1").text == "half of it, the rest"
     assert not then.is_whole
     assert run.agent("1").is_whole
-
-
-def test_agent_whose_tool_gave_more_than_an_event_holds_is_not_whole() -> None:
-    read_much = Reply(tool_uses=(ToolUse("t", "read", {"pages": 5000}),))
-    provider = ScriptedProvider([read_much, "done"])
-    run = Session(provider=provider, tools=[agentnb.tool(read)]).spawn("the task")
-    run.result(DEADLINE_S)
-
-    agent = run.agent("root")
-
-    assert agent.tool_calls[0].result_is_cut
-    assert len(agent.tool_calls[0].result or "") == 2000
-    assert not agent.is_whole
 
 
 def test_root_that_plans_nothing_has_the_status_that_the_tree_has() -> None:

@@ -18,7 +18,8 @@ from agentnb.core.errors import UnreadableRun
 from agentnb.core.types import MOST, AgentConfig
 from agentnb.record import load_run
 from agentnb.session import Session
-from tests.hostile_runs import Mutator, look_at_everything
+from tests.hostile_runs import Mutator, deep, look_at_everything
+from tests.test_conversation import SCENES, played
 from tests.test_record import a_run
 
 OLD = Path(__file__).parent / "core" / "data" / "run_version_1.json"
@@ -28,6 +29,14 @@ SEED = 13
 @pytest.fixture(scope="module")
 def saved() -> dict[str, Any]:
     document: dict[str, Any] = json.loads(a_run().to_json())
+    return document
+
+
+@pytest.fixture(scope="module")
+def saved_with_tools() -> dict[str, Any]:
+    """A run whose events cut the input and the result of a tool call."""
+    run, _ = played(SCENES["out of turns"])
+    document: dict[str, Any] = json.loads(run.to_json())
     return document
 
 
@@ -54,6 +63,14 @@ def added(**fields: Any) -> Callable[[Any, Any], object]:
         document["entries"].insert(-1, {"at_s": last["at_s"]} | root | fields)
 
     return add
+
+
+def with_cut(**fields: Any) -> Callable[[Any, Any], object]:
+    return lambda document, _: document["tool_calls"][0].update(fields)
+
+
+def without_results(document: Any, first: Any) -> None:
+    document["entries"] = [e for e in document["entries"] if e["kind"] != "tool_call_finished"]
 
 
 def later_but_the_last(document: Any, first: Any) -> None:
@@ -112,6 +129,37 @@ def test_run_that_cannot_have_been_is_refused_in_one_short_sentence(
     assert len(str(refused.value)) < 500 + len(str(path))
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (with_cut(input={"a": [10**900]}), "its tool call 0 is invalid: `input`: it contains a "),
+        (with_cut(input=deep(200)), "its tool call 0 is invalid: `input`: it contains lists and"),
+        (with_cut(result=[LONG]), "its tool call 0 is invalid: its `result` is not a text"),
+        (with_cut(agent_id=LONG), "its tool call 0 is invalid: agent 'xxx"),
+        (with_cut(number=10**24), "has no tool call 1000000000000000000000000. "),
+        (lambda d, _: d["tool_calls"].append({}), "its tool call 1 is invalid: it lacks a text"),
+        (lambda d, _: d["tool_calls"].append(LONG), "its tool call 1 is invalid: it is not an"),
+        (lambda d, _: d.update(tool_calls=LONG), "its `tool_calls` is not a list"),
+        (set_to("tool_call_started", input_length=None), "it must have what its events cut"),
+        (without_results, "it must have what its events cut"),
+    ],
+)  # fmt: skip
+def test_whole_values_that_no_run_can_have_had_are_refused_in_one_short_sentence(
+    saved_with_tools: dict[str, Any],
+    tmp_path: Path,
+    change: Callable[[Any, Any], object],
+    complaint: str,
+) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(changed(saved_with_tools, change))
+
+    with pytest.raises(UnreadableRun) as refused:
+        load_run(path)
+
+    assert complaint in str(refused.value)
+    assert len(str(refused.value)) < 500 + len(str(path))
+
+
 def test_numbers_beyond_those_of_a_computer_are_refused_where_anything_may_stand(
     saved: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -158,14 +206,14 @@ def test_run_at_the_edge_of_what_can_be_is_looked_at_like_any_other(
 
 
 def test_mutated_run_is_refused_or_every_look_at_it_works(
-    saved: dict[str, Any], tmp_path: Path
+    saved: dict[str, Any], saved_with_tools: dict[str, Any], tmp_path: Path
 ) -> None:
     mutator = Mutator(SEED)
-    documents = [saved, json.loads(OLD.read_text("utf-8"))]
+    documents = [saved, json.loads(OLD.read_text("utf-8")), saved_with_tools]
     path = tmp_path / "run.json"
     refused, looked = list[str](), 0
-    for number in range(150):
-        path.write_text(mutator.changed(documents[number % 2]))
+    for number in range(180):
+        path.write_text(mutator.changed(documents[number % 3]))
         try:
             record = load_run(path)
         except UnreadableRun as error:

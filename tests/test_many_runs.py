@@ -129,7 +129,8 @@ def test_fifty_trees_at_once_share_one_gate_and_leave_nothing_behind() -> None:
             full.clear()
             runs = [session.spawn(f"tree {n}", budget=200_000) for n in range(50)]
             assert full.wait(30)
-            stopped = runs[::5]
+            # The first ones: of a later run the root may still wait at the gate.
+            stopped = runs[:10]
             threads = [
                 threading.Thread(target=run.cancel, args=(None if n % 2 else "1",))
                 for n, run in enumerate(stopped)

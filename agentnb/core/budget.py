@@ -121,6 +121,8 @@ class RequestBudget:
 
     def __init__(self, total: int, *, warn_at: float = 0.8) -> None:
         self._total = _checked(total, "A budget's total")
+        self.total_set_by = "code"
+        """Who set the total: see `RequestContext.answer_budget`."""
         if not 0 < warn_at <= 1:
             raise ValueError(f"`warn_at` must be above 0 and at most 1, not {literal(warn_at)}.")
         self._warn_at = warn_at
@@ -201,7 +203,7 @@ class RequestBudget:
             self._reserved += n
         return Reservation(self, n)
 
-    def set_total(self, n: int) -> None:
+    def set_total(self, n: int, *, by: str = "code") -> None:
         """Set a new total, also while calls are open.
 
         A higher total arms the warning again if the used tokens are below the new warning line. A
@@ -211,7 +213,7 @@ class RequestBudget:
         with self._lock:
             self._book_all()
             raised = n > self._total
-            self._total = n
+            self._total, self.total_set_by = n, by
             if raised and self._used < self._warning_line():
                 self._armed = True
         if (callback := self._on_new_total) is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agentnb.core.clock import Clock, MonotonicClock
@@ -26,9 +26,12 @@ from agentnb.core.events import (
     Event,
     EventRow,
     Row,
+    RowEntries,
     RunFinished,
+    TextRow,
     entry_of,
 )
+from agentnb.core.records import ToolCallRecord
 from agentnb.core.text import literal
 
 _WAKE_PAUSE_S = 0.015
@@ -56,6 +59,8 @@ class EventBus:
         self._lock = threading.Lock()
         self._waiting: dict[_Waiter | _ThreadWaiter, None] = {}
         self._waiting_for_change: set[_ThreadWaiter] = set()
+        self.whole_tool_calls: dict[tuple[str, int], ToolCallRecord] = {}
+        """Tool calls whose input or result is cut in their events, by agent id and number."""
         self.changes = 0
         """Number of entries so far that are neither text nor budget updates, plus the calls of
         `notify`."""
@@ -63,9 +68,15 @@ class EventBus:
         """Whether `RunFinished` was published: no entry comes after it."""
 
     @classmethod
-    def of_record(cls, run_id: str, rows: list[Row]) -> EventBus:
+    def of_record(
+        cls,
+        run_id: str,
+        rows: list[Row],
+        whole_tool_calls: Mapping[tuple[str, int], ToolCallRecord] | None = None,
+    ) -> EventBus:
         """A closed bus with the rows of a finished run, which it owns from now on."""
         bus = cls(run_id)
+        bus.whole_tool_calls = dict(whole_tool_calls or {})
         bus._log = rows
         bus._lifecycle_rows = [row for row in rows if len(row) == 2]
         bus.changes = sum(not isinstance(event, BudgetUpdate) for _, event in bus._lifecycle_rows)
@@ -91,6 +102,10 @@ class EventBus:
         run_id = self.run_id
         return [entry_of(run_id, place, row) for place, row in enumerate(self._log[seq:], seq)]
 
+    def rows_as_entries(self, seq: int) -> RowEntries:
+        """All entries from `seq` on, whose objects are created when they are read."""
+        return RowEntries(self.run_id, seq, self._log[seq:])
+
     def rows_since(self, seq: int) -> list[Row]:
         """All rows from `seq` on."""
         return self._log[seq:]
@@ -111,13 +126,17 @@ class EventBus:
     def __getitem__(self, seq: int) -> Entry:
         return entry_of(self.run_id, seq, self._log[seq])
 
-    def publish(self, event: Event) -> None:
-        """Append an event to the record, and wake its readers."""
+    def keep_whole(self, record: ToolCallRecord) -> None:
+        """Keep a tool call whose event is cut; a later record of the same call replaces it."""
+        self.whole_tool_calls[record.agent_id, record.number] = record
+
+    def publish(self, event: Event) -> float:
+        """Append an event to the record, and wake its readers. Returns its `at_s`."""
         if isinstance(event, AgentTextDelta):
-            self.publish_text(event.agent_id, event.text)
-            return
+            return self.publish_text(event.agent_id, event.text)[0]
         with self._lock:
-            row = (self._now() - self._started_at, event)
+            at_s = self._now() - self._started_at
+            row = (at_s, event)
             self._log.append(row)
             self._lifecycle_rows.append(row)
             if isinstance(event, RunFinished):
@@ -128,13 +147,16 @@ class EventBus:
                     waiter.wake()
         if self._waiting:
             self._wake()
+        return at_s
 
-    def publish_text(self, agent_id: str, text: str) -> None:
-        """Publish an `AgentTextDelta` without creating the object."""
+    def publish_text(self, agent_id: str, text: str) -> TextRow:
+        """Publish an `AgentTextDelta` without creating the object. Returns its row."""
+        row = (self._now() - self._started_at, agent_id, text)
         # No lock: appending to a list is atomic, and nothing here depends on the index.
-        self._log.append((self._now() - self._started_at, agent_id, text))
+        self._log.append(row)
         if self._waiting:
             self._wake()
+        return row
 
     def _wake(self) -> None:
         with self._lock:

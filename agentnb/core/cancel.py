@@ -113,6 +113,8 @@ class CancelScope:
         self.parent_id = parent_id
         self.reason: str | None = None
         """Why it was cancelled; `None` if it was not."""
+        self.by = ""
+        """Who cancelled it; empty if nobody did."""
         self.ended = asyncio.Event()
         """Set when the agent's terminal event was published."""
         self._cancellation = cancellation
@@ -192,6 +194,8 @@ class Cancellation:
         self._scopes: dict[str, CancelScope] = {}
         self._children: dict[str, list[str]] = {}
         self._root_reason: str | None = None
+        self._root_by = ""
+        self._on_order: Callable[[str | None, str, str], None] | None = None
         self.root_order: list[CancelScope] = []
         """All scopes stopped by the cancel of the whole run."""
 
@@ -202,20 +206,36 @@ class Cancellation:
             self._scopes[agent_id] = made
             if parent_id is None:
                 made.reason, made.order = self._root_reason, self.root_order
+                made.by = self._root_by
             else:
                 self._children.setdefault(parent_id, []).append(agent_id)
                 parent = self._scopes[parent_id]
                 made.reason, made.order = parent.reason, parent.order
+                made.by = parent.by
             if made.reason is not None:
                 made.order.append(made)
             return made
 
-    def cancel(self, agent_id: str | None = None, reason: str = "cancelled") -> list[CancelScope]:
+    def when_ordered(self, callback: Callable[[str | None, str, str], None] | None) -> None:
+        """Call `callback` with agent id, reason and author of each `cancel`, in its thread.
+
+        Also for a run that was cancelled before. Not called for an agent's own cancels. `None`
+        removes it.
+        """
+        with self.lock:
+            self._on_order, reason, by = callback, self._root_reason, self._root_by
+        if reason is not None and callback is not None:
+            callback(None, reason, by)
+
+    def cancel(
+        self, agent_id: str | None = None, reason: str = "cancelled", *, by: str = "code"
+    ) -> list[CancelScope]:
         """Cancel an agent and everything below it, or the whole run. Returns at once.
 
         Args:
             agent_id: The agent; the whole run when left out.
             reason: Kept in the terminal events.
+            by: Who orders it: `panel`, `code`, `gate`, `limit` or `agent`.
 
         Returns:
             The scopes that this call stopped; empty if nothing was left to stop. `ended` is set on
@@ -228,12 +248,14 @@ class Cancellation:
         with self.lock:
             order: list[CancelScope] = []
             if agent_id is None and self._root_reason is None:
-                self._root_reason, self.root_order = reason, order
+                self._root_reason, self.root_order, self._root_by = reason, order, by
             for scope in self._with_all_below(agent_id):
                 if not scope.closed and scope.reason is None:
-                    scope.reason, scope.order = reason, order
+                    scope.reason, scope.order, scope.by = reason, order, by
                     order.append(scope)
             stopped_now = order.copy()
+        if stopped_now and by != "agent" and self._on_order is not None:
+            self._on_order(agent_id, reason, by)  # before the order has any effect
         _deliver_soon(stopped_now)
         return order
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from agentnb.core import events, types
-from agentnb.core.events import Event
+from agentnb.core.events import Event, ModelCallStarted, Row
+from agentnb.core.secrets import Secrets
 from agentnb.core.text import literal
 from agentnb.core.types import DEEPEST, MOST_BITS
 
@@ -89,15 +90,43 @@ def _text(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
+# -- replies without secrets ----------------------------------------------------------------------
+
+
+def rows_without_secrets(rows: Iterable[Row], secrets: Secrets) -> list[Row]:
+    """The rows without secrets in replies, where one may span several rows.
+
+    The texts of all other events stay as they are: `plain` masks them.
+    """
+    masked = list(rows)
+    pieces: dict[str, list[int]] = {}
+    for place, row in enumerate(masked):
+        if len(row) == 3:
+            pieces.setdefault(row[1], []).append(place)
+        elif isinstance(row[1], ModelCallStarted):  # the agent's next reply begins
+            _mask_at(pieces.pop(row[1].agent_id, []), masked, secrets)
+    for places in pieces.values():
+        _mask_at(places, masked, secrets)
+    return masked
+
+
+def _mask_at(places: list[int], rows: list[Row], secrets: Secrets) -> None:
+    said = [rows[place][2] for place in places]  # type: ignore[misc]  # these are rows of text
+    masked = secrets.mask_pieces(said)
+    if masked is not said:
+        for place, text in zip(places, masked, strict=True):
+            rows[place] = (rows[place][0], rows[place][1], text)  # type: ignore[assignment]
+
+
+# -- and back -------------------------------------------------------------------------------------
+
+
 class UnknownKind(ValueError):
     """A value of a kind that this version does not know."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         super().__init__(f"the kind {literal(kind)} is not known")
-
-
-# -- and back -------------------------------------------------------------------------------------
 
 
 def event_of(value: Any) -> Event:

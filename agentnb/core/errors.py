@@ -12,6 +12,7 @@
     ├── UnknownAgent                a path or an id that no agent of the run has
     ├── UnknownModel                a model name that no provider answers to
     ├── NoOpenQuestion              an answer, but the budget asked nothing
+    ├── NoSuchRun, AmbiguousRun     an id, or its beginning, that fits no run, or several
     ├── UnreadableRun               a file that is not a run, or that cannot be read
     ├── MissingExtra                an optional dependency is not installed
     └── ToolError                   an error that a tool reports to the model
@@ -27,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from agentnb.core.secrets import masked_words
@@ -372,6 +374,56 @@ class NoOpenQuestion(AgentnbError):
             "The budget asks nothing at the moment: an answer counts only while the run is "
             "paused. To stop it use `run.cancel()`, to give it more `run.set_budget(total)`."
         )
+
+
+class NoSuchRun(AgentnbError, LookupError):
+    """No run has this id, or one that begins with it.
+
+    Args:
+        run: The id, or its beginning, as it was given.
+        is_listed: Whether a summary of the run was kept in memory, and nothing else.
+    """
+
+    def __init__(self, run: str, *, is_listed: bool = False) -> None:
+        self.run = run
+        if is_listed:
+            super().__init__(
+                f"Only a summary of the run {literal(run)} was kept: it is gone from memory, and "
+                "no store has it. Keep later runs in a variable, or in a store."
+            )
+            return
+        super().__init__(
+            f"There is no run {literal(run)}. `agentnb.runs()` lists the runs that are kept: give "
+            "the `id` of one, or its beginning."
+        )
+
+
+class AmbiguousRun(AgentnbError, LookupError):
+    """Several runs have an id that begins like this.
+
+    Args:
+        run: The beginning, as it was given.
+        known: The ids that begin with it, newest run first.
+    """
+
+    def __init__(self, run: str, *, known: Sequence[str]) -> None:
+        self.run, self.known = run, tuple(known)
+        beginnings = _shortest_beginnings(self.known)
+        super().__init__(
+            f"{len(self.known):,} runs have an id that begins with {literal(run)} (newest first: "
+            f"{known_names(beginnings)}). Give more of the one you want."
+        )
+
+
+def _shortest_beginnings(ids: Sequence[str]) -> list[str]:
+    """The shortest beginning of each id that no other of them has."""
+    ordered = sorted(set(ids))
+    shared = dict.fromkeys(ordered, 0)
+    for one, other in pairwise(ordered):  # the longest beginning in common is with a neighbour
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+        length = sum(1 for _ in alike)
+        shared[one], shared[other] = max(shared[one], length), length
+    return [each[: shared[each] + 1] for each in ids]
 
 
 class UnreadableRun(AgentnbError, ValueError):

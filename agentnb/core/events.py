@@ -12,11 +12,12 @@ are totals so far, all `duration_ms` are counted from the agent's spawn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex, overload
 
 from agentnb.core.shown import Shown, counted
-from agentnb.core.types import AgentStatus, CompletionRequest, SpawnMode, Usage
+from agentnb.core.types import AgentStatus, CompletionRequest, Message, SpawnMode, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,8 @@ class AgentCancelled:
     text: str = ""
     tokens_used: int = 0
     duration_ms: int = 0
+    by: str = ""
+    """Who ordered it: `panel`, `code`, `gate`, `limit` or `agent`; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +174,9 @@ class ModelCallFinished:
     """`None` if the reply is not whole."""
     error: str | None = None
     """With a `stop_reason`: the reply is whole, and something went wrong after it."""
+    message: Message | None = None
+    """What came back, as it is sent back; of a reply that was cut off, its text. `None` if nothing
+    came, and in older records."""
     estimate_error: int = 0
     """Budget tokens by which the final count differs from what was reserved and metered before."""
 
@@ -271,6 +277,8 @@ class BudgetResumed:
     reason: str
     """`continue`, `stop`, `raised`, `lowered`, `timeout`, `ended` (the run was over before an
     answer), or `stop: ` and what was wrong with the gate's answer."""
+    by: str = ""
+    """Who ordered it: `panel`, `code`, `gate`, `limit` or `agent`; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +289,8 @@ class BudgetChanged:
     budget_total: int
     previous_total: int
     tokens_used: int
+    by: str = ""
+    """Who ordered it: `panel`, `code`, `gate`, `limit` or `agent`; empty in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,11 +483,56 @@ Row = TextRow | EventRow
 """One row of a run's record; its index is its `seq`."""
 
 
+class RowEntries(Sequence[Entry]):
+    """Rows of a record as entries, whose objects are created when they are read.
+
+    Args:
+        run_id: The run.
+        first: The `seq` of the first row.
+        rows: The rows. A reader that needs no objects reads these.
+    """
+
+    __slots__ = ("first", "rows", "run_id")
+
+    def __init__(self, run_id: str, first: int, rows: list[Row]) -> None:
+        self.run_id, self.first, self.rows = run_id, first, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Entry: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Entry]: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> Entry | list[Entry]:
+        seqs = range(self.first, self.first + len(self.rows))
+        if isinstance(place, slice):
+            pairs = zip(seqs[place], self.rows[place], strict=True)
+            return [entry_of(self.run_id, seq, row) for seq, row in pairs]
+        return entry_of(self.run_id, seqs[place], self.rows[place])
+
+    def __repr__(self) -> str:
+        return f"RowEntries({len(self)} from {self.first})"
+
+
 def entry_of(run_id: str, seq: int, row: Row) -> Entry:
     """The entry for a row."""
     if len(row) == 3:
         return Entry(run_id, seq, row[0], AgentTextDelta(agent_id=row[1], text=row[2]))
     return Entry(run_id, seq, row[0], row[1])
+
+
+def rows_of(entries: Sequence[Entry]) -> list[Row]:
+    """Entries as rows. Those of `RowEntries` are its own: copy them before you change them."""
+    if isinstance(entries, RowEntries):
+        return entries.rows
+    return [_row_of(entry.at_s, entry.event) for entry in entries]
+
+
+def _row_of(at_s: float, event: Event) -> Row:
+    if isinstance(event, AgentTextDelta):
+        return at_s, event.agent_id, event.text
+    return at_s, event
 
 
 def is_terminal(event: Event) -> bool:

@@ -1,75 +1,326 @@
-"""A wrapper around the journal of a run."""
+"""`Recorder`: makes the records of one run, and hands them to the run's journal.
+
+Three rules: what a call, a tool or an agent ended with is kept before its event is published; a
+failing journal fails the run at its end and no agent; a cancel never interrupts a commit.
+
+Commits are grouped: one starts at once when none is under way, and everyone who asks while it is
+shares the next.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from agentnb.core.cancel import is_own_cancellation, wait_shielded
+from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.errors import InternalError
-from agentnb.core.protocols import (
-    Journal,
+from agentnb.core.events import ModelCallFinished, ModelCallStarted, TextRow
+from agentnb.core.keys import CallKeys
+from agentnb.core.records import (
+    FINISHED,
+    CallRecord,
+    ErrorRecord,
+    Kept,
+    OrderRecord,
+    Pieces,
+    RunHead,
     ToolCallRecord,
-    supports_entries,
-    supports_tool_calls,
+    VerdictRecord,
 )
+from agentnb.core.secrets import known_secrets
+from agentnb.core.types import ROOT_PATH
 
 if TYPE_CHECKING:
     from agentnb.core.bus import EventBus
+    from agentnb.core.clock import Clock, TimerHandle
+    from agentnb.core.protocols import SupportsCommit
+
+KEEP_TEXT_EVERY_S = 1.0
+"""Seconds after which the text of open calls is kept."""
 
 
-class ShieldedJournal:
-    """Wraps a journal: its failures never fail an agent, and a cancel never interrupts a commit.
+class Recorder:
+    """Makes the records of one run. For the run's loop only, but for `order_from`.
 
     Args:
-        journal: The journal; `None` if the run has none.
+        journal: The run's journal; `None` if it has none. Any method but `commit` may be missing.
         bus: The bus that the run publishes on.
+        clock: Of the run.
     """
 
-    def __init__(self, journal: Journal | None, bus: EventBus) -> None:
-        self._journal = journal
+    def __init__(self, journal: SupportsCommit | None, bus: EventBus, clock: Clock) -> None:
         self._bus = bus
+        self._clock = clock
+        self._commit = None if journal is None else journal.commit
+        self._begin = getattr(journal, "begin", None)
+        self._intend = getattr(journal, "intend", None)
+        self._keep = getattr(journal, "keep", None)
+        self._published = getattr(journal, "published", None)
         self._handed = 0
         """Number of entries that the journal was given."""
+        self._next: _Batch | None = None
+        """The commit that was asked for and has not begun."""
+        self._open: _Batch | None = None
+        """The commit that is under way."""
+        self._committing: asyncio.Task[None] | None = None
+        self._open_calls = 0
+        self._timer: TimerHandle | None = None
+        self._logs: dict[str, AgentLog] = {}
+        self._newest_path = ""
+        """The path of the agent whose call was the newest to begin."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.error: InternalError | None = None
-        """The first failure; the run raises it at its end."""
+        """The first failure of the journal; the run raises it at its end."""
 
-    def keep_tool_call(self, record: ToolCallRecord) -> None:
-        """Pass a whole tool call on, if the journal keeps such."""
-        if not supports_tool_calls(self._journal):
+        self.secrets = known_secrets()
+        """Those that were known when the run began."""
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether records go anywhere; if not, none needs to be made."""
+        return self._keep is not None or self._intend is not None
+
+    # -- what the journal is handed ---------------------------------------------------------------
+
+    def begin(self, head: RunHead) -> None:
+        """The run begins."""
+        self._loop = asyncio.get_running_loop()
+        self._hand(self._begin, head)
+
+    def log(self, path: str) -> AgentLog:
+        """The log of a new agent."""
+        made = self._logs[path] = AgentLog(self, path)
+        return made
+
+    def intend(self, record: CallRecord | ToolCallRecord) -> None:
+        """Hand over what is about to start."""
+        self._hand(self._intend, record)
+
+    def keep(self, record: Kept) -> None:
+        """Hand over a record."""
+        self._hand(self._keep, record)
+
+    def _hand(self, method: Callable[[Any], object] | None, value: object) -> None:
+        if method is None:
             return
         try:
-            self._journal.keep_tool_call(record)
+            method(value)
         except BaseException as error:  # no await here, so it is never this task's cancellation
             self._failed(error)
 
-    def hand_entries(self) -> None:
-        """Pass on the entries published since the last call, if the journal takes them."""
-        if not supports_entries(self._journal):
-            return
-        entries = self._bus.since(self._handed)
-        self._handed += len(entries)
-        try:
-            self._journal.published(entries)
-        except BaseException as error:  # no await here, so it is never this task's cancellation
-            self._failed(error)
-
-    async def commit(self) -> None:
-        """Commit what was published. A cancel during the commit is raised after it."""
-        if self._journal is None:
-            return
-        self.hand_entries()
-        keeping = asyncio.create_task(self._keep(self._journal))
-        if (cancelled := await wait_shielded([keeping])) is not None:
-            raise cancelled
-
-    async def _keep(self, journal: Journal) -> None:
-        try:
-            await journal.commit()
-        except BaseException as error:
-            if is_own_cancellation(error):
-                raise
-            self._failed(error)
+    def _hand_entries(self) -> None:
+        """Hand over the entries published since the last time."""
+        if self._published is not None:
+            entries = self._bus.rows_as_entries(self._handed)
+            self._handed += len(entries)
+            self._hand(self._published, entries)
 
     def _failed(self, error: BaseException) -> None:
         self.error = self.error or InternalError.wrapping(error, where="the journal")
+
+    # -- commits ----------------------------------------------------------------------------------
+
+    async def commit(self) -> None:
+        """Return once everything so far is kept. A cancel meanwhile is raised after it."""
+        if self._commit is None:
+            return
+        await self._next_batch()
+
+    async def commit_end(self) -> None:
+        """`commit` for the run's end: a cancel that comes now is too late, and is dropped."""
+        with suppress(asyncio.CancelledError):
+            await self.commit()
+
+    def _next_batch(self) -> _Batch:
+        """The commit that keeps everything so far: started now, or when the open one has ended."""
+        if self._next is None:
+            self._next = _Batch()
+            if self._committing is None:
+                self._committing = asyncio.create_task(self._make_commits())
+                self._committing.add_done_callback(self._commits_ended)
+        return self._next
+
+    async def _make_commits(self) -> None:
+        assert self._commit is not None
+        while self._next is not None:
+            self._open, self._next = self._next, None
+            self._hand_entries()
+            try:
+                await self._commit()
+            except BaseException as error:
+                if is_own_cancellation(error):
+                    raise
+                self._failed(error)
+            self._open.end()
+        self._committing = None  # here: what asks from now on starts a task of its own
+
+    def _commits_ended(self, task: asyncio.Task[None]) -> None:
+        """If the task was cancelled, perhaps before its first step: let nobody wait for ever."""
+        if task is not self._committing:
+            return
+        if not task.cancelled():
+            task.exception()  # read, so that asyncio does not report a `GeneratorExit` of our own
+        for batch in (self._open, self._next):
+            if batch is not None:
+                batch.end()
+        self._committing = self._open = self._next = None
+
+    def _keep_text_later(self) -> None:
+        self._timer = self._clock.call_later(KEEP_TEXT_EVERY_S, self._keep_text)
+
+    def _keep_text(self) -> None:
+        """While calls are open: keep their text so far, again and again."""
+        self._timer = None
+        if self._open_calls:
+            self._next_batch()
+            self._keep_text_later()
+
+    def call_began(self, path: str) -> None:
+        """A call was sent."""
+        self._newest_path = path
+        self._open_calls += 1
+        if self._timer is None and self._published is not None:
+            self._keep_text_later()
+
+    def call_ended(self) -> None:
+        """A call ended. The timer goes on until it sees that none is open: most runs open more."""
+        self._open_calls -= 1
+
+    async def end(self) -> None:
+        """After the run's last event: keep what came since the last commit."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self.commit_end()
+        self._logs.clear()  # they refer to this: the cycle would keep the record in memory
+
+    # -- orders -----------------------------------------------------------------------------------
+
+    def order(self, kind: str, by: str, value: Any, path: str = "") -> None:
+        """Keep an order that was heard now.
+
+        Args:
+            kind: See `agentnb.core.records.OrderRecord`; so are the next two.
+            by: Who gave it.
+            value: What was ordered.
+            path: The branch that it concerns; empty for the run.
+        """
+        if self._keep is not None:
+            path = path or self._newest_path or ROOT_PATH
+            log = self._logs.get(path)
+            number = 0 if log is None else log.calls
+            self.keep(OrderRecord(kind, by, path, number, self._bus.now_s, value))
+
+    def warned(self, decision: str) -> None:
+        """Keep what the run does after the budget's warning. It concerns all: the root's log."""
+        if (root := self._logs.get(ROOT_PATH)) is not None:
+            root.verdict("warned", decision)
+
+    def cancel_ordered(self, path: str | None, reason: str, by: str) -> None:
+        """Keep an order to cancel. From any thread."""
+        loop, value = self._loop, {"agent": path, "reason": reason}
+        if loop is None or self._keep is None:
+            return
+        with suppress(RuntimeError):  # the loop is closed: the run is over
+            loop.call_soon_threadsafe(self.order, "cancel", by, value, path or "")
+
+
+class _Batch(asyncio.Future[None]):
+    """What one commit keeps. All who wait for it share it, so none of them can cancel it."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Do nothing: the task that is cancelled hears of it when the batch has ended."""
+        return False
+
+    def end(self) -> None:
+        """Everything is kept."""
+        if not self.done():
+            self.set_result(None)
+
+
+class AgentLog:
+    """The part of the record that one agent makes: its calls, tool calls and verdicts, numbered.
+
+    Args:
+        recorder: Of the run.
+        path: The agent's.
+    """
+
+    __slots__ = ("_keys", "_open", "_recorder", "_tool_calls", "_verdicts", "calls", "path")
+
+    def __init__(self, recorder: Recorder, path: str) -> None:
+        self.path = path
+        self.calls = 0
+        """Number of calls that began."""
+        self._recorder = recorder
+        self._keys: CallKeys | None = None
+        self._open: tuple[ModelCallStarted, float, str] | None = None
+        """The open call: its event, when it began, its key."""
+        self._tool_calls = 0
+        self._verdicts = 0
+
+    def call_started(self, event: ModelCallStarted, at_s: float) -> None:
+        """A call is about to go out."""
+        self.calls += 1
+        recorder = self._recorder
+        recorder.call_began(self.path)
+        if not recorder.keeps_records:
+            return
+        if self._keys is None:
+            self._keys = CallKeys(recorder.secrets)
+        key = self._keys.key_of(event.model, event.request)
+        self._open = event, at_s, key
+        recorder.intend(
+            CallRecord(
+                self.path,
+                self.calls,
+                event.attempt,
+                key,
+                event.request,
+                at_s=at_s,
+                model=event.model,
+                is_synthesis=event.is_synthesis,
+            )
+        )
+
+    def call_finished(
+        self, event: ModelCallFinished, pieces: Sequence[TextRow], error: ErrorRecord | None
+    ) -> None:
+        """The open call has ended; its event is published after the next commit."""
+        self._recorder.call_ended()
+        if self._open is None:
+            return
+        (started, sent_at_s, key), self._open = self._open, None
+        self._recorder.keep(
+            CallRecord(
+                self.path,
+                self.calls,
+                started.attempt,
+                key,
+                started.request,
+                Pieces(pieces),
+                event.message,
+                event.stop_reason,
+                event.usage,
+                error,
+                sent_at_s,
+                event.duration_ms,
+                FINISHED,
+                started.model,
+                started.is_synthesis,
+                event.estimate_error,
+            )
+        )
+
+    def next_tool_call(self) -> int:
+        """The number of the tool call that begins now."""
+        self._tool_calls += 1
+        return self._tool_calls
+
+    def verdict(self, kind: str, value: Any) -> None:
+        """Keep what the run's shared state answered. See `agentnb.core.records.VerdictRecord`."""
+        if self._recorder.keeps_records:
+            self._verdicts += 1
+            self._recorder.keep(VerdictRecord(self.path, self._verdicts, kind, value))

@@ -6,6 +6,7 @@ sub-agents; then give the same conversation their results and get the final repl
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,8 +15,9 @@ from agentnb.core._call.engine import InProcessEngine
 from agentnb.core._run.execution import Execution
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
-from agentnb.core.journal import ShieldedJournal
-from agentnb.core.protocols import BudgetGate, Delegation, Engine, Journal, Provider, Tool
+from agentnb.core.journal import Recorder
+from agentnb.core.protocols import BudgetGate, Delegation, Engine, Provider, SupportsCommit, Tool
+from agentnb.core.records import RunHead
 from agentnb.core.request import RequestContext, RunState
 from agentnb.core.synthesis import build_synthesis_prompt
 from agentnb.core.text import literal
@@ -68,7 +70,8 @@ class AgentOrchestrator:
         *,
         budget_gate: BudgetGate | None = None,
         tools: Sequence[Tool] | None = None,
-        journal: Journal | None = None,
+        journal: SupportsCommit | None = None,
+        head: RunHead | None = None,
         plan: SpawnInstruction | None = None,
         synthesis: bool = True,
     ) -> OrchestratorResult:
@@ -82,7 +85,8 @@ class AgentOrchestrator:
             bus: Takes the events. For one run only.
             budget_gate: Asked at the budget's warning line.
             tools: Tools that agents may call, without the spawn tools.
-            journal: Committed before each finished or terminal event is published.
+            journal: Keeps what happens. See `agentnb.core.protocols.Journal`.
+            head: What the journal is told of the run; made of the other arguments when left out.
             plan: A person's own tasks: the root only brings their results together.
             synthesis: Whether a model brings a plan's results together.
 
@@ -101,6 +105,7 @@ class AgentOrchestrator:
         if plan is not None and not plan.tasks:
             raise ValueError("The plan has no task: give at least one.")
         request.limits.lower_depth(self.max_depth)
+        recorder = Recorder(journal, bus, request.clock)
         meter = Meter(
             request.budget,
             bus,
@@ -110,12 +115,13 @@ class AgentOrchestrator:
             is_attended=request.is_attended,
             pause_timeout_s=request.pause_timeout_s,
             limits=request.limits,
+            recorder=recorder,
         )
         run = RunState(
             request=request,
             bus=bus,
             meter=meter,
-            journal=ShieldedJournal(journal, bus),
+            recorder=recorder,
             engine=self.engine,
             provider=provider,
             tools=tuple(tools or ()),
@@ -126,7 +132,21 @@ class AgentOrchestrator:
         request.begin(meter)
         bus.begin(request.run_id)
         root = _root_context(context, run)
-        return await Execution(run).execute(root, user_message, plan, synthesis)
+        return await Execution(run).execute(
+            root, user_message, plan, synthesis, head or _head_of(request, root, user_message)
+        )
+
+
+def _head_of(request: RequestContext, root: AgentContext, task: str) -> RunHead:
+    return RunHead(
+        run_id=request.run_id,
+        thread_id=request.thread_id,
+        task=task,
+        model=root.agent_config.model,
+        budget_total=request.budget.total,
+        max_depth=request.max_depth,
+        started_at=time.time(),
+    )
 
 
 def _root_context(context: AgentContext, run: RunState) -> AgentContext:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
 
+from agentnb.core.protocols import MOST_FOR_MODEL
 from agentnb.core.quotation import escaped
 from agentnb.core.types import AgentConfig, AgentStatus, Briefing
 
@@ -222,6 +223,16 @@ BLOCK_BESIDE_TOOLS = (
     "(The spawn block in this reply was not followed, because the reply also called tools. To "
     "delegate by a block, write it in a reply that calls none.)"
 )
+
+
+def result_for_model(text: str) -> str:
+    """A tool's result as the model gets it: its beginning, if it is very long."""
+    if len(text) <= MOST_FOR_MODEL:
+        return text
+    return (
+        f"{text[:MOST_FOR_MODEL]}\n\n(The result has {len(text):,} characters; these are the "
+        f"first {MOST_FOR_MODEL:,}.)"
+    )
 
 
 def _capabilities(levels: int) -> str:

@@ -15,7 +15,22 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 if TYPE_CHECKING:
     from agentnb.core.clock import Clock, TimeLimit
     from agentnb.core.errors import OrchestratorError
-    from agentnb.core.events import BudgetWarning, Entry, Event
+    from agentnb.core.events import (
+        BudgetWarning,
+        Entry,
+        Event,
+        ModelCallFinished,
+        TextRow,
+        ToolCallFinished,
+    )
+    from agentnb.core.records import (
+        CallRecord,
+        ErrorRecord,
+        Kept,
+        RunHead,
+        RunJournal,
+        ToolCallRecord,
+    )
     from agentnb.core.types import (
         AgentStatus,
         Briefing,
@@ -226,6 +241,18 @@ def supports_timeout(tool: object) -> TypeGuard[SupportsTimeout]:
     return getattr(tool, "timeout_s", None) is not None
 
 
+class SupportsEffects(Tool, Protocol):
+    """A tool that says whether it changes anything outside the run; any other is taken to."""
+
+    @property
+    def effects(self) -> bool: ...
+
+
+def has_effects(tool: object) -> bool:
+    """Whether a call must not be repeated unasked when its outcome is not known."""
+    return bool(getattr(tool, "effects", True))
+
+
 # -- sub-agents that are started by tools -----------------------------------------------------
 
 
@@ -347,56 +374,58 @@ class Jobs(Protocol):
 # -- journal, gate, budget gate, controls ---------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallRecord:
-    """A tool call that has ended, with its whole input and result: plain values, picklable."""
-
-    agent_id: str
-    tool_use_id: str
-    name: str
-    input: Mapping[str, Any]
-    result: str
-    """The whole result, even if the model gets only its beginning."""
-    is_error: bool
-
-
-class Journal(Protocol):
-    """Durable storage of a run's events. Optional: `SupportsEntries`, `SupportsToolCalls`."""
+class SupportsCommit(Protocol):
+    """The least that a run asks of a journal. All else is optional: see `Journal`."""
 
     async def commit(self) -> None:
-        """Return once everything published so far is kept.
+        """Return once everything that came before is kept.
 
-        Awaited before each finished or terminal event is published, so that no reader learns of an
-        end that was not kept.
+        Awaited before a call or a tool with effects goes out, and before each finished or terminal
+        event is published, so that no reader learns of an end that was not kept.
         """
         ...
 
 
-class SupportsEntries(Journal, Protocol):
-    """A journal that is given the entries of the record, so that it needs no bus."""
+class Journal(SupportsCommit, Protocol):
+    """Keeps what happens in a run, one run at a time. A journal may lack any method but `commit`.
+
+    All but `commit` and `load` return at once, are called on the run's loop, and may come in any
+    number before a commit. What a method raises fails the run at its end, and no agent. Texts are
+    handed over as they are: a journal that writes them masks their secrets
+    (`agentnb.core.secrets`). `agentnb.testing.journal_contract` checks an implementation.
+    """
+
+    def begin(self, head: RunHead) -> None:
+        """A run begins; everything that follows is of this run. The first call of all."""
+        ...
+
+    def intend(self, record: CallRecord | ToolCallRecord) -> None:
+        """A call, or a tool with effects, is about to start."""
+        ...
+
+    def keep(self, record: Kept) -> None:
+        """Keep a record. A call or a tool call that has its result replaces its intent."""
+        ...
 
     def published(self, entries: Sequence[Entry]) -> None:
         """Take the entries published since the last call: each once, in order.
 
-        Called before each commit, which keeps them, and a last time after `RunFinished`.
+        Called before each commit, which keeps them; once a second while a call is open; and a last
+        time after `RunFinished`, before the run's last commit.
         """
         ...
 
+    def load(self, run_id: str) -> RunJournal:
+        """All that was kept of a run.
 
-def supports_entries(journal: object) -> TypeGuard[SupportsEntries]:
-    return getattr(journal, "published", None) is not None
-
-
-class SupportsToolCalls(Journal, Protocol):
-    """A journal that keeps tool calls whole: events hold only the beginning of long values."""
-
-    def keep_tool_call(self, record: ToolCallRecord) -> None:
-        """Keep a call. Called before the commit that precedes its `ToolCallFinished`."""
+        Raises:
+            NoSuchRun: The journal has no run with this id.
+        """
         ...
 
-
-def supports_tool_calls(journal: object) -> TypeGuard[SupportsToolCalls]:
-    return getattr(journal, "keep_tool_call", None) is not None
+    def close(self) -> None:
+        """Keep what came without a commit, and release what is held. A second call does nothing."""
+        ...
 
 
 class Gate(Protocol):
@@ -546,13 +575,18 @@ class RunServices(Protocol):
     """By name: tools of the run that this agent does not have. Called with a call's input, each
     publishes the refusal and returns why, as an error for the model."""
 
-    def publish(self, event: Event) -> None: ...
+    def publish(self, event: Event) -> float:
+        """Publish an event. Returns when, in seconds since the run began.
+
+        A `ModelCallStarted` is kept as an intent, too: await `commit` before the call goes out.
+        """
+        ...
 
     def take_numbers(self, count: int) -> tuple[int, ...]:
         """Numbers for the next `count` tasks that the agent asks for, started or not."""
         ...
 
-    def reply_begins(self, pieces: list[str]) -> None:
+    def reply_begins(self, pieces: list[TextRow]) -> None:
         """Take the list that the text of the newest reply is added to, piece by piece."""
         ...
 
@@ -560,20 +594,41 @@ class RunServices(Protocol):
         """Note that the model has begun to answer."""
         ...
 
-    def publish_text(self, agent_id: str, text: str) -> None:
-        """Publish an `AgentTextDelta` without creating the object."""
+    def publish_text(self, agent_id: str, text: str) -> TextRow:
+        """Publish an `AgentTextDelta` without creating the object. Returns its row."""
         ...
 
     def note_tool_call(self, order: ToolUse) -> None:
         """Note a tool call of the reply that streams. It may run once the reply has ended."""
         ...
 
-    async def commit_and_publish(self, event: Event) -> None:
-        """Publish an event after the journal has committed what came before."""
+    async def commit(self) -> None:
+        """Return once the journal has kept everything so far."""
         ...
 
-    def keep_tool_call(self, record: ToolCallRecord) -> None:
-        """Pass the whole call to the journal; its events may be cut."""
+    async def call_ended(self, event: ModelCallFinished, error: ErrorRecord | None) -> None:
+        """Keep the open call with its result, commit, and publish its event.
+
+        Args:
+            event: How it ended.
+            error: Its error, with what the event does not say.
+        """
+        ...
+
+    def next_tool_call(self) -> int:
+        """The number of the agent's tool call that begins now, from 1."""
+        ...
+
+    def intend(self, record: ToolCallRecord) -> None:
+        """Keep the intent of a tool with effects: await `commit` before it runs."""
+        ...
+
+    def keep_whole(self, record: ToolCallRecord) -> None:
+        """Keep a tool call of which the events hold only a part, for those who read the record."""
+        ...
+
+    async def tool_ended(self, record: ToolCallRecord, event: ToolCallFinished) -> None:
+        """Keep a tool call with its result, commit, and publish its event."""
         ...
 
     def ending_with_run(self, limit: TimeLimit) -> AbstractContextManager[None]:

@@ -25,7 +25,7 @@ from agentnb.core.text import literal
 if TYPE_CHECKING:
     from agentnb.core._budget.meter import Meter
     from agentnb.core.bus import EventBus
-    from agentnb.core.journal import ShieldedJournal
+    from agentnb.core.journal import Recorder
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
@@ -142,11 +142,12 @@ class RequestContext:
         """The run begins: answers to the budget's question go to this meter."""
         self._meter = meter
 
-    def answer_budget(self, answer: str) -> None:
+    def answer_budget(self, answer: str, by: str = "code") -> None:
         """Answer the budget's question. Call it on the run's loop.
 
         Args:
             answer: `continue` or `stop`.
+            by: Who answers; so `by` in all orders: `panel`, `code`, `gate`, `limit` or `agent`.
 
         Raises:
             ValueError: It is neither.
@@ -154,7 +155,7 @@ class RequestContext:
         """
         if self._meter is None:
             raise NoOpenQuestion
-        self._meter.answer(answer)
+        self._meter.answer(answer, by)
 
     def child(self) -> RequestContext:
         """The same state, one level deeper: all but `depth` is shared."""
@@ -205,7 +206,7 @@ class RunState:
     request: RequestContext
     bus: EventBus
     meter: Meter
-    journal: ShieldedJournal
+    recorder: Recorder
     engine: Engine
     provider: Provider
     """Answers agents that have no model of their own."""

@@ -135,6 +135,19 @@ def assistant_message(text: str) -> Message:
     return Message(Role.ASSISTANT, (TextBlock(text),) if text else ())
 
 
+def sendable_reply(message: Message, stop_reason: str | None) -> Message:
+    """A whole reply for the conversation, without tool calls that get no result.
+
+    Args:
+        message: The reply.
+        stop_reason: Only `tool_use` has its tools run.
+    """
+    if stop_reason == "tool_use":
+        return message
+    kept = tuple([block for block in message.content if not isinstance(block, ToolUseBlock)])
+    return message if len(kept) == len(message.content) else Message(message.role, kept)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as described to a model: name, description and JSON schema of its input."""

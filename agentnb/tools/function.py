@@ -41,6 +41,8 @@ class FunctionTool(Generic[P, R]):
     ) -> None:
         self.spec = spec
         self.timeout_s = timeout_s
+        self.effects = True
+        """Whether a call may change something outside the run."""
         self._function = function
         self._parameters = parameters
         self._is_async = _is_async(function)

@@ -90,6 +90,9 @@ def spawn_tools(settings: SpawnSettings | None = None) -> tuple[Tool, ...]:
 class _Spawn:
     """`spawn`: starts a sub-agent in the background."""
 
+    effects = False
+    """What it starts is of the run."""
+
     def __init__(self, settings: SpawnSettings) -> None:
         self._settings = settings
         self.spec = ToolSpec(SPAWN, _SPAWN, _spawn_schema(settings.profiles))
@@ -209,6 +212,8 @@ JobReport = tuple[str, tuple[str, str]]
 
 class _JobsTool:
     """A tool that takes job ids and reports on each job. It never fails."""
+
+    effects = False
 
     def __init__(
         self,

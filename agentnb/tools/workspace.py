@@ -26,7 +26,10 @@ MOST_IN_NOTE = 20_000
 @cache
 def workspace_tools() -> tuple[Tool, ...]:
     """`workspace_read` and `workspace_write`."""
-    return tool(workspace_read), tool(workspace_write)
+    both = tool(workspace_read), tool(workspace_write)
+    for each in both:
+        each.effects = False  # the notes are the run's own
+    return both
 
 
 def both_of(known: Mapping[str, Tool]) -> tuple[Tool, ...]:

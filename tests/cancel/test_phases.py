@@ -154,10 +154,11 @@ async def test_cancel_at_each_event_of_a_life_keeps_every_promise(target: str) -
         bus = canceller.tree.bus
 
         def cancel_after(publish: Any, bus: Any, place: int, canceller: Any) -> Any:
-            def published(*event: Any) -> None:
-                publish(*event)
+            def published(*event: Any) -> Any:
+                told = publish(*event)
                 if len(bus) == place + 1:
                     canceller.cancel()
+                return told
 
             return published
 

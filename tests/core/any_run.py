@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from unittest.mock import patch
 
 from hypothesis import strategies as st
@@ -63,7 +64,7 @@ from tests.core.random_trees import (
     WatchedGate,
     starts,
 )
-from tests.core.run_ends import check_end, check_reading, check_size
+from tests.core.run_ends import check_end, check_reading, check_size, check_views
 from tests.support import Tree, make_tree, spawn
 
 while_called = precondition(lambda machine: bool(machine.stage.open))
@@ -124,7 +125,7 @@ class AnyRun(RuleBasedStateMachine):
     def keep_all(self) -> None:
         """Let the journal keep what it was given."""
         while self.journal.waiting:
-            self.journal.keep()
+            self.journal.let_commits_end()
             self.go_on()
 
     async def _execute(self) -> OrchestratorResult:
@@ -309,7 +310,9 @@ class AnyRun(RuleBasedStateMachine):
         if open_:
             open_[-1].set_result(answer)
         elif answer != "perhaps" and self.is_asked and meter is not None:
-            self.loop.call_soon(meter.answer, answer)  # as `Run` does: on the run's own loop
+            self.loop.call_soon(
+                partial(meter.answer, answer)
+            )  # as `Run` does: on the run's own loop
 
     # -- what the rest of the world does --------------------------------------------------------
 
@@ -327,7 +330,7 @@ class AnyRun(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.journal.waiting))
     @rule()
     def keep(self) -> None:
-        self.journal.keep()
+        self.journal.let_commits_end()
         self.go_on()
 
     @rule()
@@ -373,7 +376,7 @@ class AnyRun(RuleBasedStateMachine):
         for _ in range(400):
             if self.run.done():
                 return
-            self.journal.keep()
+            self.journal.let_commits_end()
             if self.stage.open:
                 for call in list(self.stage.open):
                     call.finish("At last.")
@@ -417,6 +420,7 @@ class AnyRun(RuleBasedStateMachine):
         max_depth = max(limits.max_depth, 1) if self.tree.plan else limits.max_depth
         has_plan = self.tree.plan is not None
         check_size(entries, max_depth=max_depth, max_agents=limits.max_agents, has_plan=has_plan)
+        check_views(self.tree.bus)
         self.loop.run_until_complete(self._read())
         check_reading(self.read, entries)
         self.loop.run_until_complete(self._check_late_reader(entries))
@@ -439,7 +443,7 @@ class AnyRun(RuleBasedStateMachine):
         for task in left:
             task.cancel()
         if left:
-            self.journal.keep()
+            self.journal.let_commits_end()
             self.loop.run_until_complete(everyone_waits())
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()

@@ -237,7 +237,7 @@ class SlowJournal:
         self.waiting.append(kept)
         await kept
 
-    def keep(self) -> None:
+    def let_commits_end(self) -> None:
         waiting, self.waiting = self.waiting, []
         for kept in waiting:
             if not kept.done():
@@ -294,9 +294,9 @@ class WatchedBudget(RequestBudget):
         self.broken: list[str] = []
         """Promises of more than there was: a run would take what is raised here for a bug."""
 
-    def set_total(self, n: int) -> None:
+    def set_total(self, n: int, *, by: str = "code") -> None:
         self.highest_total = max(self.highest_total, n)
-        super().set_total(n)
+        super().set_total(n, by=by)
 
     def reserve(self, n: int, *, leave: int = 0) -> Reservation | None:
         held = super().reserve(n, leave=leave)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
+from agentnb.core.bus import EventBus
 from agentnb.core.errors import InternalError, LlmError, NoAnswer, RunCancelled
 from agentnb.core.events import (
     AgentFailed,
@@ -22,6 +24,7 @@ from agentnb.core.events import (
     ModelCallFinished,
     ModelCallStarted,
     ProviderFailover,
+    Row,
     RunFinished,
     RunStarted,
     SynthesisStarted,
@@ -30,6 +33,8 @@ from agentnb.core.events import (
 )
 from agentnb.core.spawn import read_reply
 from agentnb.core.types import AgentStatus, OrchestratorResult, SpawnInstruction
+from agentnb.record import RunRecord
+from agentnb.run_file import read_document
 from tests.core.asked_tasks import Heard, check_tasks
 from tests.core.clock import ManualClock
 from tests.core.random_trees import WatchedBudget
@@ -199,6 +204,30 @@ def check_size(
     by_agents = [event for event in spawned if event.depth > (1 if has_plan else 0)]
     assert len(by_agents) <= max_agents
     assert max(event.depth for event in spawned) <= max_depth
+
+
+def check_views(bus: EventBus) -> None:
+    """Each agent's conversation is whole, goes on as it began, and is the same from a file."""
+    rows = bus.rows_since(0)
+    agents = _record(bus, rows).agents
+    for agent in agents:
+        assert agent.is_whole
+        for call, after in pairwise(agent.calls):
+            if call.message is not None and call.stop_reason == "tool_use":
+                place = len(call.request.messages)
+                assert after.request.messages[place : place + 1] in ((), (call.message,))
+    for length in (len(rows) // 3, 2 * len(rows) // 3, len(rows)):
+        record = _record(bus, rows[:length])
+        document = read_document(record.to_json(), source="run.json")
+        from_file = EventBus.of_record(
+            document.run_id, document.rows, whole_tool_calls=document.whole_tool_calls
+        )
+        assert RunRecord(document.run_id, document.task, from_file).agents == record.agents
+
+
+def _record(bus: EventBus, rows: list[Row]) -> RunRecord:
+    then = EventBus.of_record(bus.run_id, rows.copy(), whole_tool_calls=bus.whole_tool_calls)
+    return RunRecord(bus.run_id, "the task", then)
 
 
 def check_reading(read: Sequence[Entry], entries: Sequence[Entry]) -> None:

@@ -34,7 +34,7 @@ async def test_call_whose_agent_is_cancelled_while_its_end_is_being_kept_is_stil
     tree.cancel("root")
     while not running.done():
         await everyone_waits()
-        journal.keep()
+        journal.let_commits_end()
     await running
 
     [call] = tree.of(ModelCallFinished)

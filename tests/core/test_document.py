@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +21,11 @@ from agentnb.core.events import (
     Row,
     RunFinished,
     RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
 )
+from agentnb.core.records import STARTED as STARTED_CALL
+from agentnb.core.records import ToolCallRecord
 from agentnb.core.types import AgentStatus
 from agentnb.record import _parse
 from agentnb.run_file import read_document, write_document
@@ -128,6 +134,117 @@ def test_what_only_looks_like_a_delta_inside_an_event_is_left_as_it_is() -> None
     )
 
     assert getattr(read(json.dumps(document))[2][1][1], "input", None) == trap
+
+
+# -- what the events hold in part ----------------------------------------------------------------
+
+BEGUN = ToolCallStarted(
+    agent_id="a", tool_use_id="i", name="n", input={"x": "begin"}, input_length=9_000
+)
+DONE = ToolCallFinished(
+    agent_id="a",
+    tool_use_id="i",
+    name="n",
+    result_summary="It be",
+    is_error=False,
+    duration_ms=7,
+    result="It be",
+    result_length=5_000,
+)
+WHOLE_CALL = ToolCallRecord(
+    "a", "i", "n", {"x": "beginning", "y": [1]}, "It begins\u202e.", number=1, effects=False
+)
+
+
+def with_tool_call(*events: Event, call: ToolCallRecord = WHOLE_CALL) -> str:
+    rows = rows_of(STARTED, SPAWNED, *events)
+    whole = {(call.agent_id, call.number): call}
+    return write_document("r", "t", rows, agentnb="1.2.3", whole_tool_calls=whole)
+
+
+def test_what_the_events_cut_is_in_a_section_of_its_own_and_comes_back() -> None:
+    document = with_tool_call(BEGUN, DONE)
+
+    assert document.endswith(
+        "],\n"
+        '"tool_calls": [\n'
+        '{"agent_id": "a", "number": 1, "input": {"x": "beginning", "y": [1]}, '
+        '"result": "It begins\\u202e.", "effects": false}\n'
+        "]\n"
+        "}\n"
+    )
+    whole = replace(WHOLE_CALL, path="root", at_s=2 / 7, duration_ms=7)
+    read_back = read_document(document, source="run.json")
+    assert read_back.whole_tool_calls == {("a", 1): whole}
+    assert read_document(document, source="run.json", parse=_parse) == read_back
+
+
+@pytest.mark.parametrize(
+    ("events", "call", "given"),
+    [
+        ([BEGUN, replace(DONE, result_length=None)], WHOLE_CALL, {"input"}),
+        ([replace(BEGUN, input_length=None), DONE], WHOLE_CALL, {"result"}),
+        ([BEGUN], replace(WHOLE_CALL, status=STARTED_CALL), {"input"}),
+        ([replace(BEGUN, input_length=None)], WHOLE_CALL, None),
+        ([], WHOLE_CALL, None),
+        ([BEGUN, DONE], replace(WHOLE_CALL, number=2), None),
+        ([BEGUN, DONE], replace(WHOLE_CALL, status=STARTED_CALL), None),
+    ],
+    ids=["input", "result", "open", "not cut yet", "not begun", "another's", "not whole"],
+)
+def test_only_what_is_cut_in_these_events_is_written_twice(
+    events: Sequence[Event], call: ToolCallRecord, given: set[str] | None
+) -> None:
+    document = with_tool_call(*events, call=call)
+
+    lines = json.loads(document).get("tool_calls", [])
+
+    assert [line.keys() - {"agent_id", "number", "effects"} for line in lines] == (
+        [] if given is None else [given]
+    )
+    whole = read_document(document, source="run.json").whole_tool_calls
+    assert list(whole) == ([] if given is None else [("a", 1)])
+
+
+CUT = json.loads(with_tool_call(BEGUN, DONE))
+LINE = CUT["tool_calls"][0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ({}, "its `tool_calls` is not a list. "),
+        (None, "its `tool_calls` is not a list. "),
+        ([5], "its tool call 0 is invalid: it is not an object. "),
+        ([LINE, {}], "its tool call 1 is invalid: it lacks a text `agent_id` or a whole `number`"),
+        ([LINE | {"agent_id": [1]}], "its tool call 0 is invalid: it lacks a text `agent_id` or"),
+        ([LINE | {"number": True}], "its tool call 0 is invalid: it lacks a text `agent_id` or a "),
+        ([LINE | {"number": 1.0}], "its tool call 0 is invalid: it lacks a text `agent_id` or a "),
+        ([LINE | {"result": None}], "its tool call 0 is invalid: its `result` is not a text"),
+        ([LINE | {"effects": "no"}], "its tool call 0 is invalid: its `result` is not a text, or"),
+        ([LINE | {"number": 2}], "its tool call 0 is invalid: agent 'a' has no tool call 2. "),
+        ([LINE | {"number": 10**5000}], "its tool call 0 is invalid: agent 'a' has no tool call"),
+        ([LINE | {"agent_id": "b" * 9000}], "its tool call 0 is invalid: agent 'bbb"),
+        ([LINE, LINE], "its tool call 1 is invalid: the call came before. "),
+        ([{k: LINE[k] for k in LINE if k != "result"}],
+         "its tool call 0 is invalid: it must have what its events cut"),
+        ([{k: LINE[k] for k in LINE if k != "input"}],
+         "its tool call 0 is invalid: it must have what its events cut"),
+    ],
+)  # fmt: skip
+def test_tool_call_that_fits_no_event_is_refused(lines: Any, complaint: str) -> None:
+    document = copy.deepcopy(CUT | {"tool_calls": lines})
+
+    with pytest.raises(UnreadableRun) as refused:
+        read_document("", source="some.json", parse=lambda _: document)
+
+    assert complaint in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+def test_document_without_the_section_is_read_as_before() -> None:
+    assert read(written(STARTED))[2] == rows_of(STARTED)
+    assert read_document(written(STARTED), source="r").whole_tool_calls == {}
 
 
 # -- what is no run ------------------------------------------------------------------------------

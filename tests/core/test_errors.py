@@ -13,11 +13,13 @@ from agentnb import errors as errors_of_a_person
 from agentnb.core import errors
 from agentnb.core.errors import (
     AgentnbError,
+    AmbiguousRun,
     InternalError,
     LlmError,
     MissingExtra,
     NoAnswer,
     NoOpenQuestion,
+    NoSuchRun,
     OrchestratorError,
     RateLimited,
     RunCancelled,
@@ -82,6 +84,8 @@ def test_every_error_says_when_it_is_raised(cls: type[AgentnbError]) -> None:
 
 def test_bad_names_are_also_what_plain_python_would_raise() -> None:
     assert issubclass(UnknownAgent, LookupError)
+    assert issubclass(NoSuchRun, LookupError)
+    assert issubclass(AmbiguousRun, LookupError)
     assert issubclass(UnknownModel, ValueError)
     assert issubclass(UnknownPool, ValueError)
     assert issubclass(UnknownProfile, ValueError)
@@ -150,11 +154,14 @@ ONE_OF_EACH: list[AgentnbError] = [
     RunCancelled(),
     InternalError.wrapping(KeyError("k"), where="here"),
     UnknownAgent("1.9", known=["root", "1"]),
+    NoSuchRun("019a"),
     UnknownModel("gpt", known=["anthropic", "demo"]),
     UnknownPool("slow", known=["fast"], source="agentnb.yaml"),
     UnknownProfile("writer", known=["reviewer"], source="agentnb.yaml"),
     ConfigError("agentnb.yaml", [ConfigMistake("llm.pool", 3, "There is no such key here.")]),
     NoOpenQuestion(),
+    NoSuchRun("7f"),
+    AmbiguousRun("7f", known=["7f01", "7f1a"]),
     UnreadableRun("run.json", "it is JSON, but not a run"),
     UnreadableNotebook("a.ipynb", "it is a folder"),
     MissingExtra("matplotlib", extra="plots"),
@@ -207,6 +214,24 @@ def test_unknown_agent_of_a_large_run_names_the_first_twenty() -> None:
     assert "'19' and 980 more)" in text
     assert "'20'" not in text
     assert "(known: none yet)" in str(UnknownAgent("x", known=[]))
+
+
+def test_unknown_run_says_where_the_known_ones_are_listed() -> None:
+    error = NoSuchRun("7f")
+
+    assert error.run == "7f"
+    assert "'7f'" in str(error)
+    assert "`agentnb.runs()`" in str(error)
+
+
+def test_ambiguous_run_gives_each_as_much_of_its_id_as_tells_it_from_the_others() -> None:
+    error = AmbiguousRun("7f", known=["7f1a9", "7f01c", "7f1b3"])
+
+    assert (error.run, error.known) == ("7f", ("7f1a9", "7f01c", "7f1b3"))
+    assert str(error) == (
+        "3 runs have an id that begins with '7f' (newest first: '7f1a', '7f0', '7f1b'). "
+        "Give more of the one you want."
+    )
 
 
 def test_unknown_model_names_the_providers_and_the_way_without_a_key() -> None:

@@ -45,6 +45,7 @@ BY_TYPE: dict[str, Any] = {
     "AgentStatus": AgentStatus.COMPLETED,
     "SpawnMode | None": None,
     "Usage": Usage(1, 2),
+    "Message | None": user_message("u"),
     "CompletionRequest": CompletionRequest("m", "s", (user_message("u"),)),
     "tuple[str, ...]": ("a", "b"),
     "tuple[int, ...]": (1, 2),
@@ -86,7 +87,8 @@ def test_event_is_frozen_named_by_field_and_survives_the_way_to_another_process(
 @pytest.mark.parametrize("cls", CLASSES)
 def test_field_of_an_event_has_a_name_from_the_contract(cls: type) -> None:
     own = {
-        "kind", "model", "mode", "cut", "status", "request", "usage", "stop_reason", "name",
+        "by", "kind", "message", "model", "mode", "cut", "status", "request", "usage",
+        "stop_reason", "name",
         "input", "is_error", "is_synthesis", "tool_use_id", "estimate_error", "previous_total",
         "tasks", "input_length", "result", "result_length", "job_id", "profile",
         "thread_id", "number", "numbers", "limit", "value",

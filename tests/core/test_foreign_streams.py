@@ -319,13 +319,15 @@ async def test_call_that_is_being_kept_leaves_its_slot_to_others() -> None:
     gate, journal = ConcurrencyGate(1), SlowJournal()
     first = make_tree(ScriptedProvider(["one"]), gate=gate, journal=journal).start()
     await everyone_waits()
+    journal.let_commits_end()  # of its intent: the call goes out
+    await everyone_waits()
     assert journal.waiting, "the first call is over, and is being kept"
 
     second = await run_tree(ScriptedProvider(["two"]), gate=gate)
 
     assert second.result.final_response == "two"
     while not first.done():
-        journal.keep()
+        journal.let_commits_end()
         await everyone_waits()
     assert (await first).result.final_response == "one"
 
@@ -374,7 +376,9 @@ async def test_late_answer_of_a_gate_does_not_count_for_the_next_question() -> N
         return "stop"
 
     bus, clock = EventBus("run"), ManualClock()
-    question = BudgetPause(bus, clock, gate=gate, timeout_s=100, on_answer=answers.append)
+    question = BudgetPause(
+        bus, clock, gate=gate, timeout_s=100, on_answer=lambda why, by: answers.append(why)
+    )
     warning = BudgetWarning(tokens_used=80, budget_total=100, percentage=80.0)
     question.ask(warning)
     await everyone_waits()

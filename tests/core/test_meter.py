@@ -592,7 +592,7 @@ async def test_new_total_is_told_at_once_with_what_it_was_before() -> None:
         pot.budget.set_total(2000)
         await everyone_waits()
 
-        changed = BudgetChanged(budget_total=2000, previous_total=1000, tokens_used=10)
+        changed = BudgetChanged(budget_total=2000, previous_total=1000, tokens_used=10, by="code")
         assert pot.told(BudgetChanged) == [changed]
         assert [u.budget_total for u in pot.told(BudgetUpdate)[told:]] == [2000]
 

@@ -38,7 +38,7 @@ async def test_answer_that_is_put_together_has_no_spawn_block_outside_a_fence(
     assert "a further task" in tree.result.final_response
 
 
-@pytest.mark.parametrize("commits_before", [1, 2])
+@pytest.mark.parametrize("commits_before", [2, 3])
 async def test_run_cancelled_from_outside_while_its_end_is_being_kept_is_told_to_its_end(
     commits_before: int,
 ) -> None:
@@ -48,20 +48,42 @@ async def test_run_cancelled_from_outside_while_its_end_is_being_kept_is_told_to
     await everyone_waits()
     for _ in range(commits_before):
         assert journal.waiting
-        journal.keep()
+        journal.let_commits_end()
         await everyone_waits()
     assert journal.waiting
 
     running.cancel()
     while not running.done():
         await everyone_waits()
-        journal.keep()
+        journal.let_commits_end()
 
     assert running.cancelled()
     assert len(tree.of(AgentCompleted)) == 1
     [finished] = tree.of(RunFinished)
     assert finished.status is AgentStatus.CANCELLED
     assert tree.bus.closed
+
+
+@pytest.mark.parametrize("commits_before", [4, 5])
+async def test_run_that_is_cancelled_from_outside_while_its_end_is_kept_has_ended(
+    commits_before: int,
+) -> None:
+    journal = SlowJournal()
+    tree = make_tree(ScriptedProvider(["done"]), journal=journal)
+    running = tree.start()
+    for _ in range(commits_before):
+        await everyone_waits()
+        journal.let_commits_end()
+    await everyone_waits()
+    assert journal.waiting
+
+    running.cancel()
+    while not running.done():
+        await everyone_waits()
+        journal.let_commits_end()
+
+    assert not running.cancelled()
+    assert tree.of(RunFinished)[0].status is tree.result.status is AgentStatus.COMPLETED
 
 
 async def test_plan_whose_task_holds_a_spawn_block_gives_its_results_without_one() -> None:

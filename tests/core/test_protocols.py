@@ -16,7 +16,6 @@ from agentnb.core.protocols import (
     supports_ready,
     supports_timeout,
     supports_token_count,
-    supports_tool_calls,
 )
 from agentnb.providers.demo import DemoProvider
 from agentnb.providers.scripted import ScriptedProvider
@@ -25,7 +24,6 @@ HOOKS: dict[str, Callable[[object], bool]] = {
     "aclose": supports_close,
     "count_tokens": supports_token_count,
     "enter_now": supports_enter_now,
-    "keep_tool_call": supports_tool_calls,
     "links": is_chain,
     "ready": supports_ready,
     "timeout_s": supports_timeout,

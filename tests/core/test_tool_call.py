@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentnb.core._call.tool_call import (
-    MOST_IN_EVENT,
-    REPORT_PAUSE_S,
-)
+from agentnb.core._call.tool_call import REPORT_PAUSE_S
 from agentnb.core.codec import event_of, plain
 from agentnb.core.errors import ToolError
 from agentnb.core.events import (
@@ -20,7 +17,9 @@ from agentnb.core.events import (
     ToolCallReported,
     ToolCallStarted,
 )
-from agentnb.core.protocols import MOST_FOR_MODEL, ToolCallRecord, ToolContext
+from agentnb.core.protocols import MOST_FOR_MODEL, ToolContext
+from agentnb.core.reading import MOST_IN_EVENT
+from agentnb.core.records import Kept, ToolCallRecord
 from agentnb.core.types import MALFORMED_INPUT, ToolResultBlock
 from agentnb.providers.scripted import ScriptedProvider
 from tests.core.clock import ManualClock, everyone_waits
@@ -211,10 +210,11 @@ class KeepingJournal:
     async def commit(self) -> None:
         return
 
-    def keep_tool_call(self, record: ToolCallRecord) -> None:
+    def keep(self, record: Kept) -> None:
         assert self.tree is not None
-        self.records.append(record)
-        self.ended_before.append(len(self.tree.of(ToolCallFinished)))
+        if isinstance(record, ToolCallRecord):
+            self.records.append(record)
+            self.ended_before.append(len(self.tree.of(ToolCallFinished)))
 
 
 async def test_events_hold_the_beginning_of_what_is_long_and_the_journal_all_of_it() -> None:
@@ -236,9 +236,11 @@ async def test_events_hold_the_beginning_of_what_is_long_and_the_journal_all_of_
     assert started.input_length > 20_000
     assert finished.result == "b" * MOST_IN_EVENT
     assert finished.result_length == 150_000
-    assert journal.records == [
-        ToolCallRecord(tree.id_of("root"), "t1", "look", input, "b" * 150_000, is_error=False)
-    ]
+    (record,) = journal.records
+    assert (record.tool_use_id, record.name, record.input) == ("t1", "look", input)
+    assert (record.path, record.number, record.status) == ("root", 1, "finished")
+    assert record.result == "b" * 150_000
+    assert not record.is_error
     assert journal.ended_before == [0], "it is kept before anyone is told"
     assert event_of(plain(started)) == started
     assert event_of(plain(finished)) == finished
@@ -257,7 +259,7 @@ async def test_short_input_and_result_stand_whole_in_the_events() -> None:
 
 async def test_journal_that_cannot_keep_a_tool_call_is_told_at_the_end_and_stops_nothing() -> None:
     class Full(KeepingJournal):
-        def keep_tool_call(self, record: ToolCallRecord) -> None:
+        def keep(self, record: Kept) -> None:
             raise OSError("disk full")
 
     async def body(_: Mapping[str, Any], context: ToolContext) -> str:

@@ -22,6 +22,7 @@ class Tool:
     def __init__(self, body: Body, name: str = "look", timeout_s: float | None = None) -> None:
         self.spec = ToolSpec(name, "Looks.", {"type": "object"})
         self.timeout_s = timeout_s
+        self.effects = True
         self._body = body
 
     async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:

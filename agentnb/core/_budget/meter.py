@@ -29,7 +29,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentnb.core._budget.lease import Lease
 from agentnb.core._budget.pause import BudgetPause
@@ -63,6 +63,14 @@ def synthesis_reserve(total: int) -> int:
     return min(max(total // 20, 512), total // 4)
 
 
+class KeepsOrders(Protocol):
+    """The recorder of the run, as the meter uses it."""
+
+    def order(self, kind: str, by: str, value: Any) -> None: ...
+
+    def warned(self, decision: str) -> None: ...
+
+
 class BudgetExceeded(Exception):
     """A call cannot be made, now or later. The message says why."""
 
@@ -81,6 +89,7 @@ class Meter:
         pause_timeout_s: Seconds without an answer after which the run stops as if its budget were
             used up.
         limits: The run's other limits; none when left out.
+        recorder: Keeps orders and decisions; none when left out.
     """
 
     def __init__(
@@ -94,8 +103,10 @@ class Meter:
         is_attended: Callable[[], bool] = lambda: False,
         pause_timeout_s: float = 600.0,
         limits: RunLimits | None = None,
+        recorder: KeepsOrders | None = None,
     ) -> None:
         self.budget = budget
+        self._recorder = recorder
         self._limits = limits or RunLimits()
         self._bus = bus
         self._clock = clock
@@ -447,7 +458,7 @@ class Meter:
         self._halt(refusal.reason, open_calls=refusal.stops_open_calls)
         for tool in list(self._tools) if refusal.stops_open_calls else ():
             tool.expire()
-        self._pause.settle("ended")  # no answer could let calls through any more
+        self._pause.settle("ended", "limit")  # no answer could let calls through any more
         self._wake_queue()
 
     def _on_new_total(self) -> None:
@@ -465,20 +476,23 @@ class Meter:
                 budget_total=budget.total,
                 previous_total=previous,
                 tokens_used=budget.tokens_used,
+                by=budget.total_set_by,
             )
         )
+        if self._recorder is not None:
+            self._recorder.order("budget", budget.total_set_by, budget.total)
         self._update(force=True)
         self._warned_early_at = min(self._warned_early_at, budget.total)
         if budget.total > previous:
             self._is_exhausted = False
             self._stopped = None
-            self._pause.settle("raised")
+            self._pause.settle("raised", budget.total_set_by)
         elif budget.tokens_used >= budget.total:
             self._halt(
                 f"the total was set to {budget.total:,} tokens, which were already used",
                 also_synthesis=True,
             )
-            self._pause.settle("lowered")
+            self._pause.settle("lowered", budget.total_set_by)
         self._wake_queue()
 
     def _halt(self, why: str, *, also_synthesis: bool = False, open_calls: bool = True) -> None:
@@ -502,12 +516,15 @@ class Meter:
         if not can_go_on:
             return  # both lines were crossed at once: nothing is left to ask about
         if not self._has_gate and self._policy == "stop":
+            self._decided("stop")
             self._stop("the run was set to stop at the budget's warning line")
         elif self.is_exhausted:
             return  # only the root's synthesis is left, and it does not wait for an answer
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):
             self._limits.pause()
             self._pause.ask(warning)
+        else:
+            self._decided("continue")
 
     def _publish_warning(self) -> None:
         self._has_warned = True
@@ -521,11 +538,22 @@ class Meter:
             percentage=budget.percentage,
         )
 
-    def answer(self, answer: str) -> None:
+    def answer(self, answer: str, by: str = "code") -> None:
         """A person's answer to the open question. See `BudgetPause.answer`."""
-        self._pause.answer(answer)
+        self._pause.answer(answer, by)
+        if self._recorder is not None:
+            self._recorder.order("answer", by, answer)
 
-    def _answered(self, why_stop: str | None) -> None:
+    def _decided(self, decision: str) -> None:
+        """Keep what the run does after a warning."""
+        if self._recorder is not None:
+            self._recorder.warned(decision)
+
+    def _answered(self, why_stop: str | None, by: str) -> None:
+        decision = "continue" if why_stop is None else "stop"
+        if by == "gate" and self._recorder is not None:
+            self._recorder.order("answer", by, decision)
+        self._decided(decision)
         self._limits.resume()
         if why_stop is not None:
             self._stop(why_stop)

@@ -35,7 +35,7 @@ GATE_PATIENCE_S = 2.0
 """Seconds that a gate has to end after its answer is no longer needed."""
 
 
-def _ignore(_: str | None) -> None:
+def _ignore(_: str | None, __: str) -> None:
     return
 
 
@@ -47,7 +47,8 @@ class BudgetPause:
         clock: Of the run.
         gate: Asked in place of a person.
         timeout_s: Seconds without an answer after which the run stops.
-        on_answer: Called with why to stop, or with `None` to go on, before waiting calls go on.
+        on_answer: Called with why to stop, or with `None` to go on, and with who answered, before
+            waiting calls go on.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class BudgetPause:
         *,
         gate: BudgetGate | None,
         timeout_s: float,
-        on_answer: Callable[[str | None], None],
+        on_answer: Callable[[str | None, str], None],
     ) -> None:
         self._bus = bus
         self._clock = clock
@@ -94,8 +95,8 @@ class BudgetPause:
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
 
-    def answer(self, answer: str) -> None:
-        """A person's answer.
+    def answer(self, answer: str, by: str = "code") -> None:
+        """A person's answer, from a panel or from code.
 
         Raises:
             ValueError: It is neither `continue` nor `stop`.
@@ -105,22 +106,22 @@ class BudgetPause:
             raise ValueError(f"Answer 'continue' or 'stop', not {literal(answer)}.")
         if not self.is_open:
             raise NoOpenQuestion
-        self.settle(answer)
+        self.settle(answer, by)
 
-    def settle(self, answer: str) -> None:
+    def settle(self, answer: str, by: str = "") -> None:
         """Close the question with an answer, if it is open."""
         if self._answer is not None:
-            self._settle(self._answer, answer)
+            self._settle(self._answer, answer, by)
 
-    def _settle(self, question: asyncio.Future[str], answer: str) -> None:
+    def _settle(self, question: asyncio.Future[str], answer: str, by: str) -> None:
         if question is not self._answer or not self.is_open:
             return
         if not question.done():  # done if its waiting task was cancelled from outside
             question.set_result(answer)
         self._closed.set()
-        self._bus.publish(BudgetResumed(reason=answer))
+        self._bus.publish(BudgetResumed(reason=answer, by=by))
         goes_on = answer in ("continue", "raised", "ended")
-        self._on_answer(None if goes_on else _WHY_STOP.get(answer, answer))
+        self._on_answer(None if goes_on else _WHY_STOP.get(answer, answer), by)
 
     async def aclose(self) -> None:
         """Close an open question at the run's end, and wait for the tasks that asked it."""
@@ -139,7 +140,7 @@ class BudgetPause:
             with TimeLimit(self._clock, self._timeout_s):
                 await answer
         except TimeoutError:
-            self._settle(answer, "timeout")
+            self._settle(answer, "timeout", "limit")
         finally:
             if asked is not None and not asked.done():
                 asked.cancel()
@@ -163,8 +164,8 @@ class BudgetPause:
                 raise
             # A broken gate stops the run: it must not spend a person's money.
             said = f"{type(error).__name__}: {in_words(error)}"
-            self._settle(question, f"stop: the budget gate raised {said}")
+            self._settle(question, f"stop: the budget gate raised {said}", "gate")
             return
         if answer not in ("continue", "stop"):
             answer = f"stop: the budget gate answered {literal(answer)}, not 'continue' or 'stop'"
-        self._settle(question, answer)
+        self._settle(question, answer, "gate")

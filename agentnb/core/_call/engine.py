@@ -30,6 +30,7 @@ from agentnb.core.types import (
     TextBlock,
     ToolUseBlock,
     assistant_message,
+    sendable_reply,
     text_so_far,
 )
 
@@ -107,15 +108,10 @@ class InProcessEngine:
 
 
 def _sendable(reply: ReplySoFar) -> Message:
-    """The reply for the conversation, without tool calls that will get no result."""
+    """The reply for the conversation."""
     if reply.stopped is None:
         return assistant_message(reply.text)
-    message = reply.stopped.message
-    if reply.stopped.reason != "tool_use":
-        kept = [b for b in message.content if not isinstance(b, ToolUseBlock)]
-        if len(kept) < len(message.content):
-            return replace(message, content=tuple(kept))
-    return message
+    return sendable_reply(reply.stopped.message, reply.stopped.reason)
 
 
 def _publish_ignored(agent_id: str, reading: SpawnReading, services: RunServices) -> None:

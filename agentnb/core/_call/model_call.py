@@ -14,7 +14,7 @@ from agentnb.core.budget import as_json
 from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.clock import TimeLimit
 from agentnb.core.errors import CallTimedOut, Refused, StreamBroken, in_words
-from agentnb.core.events import ModelCallFinished, ModelCallStarted
+from agentnb.core.events import ModelCallFinished, ModelCallStarted, TextRow
 from agentnb.core.protocols import (
     AgentWork,
     CallLease,
@@ -23,6 +23,7 @@ from agentnb.core.protocols import (
     closing,
     supports_ready,
 )
+from agentnb.core.records import CANCELLED, ErrorRecord, error_record
 from agentnb.core.text import literal, one_line, short_reason
 from agentnb.core.types import (
     MOST,
@@ -35,6 +36,7 @@ from agentnb.core.types import (
     ToolInputDelta,
     ToolUse,
     Usage,
+    assistant_message,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 class ReplySoFar:
     """What one call has received so far."""
 
-    pieces: list[str] = field(default_factory=list)
+    pieces: list[TextRow] = field(default_factory=list)
     usage: Usage | None = None
     stopped: Stopped | None = None
     halted: str | None = None
@@ -57,9 +59,14 @@ class ReplySoFar:
 
     @property
     def text(self) -> str:
-        if len(self.pieces) > 1:
-            self.pieces[:] = ["".join(self.pieces)]
-        return "".join(self.pieces)
+        return "".join([text for _, _, text in self.pieces])
+
+    @property
+    def message(self) -> Message | None:
+        """What came back: whole, or the text so far; `None` if nothing came."""
+        if self.stopped is not None:
+            return self.stopped.message
+        return assistant_message(self.text) if self.pieces else None
 
     @property
     def stop_reason(self) -> str | None:
@@ -99,6 +106,7 @@ async def make_call(
         BudgetExceeded: The budget has no room for it, so it was not made.
     """
     finished: ModelCallFinished | None = None
+    error: ErrorRecord | None = CANCELLED
     try:
         async with services.lease(work, request) as lease:
             reply.max_tokens_from_budget = lease.max_tokens_from_budget
@@ -113,13 +121,13 @@ async def make_call(
                 )
             )
             services.reply_begins(reply.pieces)
-            error: str | None = "cancelled"
             try:
+                await services.commit()  # a call goes out only once its intent is kept
                 await _stream(work.agent_id, provider, lease, services, reply)
-                error = reply.not_closed
+                error = None
             except BaseException as failure:
                 if not is_own_cancellation(failure):
-                    error = in_words(failure) or type(failure).__name__
+                    error = error_record(failure)
                 raise
             finally:
                 usage, estimate_error = lease.settle(
@@ -131,13 +139,14 @@ async def make_call(
                     usage=usage,
                     duration_ms=round((services.clock.now() - started_at_s) * 1000),
                     stop_reason=reply.stop_reason,
-                    error=error,
+                    error=reply.not_closed if error is None else error["message"],
+                    message=reply.message,
                     estimate_error=estimate_error,
                 )
     finally:
         # After the lease's block: the gate is free for other calls during the commit.
         if finished is not None:
-            await services.commit_and_publish(finished)
+            await services.call_ended(finished, error)
 
 
 async def _stream(
@@ -205,8 +214,7 @@ async def _read(
         # The fast path for nearly all events; `_take` handles every kind, this one included.
         if type(event) is TextDelta and type(text := event.text) is str:
             if text:
-                keep(text)
-                say(agent_id, text)
+                keep(say(agent_id, text))
                 meter(text)
         else:
             _take(event, agent_id, lease, services, reply)
@@ -225,8 +233,7 @@ def _take(
     match event:
         case TextDelta(text):
             if text:
-                reply.pieces.append(text)
-                services.publish_text(agent_id, text)
+                reply.pieces.append(services.publish_text(agent_id, text))
                 lease.output_grew(text)
         case ThinkingDelta(text):
             if isinstance(event, ToolInputDelta):

@@ -24,6 +24,8 @@ from agentnb.core.events import (
     ModelCallFinished,
     ModelCallStarted,
     SpawnIgnored,
+    TextRow,
+    ToolCallFinished,
     ToolCallStarted,
 )
 from agentnb.core.protocols import (
@@ -31,12 +33,12 @@ from agentnb.core.protocols import (
     Gate,
     Jobs,
     Provider,
-    ToolCallRecord,
     is_chain,
     links_of,
     supports_enter_now,
     supports_token_count,
 )
+from agentnb.core.records import ErrorRecord, ToolCallRecord
 from agentnb.core.request import RunState
 from agentnb.core.spawn import read_reply, task_of
 from agentnb.core.types import CompletionRequest, ToolUse, Usage, path_of, text_so_far
@@ -96,7 +98,7 @@ class AgentServices:
         """Input tokens reserved for its newest call."""
         self._reply_begins = ""
         """What a paused reply had said, if the newest call continues one."""
-        self._reply_pieces: list[str] = []
+        self._reply_pieces: list[TextRow] = []
         """Text of the newest reply, in pieces: the call's own list."""
         self._numbers_given = 0
         self._unstarted_orders: list[ToolUse] = []
@@ -108,7 +110,10 @@ class AgentServices:
         self._provider = provider
         self.gate = gate
         self._abandoned = request.abandoned
-        self._bus, self._meter, self._journal = run.bus, run.meter, run.journal
+        self._bus, self._meter, self._recorder = run.bus, run.meter, run.recorder
+        self._log = run.recorder.log(self.path)
+        self.verdict = self._log.verdict
+        self.next_tool_call = self._log.next_tool_call
         # For each piece of text, so the bus's own method: a call less.
         self.publish_text = run.bus.publish_text
         self._siblings = siblings
@@ -117,7 +122,7 @@ class AgentServices:
     @property
     def text(self) -> str:
         """Text of the newest reply so far."""
-        return self._reply_begins + "".join(self._reply_pieces)
+        return self._reply_begins + "".join([text for _, _, text in self._reply_pieces])
 
     def take_unstarted(self, spawn_tool: str, *, is_read: bool) -> tuple[str, ...]:
         """Tasks that the newest reply asked for and that will not be started; each only once.
@@ -143,9 +148,11 @@ class AgentServices:
         self._numbers_given += count
         return tuple(range(first, first + count))
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: Event) -> float:
+        at_s = self._bus.publish(event)
         match event:
             case ModelCallStarted():
+                self._log.call_started(event, at_s)
                 # The call may continue a paused reply, whose beginning is in the conversation.
                 self._reply_begins, self._reply_pieces = text_so_far(event.request.messages), []
                 self._unstarted_orders, self._block_is_settled = [], False
@@ -159,7 +166,7 @@ class AgentServices:
                 self._mark_started(event.tool_use_id)
             case SpawnIgnored():
                 self._block_is_settled = True
-        self._bus.publish(event)
+        return at_s
 
     def _mark_started(self, tool_use_id: str) -> None:
         for at, order in enumerate(self._unstarted_orders):
@@ -170,20 +177,34 @@ class AgentServices:
     def note_tool_call(self, order: ToolUse) -> None:
         self._unstarted_orders.append(order)
 
-    def reply_begins(self, pieces: list[str]) -> None:
+    def reply_begins(self, pieces: list[TextRow]) -> None:
         self._reply_pieces = pieces
 
     def reply_started(self) -> None:
         self._siblings.have_answered = True
 
-    async def commit_and_publish(self, event: Event) -> None:
+    async def commit(self) -> None:
+        await self._recorder.commit()
+
+    async def call_ended(self, event: ModelCallFinished, error: ErrorRecord | None) -> None:
+        self._log.call_finished(event, self._reply_pieces, error)
+        await self._commit_and_publish(event)
+
+    def intend(self, record: ToolCallRecord) -> None:
+        self._recorder.intend(record)
+
+    def keep_whole(self, record: ToolCallRecord) -> None:
+        self._bus.keep_whole(record)
+
+    async def tool_ended(self, record: ToolCallRecord, event: ToolCallFinished) -> None:
+        self._recorder.keep(record)
+        await self._commit_and_publish(event)
+
+    async def _commit_and_publish(self, event: Event) -> None:
         try:
-            await self._journal.commit()
+            await self._recorder.commit()
         finally:  # also when a cancel arrives during the commit
             self.publish(event)
-
-    def keep_tool_call(self, record: ToolCallRecord) -> None:
-        self._journal.keep_tool_call(record)
 
     def ending_with_run(self, limit: TimeLimit) -> AbstractContextManager[None]:
         return self._meter.ending_with_run(limit)
@@ -203,8 +224,12 @@ class AgentServices:
         return float(longest * random.uniform(0.75, 1.25))
 
     async def wait_to_retry(self, work: AgentWork, seconds: float) -> None:
-        async with self._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
-            await self.clock.sleep(seconds)
+        try:
+            async with self._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
+                await self.clock.sleep(seconds)
+        except BudgetExceeded as error:
+            self.verdict("exhausted", str(error))
+            raise
 
     def lease(
         self, work: AgentWork, request: CompletionRequest
@@ -234,8 +259,19 @@ class _Leasing:
         self._work = work
         self._request = request
         self._slot: AbstractAsyncContextManager[None]
+        self._lease: Lease
 
     async def __aenter__(self) -> Lease:
+        try:
+            lease = self._lease = await self._wait_for_lease()
+        except BudgetExceeded as error:
+            self._services.verdict("exhausted", str(error))
+            raise
+        if lease.max_tokens_from_budget:
+            self._services.verdict("clamped", lease.request.max_tokens)
+        return lease
+
+    async def _wait_for_lease(self) -> Lease:
         services, request = self._services, self._request
         meter = services._meter
         provider = _provider_of(services._provider, self._work)
@@ -285,6 +321,8 @@ class _Leasing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._lease.halted is not None:
+            self._services.verdict("halted", self._lease.halted)
         await self._slot.__aexit__(kind, error, trace)
 
 

@@ -8,31 +8,21 @@ of a call, and nothing of the call runs after it, except a thread that ignores i
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentnb.core.arguments import BadArguments, read_arguments
 from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.clock import TimeLimit, TimerHandle
-from agentnb.core.codec import plain
 from agentnb.core.errors import ToolError
-from agentnb.core.events import (
-    TOOL_CANCELLED,
-    ToolCallFinished,
-    ToolCallReported,
-    ToolCallStarted,
-)
-from agentnb.core.protocols import (
-    MOST_FOR_MODEL,
-    Jobs,
-    RunServices,
-    Tool,
-    ToolCallRecord,
-    supports_timeout,
-)
+from agentnb.core.events import TOOL_CANCELLED, ToolCallReported, ToolCallStarted
+from agentnb.core.prompt import result_for_model
+from agentnb.core.protocols import Jobs, RunServices, Tool, has_effects, supports_timeout
+from agentnb.core.reading import cut_input, tool_call_finished
+from agentnb.core.records import FINISHED, STARTED, ToolCallRecord
 from agentnb.core.shown import listed
 from agentnb.core.text import literal, one_line, sendable, visible
 from agentnb.core.threads import ThreadCall
@@ -44,10 +34,6 @@ THREAD_PATIENCE_S = 2.0
 """Seconds that a thread has to end after its call was cancelled."""
 REPORT_PAUSE_S = 0.1
 """Least seconds between two reports of one call."""
-MOST_IN_EVENT = 2000
-"""Most characters of an input or a result in an event."""
-_MOST_PER_ARGUMENT = 200
-_MOST_ARGUMENTS = 20
 
 
 async def run_tool(
@@ -55,49 +41,63 @@ async def run_tool(
 ) -> ToolResultBlock:
     """Run one call, and publish its start and its end."""
     started_at_s = services.clock.now()
-    services.publish(_started(agent_id, order))
+    tool = tools.get(order.name)
+    event = _started(agent_id, order)
+    record = ToolCallRecord(
+        agent_id,
+        order.id,
+        order.name,
+        order.input,
+        path=services.path,
+        number=services.next_tool_call(),
+        effects=tool is not None and has_effects(tool),
+        at_s=services.publish(event),
+        status=STARTED,
+    )
+    if event.input_length is not None:
+        services.keep_whole(record)
     context = CallContext(agent_id, order, services)
     text, is_error = TOOL_CANCELLED, True
     try:
-        text, is_error = await _outcome(order, tools, context, services)
+        text, is_error = await _outcome(record, tool, tools, context, services)
         text = sendable(text)
     finally:
         context.end()
-        services.keep_tool_call(
-            ToolCallRecord(agent_id, order.id, order.name, order.input, text, is_error)
+        duration_ms = round((services.clock.now() - started_at_s) * 1000)
+        record = replace(
+            record, result=text, is_error=is_error, duration_ms=duration_ms, status=FINISHED
         )
-        await services.commit_and_publish(
-            ToolCallFinished(
-                agent_id=agent_id,
-                tool_use_id=order.id,
-                name=order.name,
-                result_summary=one_line(text),
-                is_error=is_error,
-                duration_ms=round((services.clock.now() - started_at_s) * 1000),
-                result=text[:MOST_IN_EVENT],
-                result_length=len(text) if len(text) > MOST_IN_EVENT else None,
-            )
-        )
-    return ToolResultBlock(order.id, _for_model(text), is_error)
+        finished = tool_call_finished(record)
+        if finished.result_length is not None or event.input_length is not None:
+            services.keep_whole(record)
+        await services.tool_ended(record, finished)
+    return ToolResultBlock(order.id, result_for_model(text), is_error)
 
 
 async def _outcome(
-    order: ToolUseBlock, tools: Mapping[str, Tool], context: CallContext, services: RunServices
+    record: ToolCallRecord,
+    tool: Tool | None,
+    tools: Mapping[str, Tool],
+    context: CallContext,
+    services: RunServices,
 ) -> tuple[str, bool]:
     """The result for the model, and whether it is an error."""
-    tool = tools.get(order.name)
-    if tool is None and order.name in services.withheld:
-        return services.withheld[order.name](order.input), True
+    name = record.name
+    if tool is None and name in services.withheld:
+        return services.withheld[name](record.input), True
     if tool is None:
         known = listed(map(repr, sorted(tools)))
-        return f"There is no tool {order.name!r} (known: {known}).", True
+        return f"There is no tool {name!r} (known: {known}).", True
     timeout_s = tool.timeout_s if supports_timeout(tool) else None
     try:
-        if complaint := _complaint(order.input):
+        if complaint := _complaint(record.input):
             return complaint, True
+        if record.effects:
+            services.intend(record)
+            await services.commit()
         if why := services.stopped_by():
-            return f"The tool {order.name!r} was not run: {why}.", True
-        call = tool.call(order.input, context)
+            return f"The tool {name!r} was not run: {why}.", True
+        call = tool.call(record.input, context)
         text: object = await context.in_time(call, timeout_s)
     except BaseException as error:  # a tool's body is foreign code: any error is a result
         if is_own_cancellation(error):
@@ -259,11 +259,7 @@ class CallContext:
 
 
 def _started(agent_id: str, order: ToolUseBlock) -> ToolCallStarted:
-    given, length = order.input, None
-    if not _is_short(given):
-        whole = json.dumps(plain(given), ensure_ascii=False)
-        if len(whole) > MOST_IN_EVENT:
-            given, length = _shortened(given), len(whole)
+    given, length = cut_input(order.input)
     return ToolCallStarted(
         agent_id=agent_id,
         tool_use_id=order.id,
@@ -271,32 +267,6 @@ def _started(agent_id: str, order: ToolUseBlock) -> ToolCallStarted:
         input=given,
         input_length=length,
     )
-
-
-def _is_short(given: Any) -> bool:
-    """A quick check that an input needs no cut, true for most."""
-    if type(given) is not dict or len(given) > _MOST_ARGUMENTS:
-        return False
-    length = 0
-    for name, value in given.items():
-        if type(name) is not str or type(value) not in (str, int, bool):
-            return False
-        length += len(name) + (len(value) if type(value) is str else value.bit_length())
-    return length * 6 < MOST_IN_EVENT // 2  # a character takes at most six in JSON
-
-
-def _shortened(given: Any) -> dict[str, Any]:
-    """The beginnings of the first arguments."""
-    arguments = plain(given)
-    if not isinstance(arguments, dict):  # from a provider that sends no object
-        arguments = {"input": arguments}
-    first = list(arguments.items())[:_MOST_ARGUMENTS]
-    return {name[:_MOST_PER_ARGUMENT]: _beginning(value) for name, value in first}
-
-
-def _beginning(value: Any) -> Any:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return value if len(text) <= _MOST_PER_ARGUMENT else text[:_MOST_PER_ARGUMENT]
 
 
 def _complaint(given: Any) -> str:
@@ -313,15 +283,6 @@ def _flaw(raw: str) -> str:
     except BadArguments as flaw:
         return str(flaw)
     return "The arguments of the call were not taken"
-
-
-def _for_model(text: str) -> str:
-    if len(text) <= MOST_FOR_MODEL:
-        return text
-    return (
-        f"{text[:MOST_FOR_MODEL]}\n\n(The result has {len(text):,} characters; these are the "
-        f"first {MOST_FOR_MODEL:,}.)"
-    )
 
 
 def _in_words(error: BaseException) -> str:

@@ -19,19 +19,14 @@ from agentnb.core.cancel import CancelScope
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import (
-    AgentCancelled,
-    AgentCompleted,
-    AgentExhausted,
-    AgentFailed,
     AgentSpawned,
-    Event,
     SpawnIgnored,
 )
 from agentnb.core.protocols import AgentOutcome, Gate, JobOrder, Provider, Tool
+from agentnb.core.records import EndRecord
 from agentnb.core.request import RequestContext, RunState
 from agentnb.core.spawn import SPAWN, read_reply
 from agentnb.core.synthesis import result_body, said_and_results, with_short_tool_results
-from agentnb.core.text import one_line
 from agentnb.core.types import (
     AgentStatus,
     Message,
@@ -238,39 +233,20 @@ class AgentEnd:
             cut=self.cut and is_completed,
         )
 
-    def event_of(self, agent: Agent, result: SubAgentResult) -> Event:
-        """The agent's terminal event."""
-        agent_id, text = agent.agent_id, self.text
-        tokens, ms = result.tokens_used, result.duration_ms
-        match self.status:
-            case AgentStatus.COMPLETED:
-                return AgentCompleted(
-                    agent_id=agent_id,
-                    result_summary=one_line(text),
-                    text=text,
-                    tokens_used=tokens,
-                    duration_ms=ms,
-                    cut=self.cut,
-                )
-            case AgentStatus.CANCELLED | AgentStatus.EXHAUSTED:
-                kind = AgentCancelled if self.status is AgentStatus.CANCELLED else AgentExhausted
-                return kind(
-                    agent_id=agent_id,
-                    reason=self.reason,
-                    text=text,
-                    tokens_used=tokens,
-                    duration_ms=ms,
-                )
-            case _:
-                return AgentFailed(
-                    agent_id=agent_id,
-                    error=result.error or "",
-                    will_retry=False,
-                    attempt=agent.attempt,
-                    text=text,
-                    tokens_used=tokens,
-                    duration_ms=ms,
-                )
+    def record_of(self, agent: Agent, result: SubAgentResult, at_s: float) -> EndRecord:
+        """What is kept of it, and what its terminal event is made of."""
+        return EndRecord(
+            agent.path,
+            self.status,
+            self.text,
+            result.error,
+            self.cut,
+            result.tokens_used,
+            result.duration_ms,
+            at_s,
+            agent.attempt,
+            agent.scope.by if self.status is AgentStatus.CANCELLED else "",
+        )
 
 
 # -- agent creation ---------------------------------------------------------------------------

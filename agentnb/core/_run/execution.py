@@ -40,6 +40,8 @@ from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
 from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
 from agentnb.core.limits import CYCLE, Refusal
 from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted
+from agentnb.core.reading import agent_ended
+from agentnb.core.records import EndRecord, RunHead
 from agentnb.core.request import RunState
 from agentnb.core.spawn import SpawnProblem, SpawnReading, task_of, without_block
 from agentnb.core.synthesis import results_as_text, synthesis_need
@@ -50,6 +52,7 @@ from agentnb.core.types import (
     SpawnInstruction,
     SpawnMode,
     SubAgentResult,
+    path_of,
 )
 
 _NOT_STARTED = "not started"
@@ -63,6 +66,17 @@ _PROBLEMS: Mapping[SpawnProblem | None, str] = {
     SpawnProblem.UNCLOSED: "the spawn block has no end",
     SpawnProblem.NO_TASK: "the spawn block names no task",
 }
+
+
+def _end_of_run(event: RunFinished, at_s: float) -> EndRecord:
+    return EndRecord(
+        None,
+        event.status,
+        error=event.error,
+        tokens_used=event.tokens_used,
+        duration_ms=event.duration_ms,
+        at_s=at_s,
+    )
 
 
 class Execution:
@@ -86,13 +100,17 @@ class Execution:
         task: str,
         plan: SpawnInstruction | None,
         synthesis: bool,
+        head: RunHead,
     ) -> OrchestratorResult:
         """Run the tree. See `agentnb.core.orchestrator.AgentOrchestrator.execute`.
 
         `RunFinished` is published whatever happens, and after everything else.
         """
         run, request, bus = self._run, self._run.request, self._bus
+        recorder = run.recorder
         started_at_s = request.clock.now()
+        recorder.begin(head)
+        request.cancellation.when_ordered(self._cancel_ordered)
         bus.publish(
             RunStarted(
                 task_description=task,
@@ -114,10 +132,10 @@ class Execution:
                     self._work(root) if plan is None else self._work_on_plan(root, plan, synthesis)
                 )
                 end = await self._supervise(root, work)
-            await run.journal.commit()
+            await recorder.commit()
             result = result_of(root, end, self._ends, bus.lifecycle_rows)
             # A journal's failure is raised only if the run itself did not fail.
-            error = end.from_outside or end.error or run.journal.error
+            error = end.from_outside or end.error or recorder.error
             if isinstance(error, OrchestratorError):
                 error.partial_result = result
         except asyncio.CancelledError as cancelled:  # from outside, after the root had ended
@@ -129,19 +147,32 @@ class Execution:
             if not is_own_cancellation(bug):  # a `GeneratorExit` of our own passes as it is
                 error = InternalError.wrapping(bug, where="the orchestrator")
         self._break_cycles()
-        # Always: readers of the record wait for this event.
-        bus.publish(
-            RunFinished(
-                status=end.status,
-                tokens_used=request.budget.tokens_used,
-                duration_ms=round((request.clock.now() - started_at_s) * 1000),
-                error=str(error) or end.reason if error else None,
-            )
+        request.cancellation.when_ordered(None)
+        finished = RunFinished(
+            status=end.status,
+            tokens_used=request.budget.tokens_used,
+            duration_ms=round((request.clock.now() - started_at_s) * 1000),
+            error=str(error) or end.reason if error else None,
         )
-        run.journal.hand_entries()
+        recorder.keep(_end_of_run(finished, bus.now_s))
+        try:
+            if not isinstance(error, GeneratorExit):  # a coroutine that is closed may not await
+                await recorder.commit_end()
+        finally:  # always: readers of the record wait for this event
+            bus.publish(finished)
+        if not isinstance(error, GeneratorExit):
+            await recorder.end()
+        if error is None and recorder.error is not None:
+            error = recorder.error
+            error.partial_result = result
         if error is not None:
             raise error
         return result
+
+    def _cancel_ordered(self, agent_id: str | None, reason: str, by: str) -> None:
+        """A person cancelled an agent or the run. On the caller's thread."""
+        path = None if agent_id is None else path_of(agent_id, self._run.request.thread_id)
+        self._run.recorder.cancel_ordered(path, reason, by)
 
     def _add(self, agent: Agent) -> Agent:
         self._agents[agent.agent_id] = agent
@@ -207,10 +238,13 @@ class Execution:
     async def _finish(self, agent: Agent, end: AgentEnd) -> None:
         """Commit an agent's work to the journal, then publish its end."""
         result = self._ends[agent.agent_id] = end.result_of(agent)
+        recorder = self._run.recorder
+        record = end.record_of(agent, result, self._bus.now_s)
+        recorder.keep(record)
         try:
-            await self._run.journal.commit()
+            await recorder.commit()
         finally:  # also when the task is cancelled from outside during the commit
-            self._bus.publish(end.event_of(agent, result))
+            self._bus.publish(agent_ended(record, agent.agent_id))
             agent.scope.ended.set()
         if end.status is AgentStatus.FAILED and not agent.is_root:
             self._run.limits.agent_failed()
@@ -294,7 +328,7 @@ class Execution:
             agent.ignore(why, tasks)
             return why
         if (too_deep := self._run.limits.too_deep(agent.request.depth + 1)) is not None:
-            self._publish_too_deep(agent, tasks)
+            self._publish_too_deep(agent, tasks, too_deep)
             return too_deep.reason
         if reading.instruction is None:
             was_cut = outcome.stop_reason in CUT_REASONS
@@ -341,6 +375,7 @@ class Execution:
             self._run.limits.admit(key or each.task, depth, lineage, in_plan=in_plan)
             for each in tasks
         ]
+        self._keep_admission(agent, tasks, refusals)
         ignored: dict[str, list[NumberedTask]] = {}
         for task, refusal in zip(tasks, refusals, strict=True):
             # A cycle has an event of its own for each task. The other refusals are published
@@ -360,8 +395,23 @@ class Execution:
             agent.ignore(why, theirs)
         return refusals
 
-    def _publish_too_deep(self, agent: Agent, tasks: Sequence[NumberedTask]) -> None:
+    def _keep_admission(
+        self, agent: Agent, tasks: Sequence[NumberedTask], refusals: Sequence[Refusal | None]
+    ) -> None:
+        """Keep which tasks were admitted: a later repetition must not depend on who came first."""
+        refused = [
+            {"number": task.number, "limit": refusal.limit, "reason": refusal.reason}
+            for task, refusal in zip(tasks, refusals, strict=True)
+            if refusal is not None
+        ]
+        numbers = [task.number for task in tasks]
+        agent.services.verdict("admitted", {"numbers": numbers, "refused": refused})
+
+    def _publish_too_deep(
+        self, agent: Agent, tasks: Sequence[NumberedTask], refusal: Refusal
+    ) -> None:
         """Publish that an agent at the deepest level starts none of these tasks."""
+        self._keep_admission(agent, tasks, [refusal] * len(tasks))
         self._bus.publish(
             DepthLimitReached(
                 agent_id=agent.agent_id,
@@ -499,7 +549,7 @@ class Execution:
         agent = self._agents[agent_id]
         tasks = agent.number([task] if (task := task_of(input)) else [])
         if (too_deep := self._run.limits.too_deep(agent.request.depth + 1)) is not None:
-            self._publish_too_deep(agent, tasks)
+            self._publish_too_deep(agent, tasks, too_deep)
             why = too_deep.reason
         else:
             why = _PLANS_NOTHING if agent.is_root else _NOT_NESTED
@@ -517,7 +567,7 @@ class Execution:
 
     def stop(self, agent: Agent, reason: str) -> None:
         """Cancel an agent and all below it."""
-        self._run.request.cancellation.cancel(agent.agent_id, reason)
+        self._run.request.cancellation.cancel(agent.agent_id, reason, by="agent")
 
     async def _with_jobs(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
         """Await an agent's work, then join its jobs, whatever ended the work."""

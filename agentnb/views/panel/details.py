@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from agentnb.core.calls import CallHistory, CallState
 from agentnb.core.secrets import SHORTEST, secrets_as_known
 from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState
 from agentnb.views.panel.fold import PanelFold
-from agentnb.views.panel.history import CallHistory, CallRecord, call_line, prompt_of, tool_line
+from agentnb.views.panel.history import call_line, prompt_of, tool_line
 from agentnb.views.panel.wire import (
     AgentDetails,
     CallLine,
@@ -46,7 +47,7 @@ class Details:
         self._n = 0
         self._position = 0
         self._history: CallHistory | None = None
-        self._shown: CallRecord | None = None
+        self._shown: CallState | None = None
         self._pieces = 0
         self._held = ""
         """Received text that is not shown yet: it may be half a line end or half a secret."""
@@ -116,7 +117,7 @@ class Details:
         history.feed(rows[self._position :])
         self._position = len(rows)
 
-    def _chosen(self, history: CallHistory) -> CallRecord | None:
+    def _chosen(self, history: CallHistory) -> CallState | None:
         if self.call is not None and 1 <= self.call <= len(history.calls):
             return history.calls[self.call - 1]
         return history.calls[-1] if history.calls else None
@@ -125,7 +126,7 @@ class Details:
     def _fresh(self) -> str:
         """The received text that is not shown yet."""
         pieces = self._shown.pieces if self._shown is not None else []
-        return self._held + "".join(pieces[self._pieces :])
+        return self._held + "".join([text for _, text in pieces[self._pieces :]])
 
     def _ends_in_a_secret(self) -> bool:
         """Whether the shown text ends in the beginning of a secret."""
@@ -182,7 +183,7 @@ class Details:
         return [*shown, f"… and {more:,} more"] if more else shown
 
 
-def _line_of(number: int, call: CallRecord, _: object) -> CallLine:
+def _line_of(number: int, call: CallState, _: object) -> CallLine:
     return call_line(number, call)
 
 
@@ -192,7 +193,7 @@ def _lines_of(history: CallHistory, *, whole: bool = False) -> list[ToolLine]:
     return [tool_line(call) for call in (history.tools.calls if whole else changed)]
 
 
-def _without_half(text: str, call: CallRecord, *, after: str = "") -> tuple[str, str]:
+def _without_half(text: str, call: CallState, *, after: str = "") -> tuple[str, str]:
     """Split new text, which follows `after`, into what can be shown and what must wait."""
     if call.finished is not None:
         return text, ""

@@ -65,6 +65,20 @@ class CostLine(Protocol):
         ...
 
 
+class Kept(Protocol):
+    """Where a run is kept, in words."""
+
+    @property
+    def footer(self) -> str:
+        """Where it is kept, and how to turn that off."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it is not kept any more; `None` while all is well."""
+        ...
+
+
 class FramePublisher:
     """The frames of one run, for any number of views.
 
@@ -75,6 +89,7 @@ class FramePublisher:
         viewers: The views that pages really show.
         commands: Makes the user's commands, given what shows the user one line; left out for a run
             from a file.
+        kept: Where the run is kept; left out for a run from a file.
     """
 
     def __init__(
@@ -85,10 +100,12 @@ class FramePublisher:
         cost: Callable[[], CostLine] | None = None,
         viewers: Viewers | None = None,
         commands: Callable[[Callable[[str], None]], Commands] | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.bus = bus
         self.commands = None if commands is None else commands(self.tell)
         """The user's commands; `None` for a run from a file."""
+        self.kept = kept
         self.viewers = viewers or Viewers()
         self.refused = 0
         """Number of invalid messages from pages."""
@@ -108,6 +125,7 @@ class FramePublisher:
         self._views: list[View] = []
         self._said: list[str] = []
         self._said_shown = self._said
+        self._is_trouble_told = False
         self._counted_s = float("-inf")
         """When growing numbers were shown last."""
         self._has_grown = False
@@ -208,6 +226,9 @@ class FramePublisher:
 
     def _update(self) -> None:
         known_secrets()  # refresh the secrets, by which texts are masked
+        if not self._is_trouble_told and self.kept is not None and self.kept.trouble is not None:
+            self._is_trouble_told = True
+            self.tell(self.kept.trouble)
         self._changes_known = self.bus.changes
         rows = self.bus.rows_since(self._position)
         self._position += len(rows)

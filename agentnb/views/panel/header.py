@@ -1,4 +1,4 @@
-"""The run's status line and notices, above the tree.
+"""The run's status line and notices, above the tree, and the footer below it.
 
 The status has a widget of its own, so that a screen reader announces only its changes. Time is
 shown in whole seconds: if only time passes, an update is sent once a second at most.
@@ -113,6 +113,32 @@ class Notices(HtmlPart):
     def markup(self, summary: Summary) -> str:
         """One line for each notice, oldest first."""
         return notices_markup(summary.notices)
+
+
+class Footer(HtmlPart):
+    """One line on where the run is kept.
+
+    Args:
+        publisher: The run's frames.
+    """
+
+    def matters(self, summary: Summary) -> tuple[object, ...]:
+        """Shown anew when the run, or the keeping, has ended."""
+        kept = self.publisher.kept if self.publisher is not None else None
+        return summary.done, kept is not None and kept.footer
+
+    def markup(self, summary: Summary) -> str:
+        """The line, in small letters."""
+        kept = self.publisher.kept if self.publisher is not None else None
+        return footer_markup("" if kept is None else kept.footer)
+
+
+def footer_markup(line: str) -> str:
+    """A line below the panel."""
+    return (
+        '<div class="agentnb-footer" style="line-height:1.4;font-size:var(--jp-ui-font-size0,'
+        f'0.83em);overflow-wrap:anywhere">{text(line)}</div>'
+    )
 
 
 def notices_markup(notices: Sequence[str]) -> str:

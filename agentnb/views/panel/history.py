@@ -1,16 +1,16 @@
-"""One agent's model calls and tool calls, and the notices of a run, from the record.
+"""One agent's model calls and tool calls in the words of the panel, and the notices of a run.
 
-An agent's history comes from its own rows; notices come from the events of the whole run: what was
-stopped, and what was not done.
+An agent's calls come from its own rows (`agentnb.core.calls`); notices come from the events of the
+whole run: what was stopped, and what was not done.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, assert_never
 
+from agentnb.core.calls import CallState, ToolCallState
 from agentnb.core.codec import plain
 from agentnb.core.events import (
     BudgetExhausted,
@@ -18,13 +18,7 @@ from agentnb.core.events import (
     Event,
     LimitReached,
     ModelCallFinished,
-    ModelCallStarted,
-    Row,
     RunFinished,
-    ToolCallFinished,
-    ToolCallReported,
-    ToolCallStarted,
-    is_terminal,
 )
 from agentnb.core.shown import listed
 from agentnb.core.text import visible, visible_text
@@ -39,7 +33,6 @@ from agentnb.core.types import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    Usage,
     path_key,
 )
 from agentnb.views.panel.wire import CallLine, Prompt, ToolLine
@@ -55,79 +48,12 @@ _WHY_RESUMED = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class ToolCallRecord:
-    """One tool call, perhaps unfinished."""
-
-    n: int
-    """Its number among the agent's calls, from 1."""
-    started: ToolCallStarted
-    begun_s: float
-    """Seconds since the run began."""
-    said: str = ""
-    """Its last report."""
-    finished: ToolCallFinished | None = None
-    is_abandoned: bool = False
-    """Whether its agent ended before it did: the process died."""
-
-    @property
-    def status(self) -> str:
-        """`open`, `done`, `error`, `cancelled`, or `interrupted` if it never ended."""
-        if self.finished is None:
-            return "interrupted" if self.is_abandoned else "open"
-        if self.finished.was_cancelled:
-            return "cancelled"
-        return "error" if self.finished.is_error else "done"
-
-
-class ToolCallHistory:
-    """The tool calls of one agent. Takes the agent's events, each once and in order."""
-
-    def __init__(self) -> None:
-        self.calls: list[ToolCallRecord] = []
-        self._open: dict[str, ToolCallRecord] = {}
-        self._changed: dict[int, ToolCallRecord] = {}
-
-    def learn(self, at_s: float, event: Event) -> None:
-        """Record an event."""
-        match event:
-            case ToolCallStarted():
-                call = ToolCallRecord(len(self.calls) + 1, event, at_s)
-                self.calls.append(call)
-                # Some servers reuse an id: the newest call counts.
-                self._open[event.tool_use_id] = self._changed[call.n] = call
-            case ToolCallReported():
-                if (reporting := self._open.get(event.tool_use_id)) is not None:
-                    reporting.said = event.text
-                    self._changed[reporting.n] = reporting
-            case ToolCallFinished():
-                if (ended := self._open.pop(event.tool_use_id, None)) is not None:
-                    ended.finished = event
-                    self._changed[ended.n] = ended
-            case _ if self._open and is_terminal(event):
-                self._abandon_open()
-
-    def _abandon_open(self) -> None:
-        for call in self._open.values():
-            call.is_abandoned = True
-            self._changed[call.n] = call
-        self._open.clear()
-
-    def take_changed(self) -> list[ToolCallRecord]:
-        """The calls that are new or changed since the last `take_changed`, in order."""
-        changed = [self._changed[n] for n in sorted(self._changed)]
-        self._changed.clear()
-        return changed
-
-
-def tool_line(call: ToolCallRecord) -> ToolLine:
+def tool_line(call: ToolCallState) -> ToolLine:
     """A tool call's entry in the list."""
     started, finished = call.started, call.finished
-    result = ""
-    if finished is not None and not finished.was_cancelled:
-        result = finished.result or finished.result_summary
+    result = "" if call.status == "cancelled" else call.result
     return {
-        "n": call.n,
+        "n": call.number,
         "name": visible(started.name, _NAME_LENGTH),
         "status": call.status,
         "begun": round(call.begun_s, 2),
@@ -151,62 +77,7 @@ def _arguments(given: Any) -> str:
     return json.dumps(values, ensure_ascii=False, indent=2)
 
 
-@dataclass(slots=True, eq=False)
-class CallRecord:
-    """One model call: its request, and its reply so far."""
-
-    started: ModelCallStarted
-    pieces: list[str] = field(default_factory=list)
-    finished: ModelCallFinished | None = None
-    begun_s: float = 0.0
-    """Seconds since the run began."""
-
-    @property
-    def text(self) -> str:
-        """The reply so far."""
-        return "".join(self.pieces)
-
-    @property
-    def request(self) -> CompletionRequest:
-        """The request as it was sent."""
-        return self.started.request
-
-
-class CallHistory:
-    """The calls of one agent. Takes the rows of the record, each once and in order."""
-
-    def __init__(self, agent_id: str) -> None:
-        self.agent_id = agent_id
-        self.calls: list[CallRecord] = []
-        self.tools = ToolCallHistory()
-
-    def feed(self, rows: Iterable[Row]) -> None:
-        """Record rows; each once, in order."""
-        agent_id = self.agent_id
-        for row in rows:
-            if len(row) == 3:
-                if row[1] == agent_id and self.calls:
-                    self.calls[-1].pieces.append(row[2])
-                continue
-            at_s, event = row
-            if getattr(event, "agent_id", None) != agent_id:
-                continue
-            if isinstance(event, ModelCallStarted):
-                self.calls.append(CallRecord(event, begun_s=at_s))
-            elif isinstance(event, ModelCallFinished):
-                if self.calls:
-                    self.calls[-1].finished = event
-            else:
-                self.tools.learn(at_s, event)
-
-    @property
-    def usage(self) -> Usage:
-        """The provider's token counts of the ended calls."""
-        ended = [call.finished.usage for call in self.calls if call.finished is not None]
-        return sum(ended, Usage())
-
-
-def call_line(number: int, call: CallRecord) -> CallLine:
+def call_line(number: int, call: CallState) -> CallLine:
     """A call's entry in the list; `number` counts from 1."""
     finished = call.finished
     error = finished.error if finished is not None else None

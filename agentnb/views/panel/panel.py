@@ -14,7 +14,7 @@ from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.header import Header, Notices
+from agentnb.views.panel.header import Footer, Header, Notices
 from agentnb.views.panel.limits import ceiling
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
@@ -78,19 +78,21 @@ class RunPanel(ClosableWidget, VBox):
         if publisher.commands is not None:
             ceiling()  # raises before half a panel is made
         with publisher.lock:  # all parts begin with the same frame
-            parts = [*_parts(publisher), tree or TreeView(publisher, can_answer=True)]
+            page = HTMLStyle()
+            parts = [*_parts(publisher, page), tree or TreeView(publisher, can_answer=True)]
+            if publisher.kept is not None and publisher.kept.footer:
+                parts.append(Footer(publisher, style=page))
         layout = Layout(width="100%", overflow="visible")
         super().__init__(parts, **{"layout": layout, **traits})
         self.add_class("agentnb-panel")
 
 
-def _parts(publisher: FramePublisher) -> list[DOMWidget]:
-    """All parts but the tree, from the top.
+def _parts(publisher: FramePublisher, page: HTMLStyle) -> list[DOMWidget]:
+    """All parts above the tree, from the top.
 
     Each widget and each style is a message of its own: parts share a style, so that the panel
     appears sooner.
     """
-    page = HTMLStyle()
     bar_layout = Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px")
     bar = BudgetBar(publisher, layout=bar_layout, style=page)
     header, notices = Header(publisher, page=page), Notices(publisher, style=page)

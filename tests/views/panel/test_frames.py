@@ -95,6 +95,25 @@ def test_what_only_grows_comes_once_a_second_and_all_else_at_once() -> None:
     wait_for_no_thread()
 
 
+def test_trouble_with_keeping_the_run_is_told_once() -> None:
+    class Kept:
+        footer = "Kept in a file."
+        trouble: str | None = None
+
+    run, kept = ManualRun().began(), Kept()
+    publisher, screen = FramePublisher(run.bus, kept=kept), Screen()
+    with publisher.lock:
+        publisher.attach(screen)
+        publisher._tick()
+        assert [*screen.frames[-1].summary.notices] == []
+        kept.trouble = "The disk is full."
+        publisher._tick()
+        publisher._tick()
+        assert [*screen.frames[-1].summary.notices] == ["The disk is full."]
+        run.ended()
+    wait_for_no_thread()
+
+
 def test_begin_of_a_reply_is_shown_at_once() -> None:
     run = ManualRun().began().called("root")
     publisher, screen = FramePublisher(run.bus), Screen()

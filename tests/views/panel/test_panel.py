@@ -9,7 +9,7 @@ from ipywidgets import Box, Label, Widget
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
-from agentnb.views.panel.header import Header, Notices
+from agentnb.views.panel.header import Footer, Header, Notices
 from agentnb.views.panel.panel import RunPanel
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
@@ -57,6 +57,40 @@ def test_panel_of_a_run_from_a_file_has_no_controls() -> None:
     panel = RunPanel(Stage(has_controls=False, done=True, status=AgentStatus.COMPLETED))
 
     assert kinds(panel) == ["Header", "BudgetBar", "Notices", "TreeView"]
+
+
+class Keeping:
+    """Where the run is kept."""
+
+    footer = "Kept in <here>."
+    trouble: str | None = None
+
+
+def footers(panel: RunPanel) -> list[str]:
+    return [part.value for part in parts(panel) if isinstance(part, Footer)]
+
+
+def test_footer_says_where_the_run_is_kept_as_text_and_is_the_last_part() -> None:
+    stage, kept = Stage(), Keeping()
+    stage.kept = kept
+    panel = RunPanel(stage)
+
+    (line,) = footers(panel)
+    assert "Kept in &lt;here&gt;." in line
+    assert isinstance(panel.children[-1], Footer)
+
+    kept.footer = "This run is in memory only."
+    stage.frame(tokens_used=1)  # the next frame, whatever it is for
+    assert "This run is in memory only." in footers(panel)[0]
+
+
+def test_run_that_is_kept_nowhere_has_no_footer() -> None:
+    stage = Stage()
+    assert footers(RunPanel(stage)) == []
+
+    stage.kept = Keeping()
+    stage.kept.footer = ""
+    assert footers(RunPanel(stage)) == []
 
 
 def test_two_panels_of_one_run_stay_in_step() -> None:

@@ -1,0 +1,123 @@
+"""The key of a model call: what the call means, and nothing else.
+
+SHA-256 over canonical JSON of the model, system prompt, messages, tools, output schema and the
+provider's extra fields. Not in it: ids (a tool use is named by its ordinal in the conversation),
+signatures of thinking, `max_tokens` and `cache_prefix`, which change with the budget and the cache,
+the order of dictionary keys, and secrets, which are masked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from json.encoder import encode_basestring
+from operator import is_
+from typing import Any, assert_never
+
+from agentnb.core.codec import plain
+from agentnb.core.secrets import Secrets, known_secrets
+from agentnb.core.types import (
+    Block,
+    CompletionRequest,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str
+).encode
+_text: Callable[[str], str] = encode_basestring
+"""A text in JSON: the same as `_encode`, and several times as fast."""
+
+
+def key_of(model: str, request: CompletionRequest) -> str:
+    """The key of one call, as 64 hexadecimal characters.
+
+    Args:
+        model: `provider/model`.
+        request: The call.
+    """
+    return CallKeys().key_of(model, request)
+
+
+class CallKeys:
+    """Makes the keys of one agent's calls, in time linear in what is new in each of them.
+
+    A request usually begins with the messages of the one before it: these are not read again.
+
+    Args:
+        secrets: What is masked; the secrets that are known now when left out.
+    """
+
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        self._mask = (secrets or known_secrets()).mask
+        self._messages: tuple[Message, ...] = ()
+        self._extra: Mapping[str, Any] | None = None
+        """Of the newest request; `None` before the first."""
+
+    def _begin(self, extra: Mapping[str, Any]) -> None:
+        self._extra = extra
+        self._messages = ()
+        self._ordinals: dict[str, int] = {}
+        if extra:
+            self._hash = hashlib.sha256()
+            _feed(self._hash, self._mask(f'{{"extra":{_encode(plain(extra))},"messages":['))
+        else:
+            self._hash = _WITHOUT_EXTRA.copy()
+
+    def key_of(self, model: str, request: CompletionRequest) -> str:
+        """The key of the agent's next call."""
+        messages, known = request.messages, len(self._messages)
+        # By identity: 1 and True are equal, and not the same in JSON.
+        is_same = known <= len(messages) and all(map(is_, self._messages, messages))
+        if not is_same or request.extra is not self._extra:
+            self._begin(request.extra)
+            known = 0
+        for place, message in enumerate(messages[known:], known):
+            _feed(self._hash, self._mask(("," if place else "") + self._canonical(message)))
+        self._messages = messages
+        whole = self._hash.copy()
+        rest = f'"model":{_text(model)},"output_schema":null,"system":{_text(request.system)}'
+        _feed(whole, self._mask(f'],{rest},"tools":{_tools(request.tools)}}}'))
+        return whole.hexdigest()
+
+    def _canonical(self, message: Message) -> str:
+        blocks = ",".join([self._block(block) for block in message.content])
+        return f'{{"content":[{blocks}],"role":{_text(message.role)}}}'
+
+    def _block(self, block: Block) -> str:
+        match block:
+            case TextBlock(text):
+                return f'{{"text":{_text(text)}}}'
+            case ThinkingBlock():
+                return f'{{"thinking":{_text(block.text)}}}'
+            case ToolUseBlock(id=tool_use_id, name=name, input=given):
+                return _encode(
+                    {"call": self._ordinal(tool_use_id), "input": plain(given), "name": name}
+                )
+            case ToolResultBlock(tool_use_id=tool_use_id, text=text, is_error=is_error):
+                return _encode(
+                    {"error": is_error, "of": self._ordinal(tool_use_id), "result": text}
+                )
+        assert_never(block)
+
+    def _ordinal(self, tool_use_id: str) -> int:
+        return self._ordinals.setdefault(tool_use_id, len(self._ordinals) + 1)
+
+
+_WITHOUT_EXTRA = hashlib.sha256(b'{"extra":{},"messages":[')
+
+
+def _feed(digest: hashlib._Hash, text: str) -> None:
+    digest.update(text.encode("utf-8", "backslashreplace"))  # half a character has no UTF-8
+
+
+def _tools(tools: Sequence[ToolSpec]) -> str:
+    if not tools:
+        return "[]"
+    return _encode([plain(tool) for tool in sorted(tools, key=lambda tool: tool.name)])

@@ -1,0 +1,379 @@
+"""What a journal kept of a run, as one whole record.
+
+A journal keeps a call's result and an agent's end before their events are published, and an event
+is handed over only with the next commit. So the last records of a process that died may have no
+event: it is added here. Everything is pure; nothing of it is ever written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentnb.core.codec import plain
+from agentnb.core.events import (
+    AgentCancelled,
+    AgentCompleted,
+    AgentExhausted,
+    AgentFailed,
+    AgentInterrupted,
+    AgentSpawned,
+    AgentTextDelta,
+    Event,
+    ModelCallFinished,
+    ModelCallStarted,
+    Row,
+    RunFinished,
+    RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+    is_terminal,
+    rows_of,
+)
+from agentnb.core.records import (
+    FINISHED,
+    CallRecord,
+    EndRecord,
+    RunJournal,
+    ToolCallRecord,
+)
+from agentnb.core.text import one_line
+from agentnb.core.types import AgentStatus, Usage, id_at, path_key, path_of
+
+PROCESS_DIED = "its process ended before it did"
+"""Why an agent, or a run, is `interrupted`."""
+MOST_IN_EVENT = 2000
+"""Most characters of an input or a result in an event."""
+_Timed = tuple[float, Event]
+_MOST_PER_ARGUMENT = 200
+_MOST_ARGUMENTS = 20
+
+
+def whole_rows(journal: RunJournal, *, interrupted: bool) -> list[Row]:
+    """The rows of a kept run, with the events that the process did not come to hand over.
+
+    Args:
+        journal: What was kept.
+        interrupted: Whether the process is gone. Then each agent without an end gets
+            `AgentInterrupted`, those below before those above, and the run its `RunFinished`, all
+            at the last known time. A run that has ended stays as it is.
+
+    Returns:
+        The kept rows, unchanged, and the added ones after them.
+    """
+    head = journal.head
+    rows: list[Row] = rows_of(journal.entries).copy()
+    if not rows:
+        started = RunStarted(
+            task_description=head.task,
+            model=head.model,
+            budget_total=head.budget_total,
+            max_depth=head.max_depth,
+            thread_id=head.thread_id,
+        )
+        rows.append((0.0, started))
+    told = _Told(rows)
+    if told.has_run_ended:
+        return rows
+    latest_s = max(row[0] for row in rows)
+    for at_s, added in _not_told(journal, told):
+        latest_s = max(latest_s, at_s)  # the clock of a record never goes back
+        rows.append(_row(latest_s, added))
+        told.learn(added)
+    if interrupted and not told.has_run_ended:
+        for agent_id in told.open_agents(head.thread_id):
+            rows.append((latest_s, AgentInterrupted(agent_id=agent_id, reason=PROCESS_DIED)))
+        finished = RunFinished(
+            status=AgentStatus.INTERRUPTED,
+            tokens_used=told.tokens_used,
+            duration_ms=round(latest_s * 1000),
+            error=PROCESS_DIED,
+        )
+        rows.append((latest_s, finished))
+    return rows
+
+
+def _row(at_s: float, event: Event) -> Row:
+    if isinstance(event, AgentTextDelta):
+        return at_s, event.agent_id, event.text
+    return at_s, event
+
+
+# -- what was told ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _ToldOfAgent:
+    """How much of one agent's calls was told."""
+
+    calls: int = 0
+    """Calls that began, and those that ended. A call's number is its place among them."""
+    calls_ended: int = 0
+    pieces: int = 0
+    """Pieces of the newest reply."""
+    open_tools: dict[int, str] = field(default_factory=dict)
+    """Ids of the tool calls that have not ended, by number."""
+    tools: int = 0
+    has_ended: bool = False
+
+
+class _Told:
+    """What the rows of a record tell, as far as records may know more."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.agents: dict[str, _ToldOfAgent] = {}
+        self.has_run_ended = False
+        self.tokens_used = 0
+        """Budget tokens of the calls that have ended."""
+        for row in rows:
+            if len(row) == 3:
+                self._of(row[1]).pieces += 1
+            else:
+                self.learn(row[1])
+
+    def _of(self, agent_id: str) -> _ToldOfAgent:
+        return self.agents.setdefault(agent_id, _ToldOfAgent())
+
+    def learn(self, event: Event) -> None:
+        match event:
+            case AgentSpawned():
+                self._of(event.agent_id)
+            case AgentTextDelta():
+                self._of(event.agent_id).pieces += 1
+            case ModelCallStarted():
+                agent = self._of(event.agent_id)
+                agent.calls, agent.pieces = agent.calls + 1, 0
+            case ModelCallFinished():
+                self._of(event.agent_id).calls_ended += 1
+                self.tokens_used += event.usage.budget_tokens
+            case ToolCallStarted():
+                agent = self._of(event.agent_id)
+                agent.tools += 1
+                agent.open_tools[agent.tools] = event.tool_use_id
+            case ToolCallFinished():
+                self._end_tool(self._of(event.agent_id).open_tools, event.tool_use_id)
+            case RunFinished():
+                self.has_run_ended = True
+            case _ if is_terminal(event):
+                self._of(event.agent_id).has_ended = True  # type: ignore[union-attr]
+
+    @staticmethod
+    def _end_tool(open_tools: dict[int, str], tool_use_id: str) -> None:
+        for number, each in open_tools.items():
+            if each == tool_use_id:
+                del open_tools[number]
+                return
+
+    def open_agent(self, agent_id: str) -> _ToldOfAgent | None:
+        """What was told of an agent; `None` if its spawn was not told, or its end was."""
+        agent = self.agents.get(agent_id)
+        return None if agent is None or agent.has_ended else agent
+
+    def open_agents(self, root_id: str) -> list[str]:
+        """Ids of the agents that have not ended, those below before those above."""
+        ids = [agent_id for agent_id, agent in self.agents.items() if not agent.has_ended]
+        return sorted(ids, key=lambda agent_id: path_key(path_of(agent_id, root_id)), reverse=True)
+
+
+# -- what was kept and not told --------------------------------------------------------------------
+
+
+def _not_told(journal: RunJournal, told: _Told) -> Iterator[_Timed]:
+    """Time and event of what was kept and not told, in an order in which it could be published.
+
+    Nothing that was kept can depend on an end that was not told. So all calls come first, and then
+    the ends, in the order in which they were kept: a child's before its parent's.
+    """
+    root_id = journal.head.thread_id
+    steps = [
+        *(_rest_of_call(call, told, id_at(call.path, root_id)) for call in journal.calls),
+        *(_rest_of_tool_call(call, told, id_at(call.path, root_id)) for call in journal.tool_calls),
+    ]
+    for step in sorted(filter(None, steps), key=lambda step: step[-1][0]):
+        yield from step
+    for end in journal.ends:
+        if end.path is None:
+            yield end.at_s, run_finished(end)
+            continue
+        agent_id = id_at(end.path, root_id)
+        if told.open_agent(agent_id) is not None:
+            yield end.at_s, agent_ended(end, agent_id)
+
+
+def _rest_of_call(record: CallRecord, told: _Told, agent_id: str) -> list[_Timed]:
+    """The events of a finished call that were not told, in order."""
+    agent = told.open_agent(agent_id)
+    if agent is None or record.status != FINISHED or record.number <= agent.calls_ended:
+        return []
+    events: list[_Timed] = []
+    pieces = record.pieces
+    if record.number > agent.calls:
+        events.append((record.at_s, model_call_started(record, agent_id)))
+    else:  # the agent's newest
+        pieces = pieces[agent.pieces :]
+    events += [(at_s, AgentTextDelta(agent_id=agent_id, text=text)) for at_s, text in pieces]
+    ended_at_s = record.at_s + (record.duration_ms or 0) / 1000
+    return [*events, (ended_at_s, model_call_finished(record, agent_id))]
+
+
+def _rest_of_tool_call(record: ToolCallRecord, told: _Told, agent_id: str) -> list[_Timed]:
+    """The events of a finished tool call that were not told, in order."""
+    agent = told.open_agent(agent_id)
+    if agent is None or record.status != FINISHED:
+        return []
+    events: list[_Timed] = []
+    if record.number > agent.tools:
+        events.append((record.at_s, tool_call_started(record)))
+    elif record.number not in agent.open_tools:
+        return []
+    ended_at_s = record.at_s + (record.duration_ms or 0) / 1000
+    return [*events, (ended_at_s, tool_call_finished(record))]
+
+
+# -- a record's event ------------------------------------------------------------------------------
+
+
+def model_call_started(record: CallRecord, agent_id: str) -> ModelCallStarted:
+    """The event of a call's start."""
+    return ModelCallStarted(
+        agent_id=agent_id,
+        request=record.request,
+        model=record.model,
+        attempt=record.attempt,
+        is_synthesis=record.is_synthesis,
+    )
+
+
+def model_call_finished(record: CallRecord, agent_id: str) -> ModelCallFinished:
+    """The event of a finished call's end."""
+    return ModelCallFinished(
+        agent_id=agent_id,
+        model=record.model,
+        usage=record.usage or Usage(),
+        duration_ms=record.duration_ms or 0,
+        stop_reason=record.stop_reason,
+        error=record.error["message"] if record.error else None,
+        message=record.message,
+        estimate_error=record.estimate_error,
+    )
+
+
+def tool_call_started(record: ToolCallRecord) -> ToolCallStarted:
+    """The event of a tool call's start; a long input is cut in it."""
+    given, length = cut_input(record.input)
+    return ToolCallStarted(
+        agent_id=record.agent_id,
+        tool_use_id=record.tool_use_id,
+        name=record.name,
+        input=given,
+        input_length=length,
+    )
+
+
+def tool_call_finished(record: ToolCallRecord) -> ToolCallFinished:
+    """The event of a finished tool call's end; a long result is cut in it."""
+    text = record.result
+    return ToolCallFinished(
+        agent_id=record.agent_id,
+        tool_use_id=record.tool_use_id,
+        name=record.name,
+        result_summary=one_line(text),
+        is_error=record.is_error,
+        duration_ms=record.duration_ms or 0,
+        result=text[:MOST_IN_EVENT],
+        result_length=len(text) if len(text) > MOST_IN_EVENT else None,
+    )
+
+
+def agent_ended(end: EndRecord, agent_id: str) -> Event:
+    """The event of an agent's end."""
+    text, tokens, ms = end.text, end.tokens_used, end.duration_ms
+    match end.status:
+        case AgentStatus.COMPLETED:
+            return AgentCompleted(
+                agent_id=agent_id,
+                result_summary=one_line(text),
+                text=text,
+                tokens_used=tokens,
+                duration_ms=ms,
+                cut=end.cut,
+            )
+        case AgentStatus.CANCELLED:
+            return AgentCancelled(
+                agent_id=agent_id,
+                reason=end.error or "",
+                text=text,
+                tokens_used=tokens,
+                duration_ms=ms,
+                by=end.by,
+            )
+        case AgentStatus.EXHAUSTED:
+            return AgentExhausted(
+                agent_id=agent_id,
+                reason=end.error or "",
+                text=text,
+                tokens_used=tokens,
+                duration_ms=ms,
+            )
+        case _:
+            return AgentFailed(
+                agent_id=agent_id,
+                error=end.error or "",
+                will_retry=False,
+                attempt=end.attempt,
+                text=text,
+                tokens_used=tokens,
+                duration_ms=ms,
+            )
+
+
+def run_finished(end: EndRecord) -> RunFinished:
+    """The event of the run's end."""
+    return RunFinished(
+        status=end.status,
+        tokens_used=end.tokens_used,
+        duration_ms=end.duration_ms,
+        error=end.error,
+    )
+
+
+def cut_input(given: Any) -> tuple[Any, int | None]:
+    """A tool's input as it is in an event.
+
+    Returns:
+        The input, or the beginnings of its first arguments; and the characters of the whole as
+        JSON, `None` if it is whole.
+    """
+    if not _is_short(given):
+        whole = json.dumps(plain(given), ensure_ascii=False)
+        if len(whole) > MOST_IN_EVENT:
+            return _shortened(given), len(whole)
+    return given, None
+
+
+def _is_short(given: Any) -> bool:
+    """A quick check that an input needs no cut, true for most."""
+    if type(given) is not dict or len(given) > _MOST_ARGUMENTS:
+        return False
+    length = 0
+    for name, value in given.items():
+        if type(name) is not str or type(value) not in (str, int, bool):
+            return False
+        length += len(name) + (len(value) if type(value) is str else value.bit_length())
+    return length * 6 < MOST_IN_EVENT // 2  # a character takes at most six in JSON
+
+
+def _shortened(given: Any) -> dict[str, Any]:
+    """The beginnings of the first arguments."""
+    arguments = plain(given)
+    if not isinstance(arguments, dict):  # from a provider that sends no object
+        arguments = {"input": arguments}
+    first = list(arguments.items())[:_MOST_ARGUMENTS]
+    return {name[:_MOST_PER_ARGUMENT]: _beginning(value) for name, value in first}
+
+
+def _beginning(value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= _MOST_PER_ARGUMENT else text[:_MOST_PER_ARGUMENT]
