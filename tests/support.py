@@ -46,7 +46,7 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Journal, Provider, Tool
+from agentnb.core.protocols import BudgetGate, Provider, SupportsCommit, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import read_reply
 from agentnb.core.tree import TreeFold
@@ -184,7 +184,7 @@ class Tree:
     orchestrator: AgentOrchestrator
     budget_gate: BudgetGate | None = None
     tools: Sequence[Tool] = ()
-    journal: Journal | None = None
+    journal: SupportsCommit | None = None
     plan: SpawnInstruction | None = None
     synthesis: bool = True
     error: OrchestratorError | None = None
@@ -266,7 +266,7 @@ def make_tree(
     orchestrator: AgentOrchestrator | None = None,
     budget_gate: BudgetGate | None = None,
     tools: Sequence[Tool] = (),
-    journal: Journal | None = None,
+    journal: SupportsCommit | None = None,
     plan: SpawnInstruction | None = None,
     synthesis: bool = True,
     **limits: Any,

@@ -1,0 +1,89 @@
+"""Values of a run as JSON, and numbers as SQLite can hold them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pydantic_core import to_json
+
+from agentnb.core.codec import plain
+from agentnb.core.events import Event, ModelCallFinished, ModelCallStarted, ToolCallStarted
+from agentnb.core.types import Block, Message, Role, TextBlock, Usage
+
+_MOST_INTEGER = 2**63
+JUST_TEXT = "true"
+"""`model_calls.message` if the message is the text of the call and nothing else."""
+
+
+def number_of(value: int | None) -> int | str | None:
+    """A whole number as SQLite can hold it."""
+    return value if value is None or -_MOST_INTEGER <= value < _MOST_INTEGER else str(value)
+
+
+def usage_json(usage: Usage) -> str:
+    """A usage as in `model_calls.usage`."""
+    return (
+        f"[{usage.input_tokens},{usage.output_tokens},"
+        f"{usage.cache_creation_tokens},{usage.cache_read_tokens}]"
+    )
+
+
+def json_of(value: Any) -> str:
+    """Any value as JSON: see `agentnb.core.codec.plain`."""
+    return encoded(plain(value))
+
+
+def encoded(value: Any) -> str:
+    """A plain value as JSON, also one with half a character."""
+    try:
+        return to_json(value, inf_nan_mode="constants").decode()
+    except ValueError:  # half a character has no UTF-8
+        return json.dumps(value)
+
+
+def reply_json(message: Message, text: str) -> str:
+    """A reply without what is in its call's text."""
+    content = message.content
+    if message.role is Role.ASSISTANT and len(content) == 1 and _is_text(content[0], text):
+        return JUST_TEXT
+    blocks = [
+        {"kind": "text_block"} if _is_text(block, text) else plain(block) for block in content
+    ]
+    return encoded({"role": str(message.role), "content": blocks})
+
+
+def _is_text(block: Block, text: str) -> bool:
+    return type(block) is TextBlock and block.text == text
+
+
+def event_json(event: Event) -> str:
+    """All fields of an event."""
+    if isinstance(event, _WITH_FOREIGN_VALUES):
+        fields = plain(event)
+        del fields["kind"]
+        return encoded(fields)
+    try:
+        written = to_json(event, inf_nan_mode="constants").decode()
+    except ValueError:
+        fields = plain(event)
+        del fields["kind"]
+        return encoded(fields)
+    return "{" + written[len(event.kind) + 11 :]  # without `"kind":"…",`
+
+
+_WITH_FOREIGN_VALUES = ModelCallStarted, ModelCallFinished, ToolCallStarted
+
+
+def difference(
+    event: Event, base: Mapping[str, Any], given: Mapping[str, Any] = MappingProxyType({})
+) -> str | None:
+    """The fields of an event that its record does not have; `None` if it has them all."""
+    others = dict(given)
+    for name, known in base.items():
+        value = getattr(event, name)
+        if value is not known and (type(value) is not type(known) or value != known):
+            others[name] = value
+    return json_of(others) if others else None

@@ -1,0 +1,270 @@
+"""Opens a store's file, and says what is wrong with one in one sentence.
+
+A file that is not ours, newer or damaged is found out before anything of it is changed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.request import pathname2url
+
+from agentnb.core.errors import AgentnbError
+from agentnb.core.text import LONGEST_IN_ERROR, literal
+from agentnb.store.place import is_network_home
+from agentnb.store.schema import VERSION, NotOurs, migrate, version_of
+
+BUSY_S = 30.0
+"""How long SQLite itself waits for another process's transaction, in seconds. The writer then tries
+again, a reader gives up."""
+
+_LOOKS = 100
+_LOOK_PAUSE_S = 0.05
+
+_MOST_CHECKED = 2**25
+"""Largest file that is read whole before it is written to, in bytes. That takes 0.1 s at most."""
+_STATEMENTS = 256
+"""How many prepared statements a connection keeps."""
+
+
+class StoreTrouble(AgentnbError):
+    """A store's file cannot be read or written. The message is one sentence that says what to do.
+
+    Args:
+        path: The file.
+        what: What is wrong, as a clause.
+        fix: What to do, as a clause.
+    """
+
+    def __init__(self, path: Path, what: str, fix: str) -> None:
+        self.path = path
+        super().__init__(
+            f"The store {literal(str(path), LONGEST_IN_ERROR)} cannot be used: {what}; {fix}."
+        )
+
+
+def open_to_write(path: Path, *, journal_mode: str = "WAL") -> sqlite3.Connection:
+    """Open a store, and make or update its file if need be. The folder must be there.
+
+    Args:
+        path: The file.
+        journal_mode: `WAL`, or `DELETE` for a file system that several machines share.
+
+    Raises:
+        StoreTrouble: It cannot be written; a file that is there is unchanged.
+    """
+    try:
+        if path.exists():
+            _check(path)
+        db = _connect(path, "rwc")
+        try:
+            migrate(db)
+            # Without WAL (a file system that has no shared memory) the store works as well.
+            db.execute(f"PRAGMA journal_mode = {journal_mode}")
+            # In WAL it loses nothing when the process dies, and nothing is damaged if the power
+            # fails; without it each of these needs the full sync.
+            wal = journal_mode.upper() == "WAL"
+            db.execute(f"PRAGMA synchronous = {'NORMAL' if wal else 'FULL'}")
+            db.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            db.close()
+            raise
+    except (sqlite3.Error, OSError, NotOurs) as error:
+        raise trouble_of(path, error) from error
+    return db
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a store that is there, to read it; also in a folder that cannot be written to.
+
+    Raises:
+        StoreTrouble: It cannot be read.
+    """
+    try:
+        db = _reading(path)
+        try:
+            if version_of(db) == 0:
+                raise NotOurs("it is empty")
+        except BaseException:
+            db.close()
+            raise
+    except (sqlite3.Error, OSError, NotOurs) as error:
+        raise trouble_of(path, error) from error
+    return db
+
+
+def undo_half_written(path: Path) -> None:
+    """Undo what a process that was killed left half written, such as the making of a file.
+
+    A log needs none of this; the journal that a file has before its log does. Does nothing if that
+    is not possible.
+    """
+    if path.with_name(path.name + "-journal").exists():
+        with suppress(sqlite3.Error), closing(_connect(path, "rw")) as db:
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    # An address, not a path: its `mode` keeps a reader from making a file.
+    address = f"file:{pathname2url(str(path.absolute()))}?{mode if '=' in mode else f'mode={mode}'}"
+    return sqlite3.connect(
+        address,
+        uri=True,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
+    )
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing on disk and leaves no file beside it."""
+    size = path.stat().st_size
+    if path.is_dir():
+        raise IsADirectoryError(21, "It is a folder")
+    # A closed store has no WAL beside it, and reading it as one that no one writes makes none. With
+    # a WAL someone writes it, or died.
+    alone = size > 0 and not path.with_name(path.name + "-wal").exists()
+    on_network = is_network_home(path)  # there it has no WAL: to read it, it must be locked
+    if alone and not on_network:
+        db = _unchanging(path)
+        if not _is_empty(db):
+            return db
+        # Another process makes it at this moment: only a lock shows all of that, or nothing.
+        db.close()
+    # What a process that died there left half written is taken back by the first reader.
+    db = _connect(path, "rw" if on_network else "ro")
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        db.close()
+        if on_network:
+            raise
+        # A folder that cannot be written to, with a WAL and without its shared memory.
+        return _unchanging(path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _is_empty(db: sqlite3.Connection) -> bool:
+    try:
+        return version_of(db) == 0
+    except (sqlite3.Error, NotOurs):
+        return False
+
+
+def _unchanging(path: Path) -> sqlite3.Connection:
+    return _connect(path, "mode=ro&immutable=1")
+
+
+def _check(path: Path) -> None:
+    """Raise if a file is there that must not be written.
+
+    The look takes no lock, since a lock would leave files beside a file that is refused. So a file
+    that another process makes or closes just then may look wrong: it is refused only if it looks
+    wrong twice, and did not change.
+    """
+    for _ in range(_LOOKS):
+        before = _state(path)
+        try:
+            _look(path)
+            return
+        except (sqlite3.Error, NotOurs) as error:
+            wrong = error
+        time.sleep(_LOOK_PAUSE_S)
+        if _state(path) == before:
+            try:
+                _look(path)
+                return
+            except (sqlite3.Error, NotOurs):
+                if _state(path) == before:
+                    raise
+    raise wrong
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    """What changes when someone writes a file."""
+    found = path.stat()
+    beside = [path.with_name(path.name + end).exists() for end in ("-wal", "-journal")]
+    return found.st_size, found.st_mtime_ns, found.st_ino, *beside
+
+
+def _look(path: Path) -> None:
+    if path.stat().st_size == 0:
+        return
+    db = _reading(path)
+    try:
+        if version_of(db) == VERSION:
+            _check_whole(path, db)
+    finally:
+        db.close()
+
+
+def _check_whole(path: Path, db: sqlite3.Connection) -> None:
+    """Find a damaged file; of a large one only that it lost its end or its tables."""
+    if path.stat().st_size <= _MOST_CHECKED:
+        found = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != ("ok",):
+            raise StoreTrouble(path, *_BY_CODE[sqlite3.SQLITE_CORRUPT])
+    for table in ("runs", "contents", "events", "model_calls", "tool_calls", "ends"):
+        db.execute(
+            f"SELECT * FROM {table} ORDER BY rowid DESC LIMIT 1"
+            if table in _WITH_ROWID
+            else f"SELECT * FROM {table} ORDER BY run DESC LIMIT 1"
+        ).fetchone()
+
+
+_WITH_ROWID = ("runs", "contents", "model_calls", "tool_calls")
+
+
+def trouble_of(path: Path, error: BaseException) -> StoreTrouble:
+    """What an error of SQLite or of the system means, and what to do."""
+    if isinstance(error, StoreTrouble):
+        return error
+    what, fix = _words(error)
+    return StoreTrouble(path, what, fix)
+
+
+_ELSEWHERE = 'name another place with `store="PATH"`, or none with `store=None`'
+_MOVE = "move it away, and a new one is made, or name another file"
+
+
+def _words(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, NotOurs):
+        if "newer" in str(error):
+            return str(error), "update agentnb, or name another file"
+        return str(error), _MOVE
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _BY_CODE:
+            return _BY_CODE[code]
+        if any(words in str(error) for words in _OF_DAMAGE):
+            return _BY_CODE[sqlite3.SQLITE_CORRUPT]
+        return f"SQLite says {literal(str(error))}", _ELSEWHERE
+    if isinstance(error, OSError):
+        return (error.strerror or type(error).__name__).lower(), _ELSEWHERE
+    return f"an unexpected {type(error).__name__}", _ELSEWHERE
+
+
+_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
+_BY_CODE = {
+    sqlite3.SQLITE_FULL: ("the disk is full", "make room and start the kernel again"),
+    sqlite3.SQLITE_IOERR: ("the disk failed or is full", f"make room, or {_ELSEWHERE}"),
+    sqlite3.SQLITE_READONLY: ("it cannot be written to", _ELSEWHERE),
+    sqlite3.SQLITE_CANTOPEN: ("it cannot be opened or made in its folder", _ELSEWHERE),
+    sqlite3.SQLITE_PERM: ("it cannot be written to", _ELSEWHERE),
+    sqlite3.SQLITE_NOTADB: ("it is no database", _MOVE),
+    sqlite3.SQLITE_CORRUPT: ("it is damaged", _MOVE),
+    sqlite3.SQLITE_BUSY: ("another process has held it for too long", "try again later"),
+    sqlite3.SQLITE_LOCKED: ("another process has held it for too long", "try again later"),
+}
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process holds the file, so that trying again helps."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -1,0 +1,69 @@
+"""`SqliteJournal`: hands what happens in a run to the writer of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentnb.core.events import Entry
+from agentnb.core.records import CallRecord, Kept, RunHead, RunJournal, ToolCallRecord
+from agentnb.store.encoding import RunEncoder
+from agentnb.store.reader import load
+from agentnb.store.writer import Writer
+
+
+class SqliteJournal:
+    """Implements `agentnb.core.protocols.Journal`. Several runs, one after another.
+
+    On the run's loop everything is one append to a queue. A `trouble` of the writer means that
+    nothing is kept any more; no method raises for it.
+
+    Args:
+        writer: Of the store's file, open.
+        version: Of agentnb, kept with each run.
+        is_owner: Whether to close the writer with the journal.
+    """
+
+    def __init__(self, writer: Writer, *, version: str = "", is_owner: bool = False) -> None:
+        self._writer = writer
+        self._version = version
+        self._is_owner = is_owner
+        self._encoder: RunEncoder | None = None
+
+    def __repr__(self) -> str:
+        return f"SqliteJournal({str(self._writer.path)!r})"
+
+    def begin(self, head: RunHead) -> None:
+        """A run begins."""
+        self._encoder = RunEncoder(head, self._version)
+        self._writer.add(self._encoder, head)
+
+    def keep(self, record: Kept) -> None:
+        """Keep a record with the next commit."""
+        if self._encoder is None:
+            raise RuntimeError("`begin` comes before anything else of a run.")
+        self._writer.add(self._encoder, record)
+
+    def intend(self, record: CallRecord | ToolCallRecord) -> None:
+        """Keep what is about to start, with the next commit."""
+        self.keep(record)
+
+    def published(self, entries: Sequence[Entry]) -> None:
+        """Keep entries with the next commit."""
+        if self._encoder is None:
+            raise RuntimeError("`begin` comes before anything else of a run.")
+        self._writer.add(self._encoder, entries)
+
+    async def commit(self) -> None:
+        """Return when what came before is on disk; at once if nothing is written any more."""
+        await self._writer.commit()
+
+    def load(self, run_id: str) -> RunJournal:
+        """All that was kept of a run. Blocks."""
+        return load(self._writer.path, run_id).journal
+
+    def close(self) -> None:
+        """Write what came without a commit. Blocks until that is done."""
+        if self._is_owner:
+            self._writer.close()
+        else:
+            self._writer.flush()

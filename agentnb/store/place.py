@@ -1,0 +1,133 @@
+"""Where the store is: its file, the folder around it, and whether that lies on a network.
+
+The place is decided when a session is made. A folder that a person named is made then; `.agentnb`
+only at the first run, so that whoever only looks finds nothing new.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from agentnb.core.text import literal
+
+AUTO, NONE = "auto", "none"
+VARIABLE = "AGENTNB_STORE"
+"""The environment variable that replaces `auto`: `none`, or a path."""
+FOLDER, FILE_NAME = ".agentnb", "agentnb.db"
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_NETWORK = re.compile(r"(?:nfs|cifs|smb|fuse(?!blk)|lustre|gpfs|afs|9p|ceph|beegfs)")
+"""Types of file systems, by their beginning. `fuseblk` is a local disk."""
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+def place_of(
+    setting: str | os.PathLike[str] | None,
+    *,
+    config_folder: Path | None,
+    environment: Mapping[str, str],
+    cwd: Path,
+) -> Path | None:
+    """The path of the store's file; `None` for memory only.
+
+    Args:
+        setting: `auto`: what `AGENTNB_STORE` says, else `.agentnb/agentnb.db` in the project
+            folder. `none` or `None`: memory only. Else a path: of the file, or of a folder for an
+            `agentnb.db` in it. A folder is one that exists, or whose path ends in a separator.
+        config_folder: The folder of `agentnb.yaml`; `None` if there is no such file.
+        environment: The environment variables.
+        cwd: The working directory: relative paths begin there.
+
+    Raises:
+        ValueError: `setting` is neither text, nor a path, nor `None`.
+    """
+    if setting == AUTO:
+        setting = environment.get(VARIABLE, "").strip() or AUTO
+    if setting is None or (isinstance(setting, str) and setting.strip().lower() == NONE):
+        return None
+    if setting == AUTO:
+        return (config_folder or cwd) / FOLDER / FILE_NAME
+    try:
+        given = os.fspath(setting)
+        if not isinstance(given, str) or not given.strip() or "\0" in given:
+            raise TypeError
+    except TypeError:
+        raise ValueError(
+            f"`store` must be 'auto', the path of a file or a folder, or None for memory only, not "
+            f"{literal(setting)}."
+        ) from None
+    path = cwd / os.path.expanduser(given)  # noqa: PTH111 - leaves an unknown user's `~name` alone
+    is_folder = given.endswith(("/", os.sep)) or path.is_dir()
+    return path / FILE_NAME if is_folder else path
+
+
+def make_named_folder(path: Path) -> None:
+    """Make the folder of a store that a person named; leave `.agentnb` to the first run.
+
+    Does nothing if that fails: the first run says why.
+    """
+    if path.parent.name != FOLDER:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder of a store; one named `.agentnb` gets a `.gitignore` that ignores all of it.
+
+    Args:
+        path: The store's file.
+
+    Raises:
+        OSError: The folder, or the `.gitignore`, cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.name == FOLDER:
+        # A file or link that is there is someone's choice.
+        with suppress(FileExistsError), (path.parent / ".gitignore").open("x") as file:
+            file.write("*\n")
+
+
+def is_network_home(path: Path) -> bool:
+    """Whether a path, which need not exist, lies on a file system that other machines share.
+
+    False where that cannot be known (any system but Linux).
+    """
+    try:
+        mounts = _MOUNTS.read_text("utf-8", "surrogateescape")
+    except OSError:
+        return False
+    return is_network(file_system_of(os.path.realpath(path), mounts.splitlines()))
+
+
+def is_network(file_system: str) -> bool:
+    """Whether a type of file system, such as `nfs4` or `fuse.sshfs`, is one over a network."""
+    return _NETWORK.match(file_system) is not None
+
+
+def file_system_of(path: str, mounts: Iterable[str]) -> str:
+    """The type of the file system that a path lies on; empty if no mount has it.
+
+    Args:
+        path: Absolute, without links.
+        mounts: Lines of `/proc/self/mountinfo`: ids, device, root, mount point, options, optional
+            fields, ` - `, type, source, options (see proc(5)).
+    """
+    longest, found = "", ""
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        fields, types = before.split(" "), after.split(" ")
+        if len(fields) < 6 or not types[0]:
+            continue
+        point = _ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields[4])
+        # Of several mounts at one point, the last lies on top.
+        if _lies_in(path, point) and len(point) >= len(longest):
+            longest, found = point, types[0]
+    return found
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,365 @@
+"""`Store`: one file of runs, as a session sees it.
+
+`store_at` returns one object for each file and process, whatever the number of sessions. Nothing
+is made on disk before the first `journal`; reading never makes or changes anything.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from agentnb.core.errors import AgentnbError, NoSuchRun
+from agentnb.core.events import Row, ToolCallFinished, ToolCallStarted
+from agentnb.core.protocols import Journal
+from agentnb.core.reading import whole_rows
+from agentnb.core.records import RunHead, RunJournal, ToolCallRecord
+from agentnb.core.types import AgentStatus
+from agentnb.store.alive import Alive
+from agentnb.store.database import (
+    StoreTrouble,
+    is_busy,
+    open_to_read,
+    open_to_write,
+    trouble_of,
+    undo_half_written,
+)
+from agentnb.store.journal import SqliteJournal
+from agentnb.store.place import is_network_home, make_folder
+from agentnb.store.reader import load
+from agentnb.store.runs import (
+    Pricing,
+    RunInfo,
+    RunList,
+    calls_of,
+    check_filters,
+    check_id,
+    find_run,
+    info_of,
+    list_runs,
+)
+from agentnb.store.upkeep import Pruned, RunGoesOn, age_s, delete, give_back, prune, size_bytes
+from agentnb.store.writer import Writer
+
+_FLUSH_S = 5.0
+"""How long a reader waits for what this process has not written yet, in seconds."""
+
+_OF_DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading raises if the file is a database, and its values are not what we wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run from a store."""
+
+    head: RunHead
+    rows: list[Row]
+    """Its whole record. An interrupted run gets the ends that it did not come to."""
+    whole_tool_calls: dict[tuple[str, int], ToolCallRecord]
+    """By agent id and number: the tool calls whose events are cut."""
+    info: RunInfo
+
+
+class Store:
+    """The runs in one file. Safe from any thread. `store_at` makes it.
+
+    Args:
+        path: The file, without links.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._alive = Alive(path)
+        self._writer: Writer | None = None
+        self._guard = threading.Lock()
+        self._pid = os.getpid()
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is written any more, as one sentence; `None` while all is well."""
+        return None if self._writer is None else self._writer.trouble
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def journal(self) -> Journal:
+        """The journal of one run. The first call makes the file, or opens it, and waits for that.
+
+        Never raises: with `trouble` the journal keeps nothing, and its commits return at once.
+        """
+        writer = self._writer or self._new_writer()
+        writer.open()
+        if writer.process:
+            # Code in this process that opened and closed the file of locks has dropped ours.
+            with suppress(OSError):
+                self._alive.claim(writer.process)
+        version = getattr(sys.modules.get("agentnb"), "__version__", "")
+        return SqliteJournal(writer, version=version)
+
+    def _new_writer(self) -> Writer:
+        if self._pid != os.getpid():
+            # A fork of a process that had not opened the file; another of its threads may have had
+            # the guard.
+            self._pid, self._guard = os.getpid(), threading.Lock()
+        with self._guard:
+            if self._writer is None:
+                with suppress(OSError):  # then the file cannot be opened, and the writer says why
+                    make_folder(self.path)
+                mode = self._journal_mode()
+                self._writer = Writer(self.path, journal_mode=mode, claim=self._alive.claim)
+            return self._writer
+
+    def _journal_mode(self) -> str:
+        # A write-ahead log needs memory that all its processes share.
+        return "DELETE" if is_network_home(self.path) else "WAL"
+
+    def close(self) -> None:
+        """Write what is left and close the file; runs without an end are `interrupted` then.
+
+        The next `journal` opens it again. A second call does nothing, nor does one in a fork.
+        """
+        if self._pid != os.getpid():
+            return
+        with self._guard:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+                self._alive.close()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def runs(
+        self,
+        limit: int | None = 50,
+        status: str | None = None,
+        text: str | None = None,
+        *,
+        pricing: Pricing | None = None,
+    ) -> RunList:
+        """The runs, newest first; none if there is no file yet.
+
+        Args:
+            limit: At most so many; `None` for all.
+            status: Only runs with this status, such as `interrupted`.
+            text: Only runs whose name, task or a tag contains this; case is ignored.
+            pricing: Prices a run's calls when its `cost_usd` is asked for.
+
+        Raises:
+            ValueError: An argument is wrong.
+            StoreTrouble: The file cannot be read.
+        """
+        check_filters(limit, status, text)
+        if not self._is_there():
+            return RunList()
+        with self._reading() as db:
+            return list_runs(
+                db,
+                is_alive=self._alive.is_alive,
+                limit=limit,
+                status=status,
+                text=text,
+                cost_of=pricing and partial(self._cost_usd, pricing),
+            )
+
+    def load(self, run: str, *, pricing: Pricing | None = None) -> StoredRun:
+        """One run with its whole record.
+
+        Args:
+            run: Its id, or the beginning of it.
+            pricing: As for `runs`.
+
+        Raises:
+            ValueError: `run` is not a text.
+            NoSuchRun: There is no such run.
+            AmbiguousRun: Several ids begin like this.
+            StoreTrouble: The file cannot be read.
+        """
+        info = self._found(run, pricing)[1]
+        # The status comes first: of an interrupted run all that there is can be read then.
+        with self._in_words():
+            kept = load(self.path, info.id)
+            interrupted = info.status is AgentStatus.INTERRUPTED
+            rows = whole_rows(kept.journal, interrupted=interrupted)
+        whole = kept.whole_tool_calls | _cut_in(rows[len(kept.rows) :], kept.journal)
+        return StoredRun(kept.journal.head, rows, whole, info)
+
+    def size_bytes(self) -> int:
+        """Size of the database file and its log; 0 if there is none yet."""
+        return size_bytes(self.path)
+
+    def _found(self, run: str, pricing: Pricing | None = None) -> tuple[int, RunInfo]:
+        """Number and info of the run with this id, or beginning of one."""
+        check_id(run)
+        if not self._is_there():
+            raise NoSuchRun(run)
+        with self._reading() as db:
+            number = find_run(db, run)
+            cost_of = pricing and partial(self._cost_usd, pricing)
+            info = info_of(db, number, is_alive=self._alive.is_alive, cost_of=cost_of)
+        if info is None:  # it was deleted meanwhile
+            raise NoSuchRun(run)
+        return number, info
+
+    def _cost_usd(self, pricing: Pricing, run_id: str) -> float | None:
+        if not self._is_there():
+            return None
+        with self._reading() as db:
+            calls = calls_of(db, run_id)
+        return None if calls is None else pricing(calls)
+
+    # -- upkeep -----------------------------------------------------------------------------------
+
+    def delete(self, run: str) -> None:
+        """Delete a run and all that was kept of it. Its text is no longer in the file.
+
+        Args:
+            run: Its id, or the beginning of it.
+
+        Raises:
+            ValueError: `run` is not a text.
+            NoSuchRun: There is no such run.
+            AmbiguousRun: Several ids begin like this.
+            RunGoesOn: It has not ended, here or in another process.
+            StoreTrouble: The file cannot be written.
+        """
+        number, _ = self._found(run)
+        with self._writing() as db:
+            if not delete(db, number, is_alive=self._alive.is_alive):
+                raise RunGoesOn(run)
+            _give_back(db)
+
+    def prune(self, older_than: str | timedelta = "30d") -> Pruned:
+        """Delete the runs that ended long ago, but none that goes on, and shrink the file.
+
+        Args:
+            older_than: Hours, days or weeks, such as `12h`, `30d`, `4w`; or a `timedelta`.
+
+        Raises:
+            ValueError: `older_than` is not such an age.
+            StoreTrouble: The file cannot be written.
+        """
+        ended_before = time.time() - age_s(older_than)
+        if not self._is_there():
+            return Pruned(0, 0)
+        self._flush()
+        before = self.size_bytes()
+        with self._writing() as db:
+            deleted = prune(db, ended_before=ended_before, is_alive=self._alive.is_alive)
+            _give_back(db)
+        return Pruned(deleted, max(0, before - self.size_bytes()))
+
+    # -- the file ---------------------------------------------------------------------------------
+
+    def _is_there(self) -> bool:
+        """Whether there is a file with something in it; true if that cannot be known."""
+        undo_half_written(self.path)
+        try:
+            return self.path.stat().st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # to open it tells why
+            return True
+
+    def _flush(self) -> None:
+        """Wait until all that this process was handed so far is in the file."""
+        if self._writer is not None:
+            self._writer.flush(_FLUSH_S)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        self._flush()
+        with self._in_words(), closing(open_to_read(self.path)) as db:
+            yield db
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        if self._writer is not None and self._pid != os.getpid():
+            what = "the process that forked this one has it open"
+            raise StoreTrouble(self.path, what, "change it from there")
+        self._flush()
+        mode = self._journal_mode()
+        with self._in_words(), closing(open_to_write(self.path, journal_mode=mode)) as db:
+            yield db
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Raise whatever a file does to its reader as one of our errors."""
+        try:
+            yield
+        except AgentnbError:
+            raise
+        except (sqlite3.Error, OSError) as error:
+            raise trouble_of(self.path, error) from error
+        except _OF_DAMAGE as error:
+            fix = "move it away, and a new one is made, or name another file"
+            raise StoreTrouble(self.path, "it is damaged", fix) from error
+
+
+def _give_back(db: sqlite3.Connection) -> None:
+    try:
+        give_back(db)
+    except sqlite3.Error as error:
+        if not is_busy(error):  # others go on writing: the next time gives back the rest
+            raise
+
+
+def _cut_in(added: list[Row], journal: RunJournal) -> dict[tuple[str, int], ToolCallRecord]:
+    """The tool calls that are cut in rows which a reader added."""
+    cut = set()
+    for row in added:
+        match row[1]:
+            case ToolCallStarted(input_length=int()) | ToolCallFinished(result_length=int()):
+                cut.add((row[1].agent_id, row[1].tool_use_id))
+    return {
+        (record.agent_id, record.number): record
+        for record in journal.tool_calls
+        if (record.agent_id, record.tool_use_id) in cut
+    }
+
+
+# -- one for each file and process ----------------------------------------------------------------
+
+_stores: dict[str, Store] = {}
+"""These outlive a fork. SQLite takes what the parent has open for the child's own and then locks
+nothing, so a child must not write to such a file: the parent's writer tells it so."""
+_lock = threading.Lock()
+
+
+def store_at(path: Path) -> Store:
+    """The store of a file: the same object for all that use it in this process.
+
+    Opens nothing.
+    """
+    real = os.path.realpath(path)
+    with _lock:
+        if real not in _stores:
+            _stores[real] = Store(Path(real))
+        return _stores[real]
+
+
+def _renew_after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have had it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)

@@ -1,0 +1,159 @@
+"""Deletes runs from a store, gives their space back, and tells its size.
+
+Each run is deleted whole, in a transaction of its own: another kernel that writes meanwhile waits
+for one run at most. A run whose process lives is never deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentnb.core.errors import AgentnbError
+from agentnb.core.text import literal
+from agentnb.store.runs import IsAlive
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+_PAGES = 1_000
+"""Pages given back in one transaction, so that another writer never waits long."""
+_BUSY_MS = 1_000
+"""How long the last step waits for those who read."""
+
+
+class RunGoesOn(AgentnbError, ValueError):
+    """A run that was to be deleted has not ended.
+
+    Args:
+        run: Its id, or the beginning, as it was given.
+    """
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(
+            f"The run {literal(run)} goes on, so it was not deleted. Cancel it, or wait until it "
+            "has ended."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was deleted."""
+
+    runs: int
+    bytes: int
+    """How much smaller the store is on disk. Less than was deleted if others were reading it: the
+    next time gives back the rest."""
+
+
+def age_s(older_than: str | timedelta) -> float:
+    """An age in seconds.
+
+    Args:
+        older_than: Hours, days or weeks, such as `12h`, `30d`, `4w`; or a `timedelta`.
+
+    Raises:
+        ValueError: It is something else, or below 0. (A plain number is: of what?)
+    """
+    if isinstance(older_than, timedelta) and older_than >= timedelta():
+        return older_than.total_seconds()
+    if isinstance(older_than, str) and (found := _AGE.fullmatch(older_than.strip())):
+        return float(found[1]) * _HOURS[found[2]] * 3600
+    raise ValueError(
+        "`older_than` must be an age in hours, days or weeks, such as '12h', '30d' or '4w', or a "
+        f"timedelta, not {literal(older_than)}."
+    )
+
+
+def size_bytes(path: Path) -> int:
+    """Size of the database and its write-ahead log; 0 if there is no such file."""
+    size = 0
+    for file in (path, path.with_name(path.name + "-wal")):
+        with suppress(OSError):
+            size += file.stat().st_size
+    return size
+
+
+def prune(db: Connection, *, ended_before: float, is_alive: IsAlive) -> int:
+    """Delete the runs that ended before a time.
+
+    Args:
+        db: A connection that may write and is in no transaction, with foreign keys on.
+        ended_before: Seconds since 1970. An interrupted run ended with its last event.
+        is_alive: Tells which process lives.
+
+    Returns:
+        How many were deleted.
+    """
+    numbers = db.execute(
+        "SELECT id FROM runs WHERE started_at < :time AND started_at + coalesce("
+        "  duration_ms / 1000.0,"
+        "  (SELECT at_s FROM events WHERE run = runs.id ORDER BY seq DESC LIMIT 1), 0) < :time",
+        {"time": ended_before},
+    ).fetchall()
+    return sum(delete(db, number, is_alive=is_alive) for (number,) in numbers)
+
+
+def delete(db: Connection, number: int, *, is_alive: IsAlive) -> bool:
+    """Delete one run and all that was kept of it.
+
+    Args:
+        db: As for `prune`.
+        number: `runs.id`.
+        is_alive: Tells which process lives.
+
+    Returns:
+        False if the run goes on, or there is none with this number.
+    """
+    # Deleted text is overwritten in the file, not just left there as free space.
+    db.execute("PRAGMA secure_delete = ON").fetchall()
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        row = db.execute(_WRITER, {"run": number}).fetchone()
+        may_delete = row is not None and (row[0] is None or not is_alive(row[0]))
+        if may_delete:
+            db.execute("DELETE FROM runs WHERE id = ?", (number,))  # all else goes with it
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return may_delete
+
+
+# The process that may still write to a run: none after the run's last event, which comes a commit
+# after its status.
+_WRITER = """
+    SELECT CASE WHEN EXISTS (SELECT 1 FROM events WHERE run = :run AND kind = 'run_finished')
+           THEN NULL ELSE process END
+    FROM runs WHERE id = :run
+"""
+
+
+def give_back(db: Connection) -> None:
+    """Make the file as small as its content.
+
+    Args:
+        db: As for `prune`. Those who read at the moment keep the log from being emptied; what is
+            left then comes with the next time.
+    """
+    while (free := _number(db, "freelist_count")) > 0:
+        db.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()  # one step for each page
+        if _number(db, "freelist_count") >= free:  # a file that another program made anew
+            break
+    waits_ms = _number(db, "busy_timeout")
+    db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}").fetchall()
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    db.execute(f"PRAGMA busy_timeout = {waits_ms}").fetchall()
+
+
+def _number(db: Connection, pragma: str) -> int:
+    (value,) = db.execute(f"PRAGMA {pragma}").fetchone()
+    return int(value)

@@ -1,0 +1,349 @@
+"""The one thread of a process that writes to a store's file.
+
+What runs hand over is queued. Whenever the thread is idle it writes all that came so far in one
+transaction, so commits gather only while it writes, and none waits for a timer. After the first
+failure that trying again cannot mend it writes nothing more, and commits return at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import os
+import socket
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentnb.core.secrets import known_secrets
+from agentnb.store.database import StoreTrouble, is_busy, open_to_write, trouble_of
+from agentnb.store.rows import Rows
+
+_LAST_WAIT_S = 10.0
+"""How long the end of the interpreter waits for what is not written yet, in seconds."""
+_CHECKPOINT_PAGES = 4_000
+"""Pages in the WAL before they are copied into the file: a page that several transactions change
+is then copied once."""
+
+
+_HAS_RUN = "SELECT 1 FROM runs WHERE id = ?"
+
+
+class Encoder(Protocol):
+    """Makes rows of what a run hands over. Used on the writer's thread only."""
+
+    def open(self, db: sqlite3.Connection, process: int) -> None:
+        """Called in a transaction of its own before anything is taken."""
+        ...
+
+    run: int
+    """`runs.id`; 0 before `open` was called."""
+    is_lost: bool
+    """Whether nothing is kept of the run any more: it was deleted, or another one has its id."""
+
+    def take(self, thing: Any, rows: Rows) -> None:
+        """Add the rows of something that the run handed over."""
+        ...
+
+    def finish(self, rows: Rows) -> None:
+        """Everything of this transaction was taken."""
+        ...
+
+
+class Writer:
+    """Writes to one file, from a daemon thread that starts with the first `open`.
+
+    Args:
+        path: The file. Its folder must be there.
+        journal_mode: See `agentnb.store.database.open_to_write`.
+        claim: Called with the number of this process (`processes.id`) before the transaction that
+            adds it commits. If it returns false, another number is tried.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        journal_mode: str = "WAL",
+        claim: Callable[[int], bool] | None = None,
+    ) -> None:
+        self.path = path
+        self._journal_mode = journal_mode
+        self._claim = claim or (lambda number: True)
+        self._pid = os.getpid()
+        self._trouble: str | None = None
+        self._queue: deque[tuple[Encoder | None, Any]] = deque()
+        self._news = threading.Lock()
+        self._news.acquire()
+        self._is_idle = False
+        self._is_closing = False
+        self._opened = threading.Event()
+        self._ended = threading.Event()
+        self._start = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self.process = 0
+        """The number of this process in the file; 0 before the first run."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is written any more, in one sentence; `None` while all is well."""
+        if self._trouble is None and os.getpid() != self._pid:
+            return (
+                f"{self.path} belongs to the process that forked this one: runs of this process "
+                'are in memory only; name another file with `store="PATH"` to keep them.'
+            )
+        return self._trouble
+
+    def open(self) -> None:
+        """Start the thread and wait until the file is open, or cannot be. Never raises."""
+        if os.getpid() != self._pid or self._opened.is_set():
+            return
+        with self._start:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._main, name="agentnb-store", daemon=True
+                )
+                self._thread.start()
+                atexit.register(self.close)
+        self._opened.wait()
+
+    def add(self, encoder: Encoder, thing: Any) -> None:
+        """Queue something of a run. It is written with the next commit of any run.
+
+        Nothing is queued that no thread would take: after trouble, and in a forked process.
+        """
+        if self._trouble is None and os.getpid() == self._pid:
+            self._queue.append((encoder, thing))
+
+    async def commit(self) -> None:
+        """Return when all that was queued before is on disk; at once if nothing is written."""
+        if self._trouble is not None or self._ended.is_set() or os.getpid() != self._pid:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._queue.append((None, waiter))
+        self._notify()
+        await waiter
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Write all that was queued, and block until that is done. Not for an event loop.
+
+        Returns:
+            Whether it was done in time.
+        """
+        if self._thread is None or self._ended.is_set() or os.getpid() != self._pid:
+            return True
+        done = threading.Event()
+        self._queue.append((None, done))
+        self._notify()
+        return done.wait(timeout_s)
+
+    def close(self) -> None:
+        """Write what was queued and close the file. A second call does nothing.
+
+        In a forked process it does nothing at all.
+        """
+        if self._thread is None or os.getpid() != self._pid:
+            return
+        atexit.unregister(self.close)
+        self._is_closing = True
+        self._notify()
+        self._ended.wait(_LAST_WAIT_S)
+
+    def _notify(self) -> None:
+        if self._is_idle or self._ended.is_set():
+            self._is_idle = False
+            with suppress(RuntimeError):  # someone else just did
+                self._news.release()
+            if self._ended.is_set():  # the thread ended before it saw this
+                _wake(self._take()[1])
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        # The connection is a local name only: in a forked process this frame never goes on, so the
+        # connection is never closed there, which would undo the parent's locks.
+        db: sqlite3.Connection | None = None
+        try:
+            db = open_to_write(self.path, journal_mode=self._journal_mode)
+            db.execute("PRAGMA foreign_keys = OFF")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            self._file = _identity(self.path)
+        except BaseException as error:
+            self._fail(error)
+        self._opened.set()
+        try:
+            while True:
+                self._is_idle = True
+                if not self._queue and not self._is_closing:
+                    self._news.acquire()
+                self._is_idle = False
+                things, waiters = self._take()
+                if db is not None and self._trouble is None and things:
+                    try:
+                        with _without_collector():
+                            self._write(db, things)
+                            things.clear()  # here, so that the collector never sees them
+                    except BaseException as error:
+                        self._fail(error)
+                del things
+                _wake(waiters)
+                del waiters
+                if self._is_closing and not self._queue:
+                    break
+        finally:
+            keeps_file = db is not None and _identity(self.path) == self._file
+            if db is not None and keeps_file:
+                with suppress(sqlite3.Error):
+                    db.close()
+            self._ended.set()
+            _wake(self._take()[1])
+            if db is not None and not keeps_file:
+                # Closing would delete the WAL at the path, which is another file's by now. Here
+                # not even the end of the interpreter closes it.
+                threading.Event().wait()
+
+    def _take(self) -> tuple[list[tuple[Encoder, Any]], list[Any]]:
+        """All that is queued: what to write, and who waits for it."""
+        things: list[tuple[Encoder, Any]] = []
+        waiters = []
+        # One at a time: other threads append meanwhile.
+        for _ in range(len(self._queue)):
+            encoder, thing = self._queue.popleft()
+            if encoder is None:
+                waiters.append(thing)
+            else:
+                things.append((encoder, thing))
+        return things, waiters
+
+    def _write(self, db: sqlite3.Connection, things: Sequence[tuple[Encoder, Any]]) -> None:
+        rows = Rows(known_secrets())
+        encoders: dict[Encoder, None] = {}
+        for encoder, thing in things:
+            if encoder not in encoders:
+                encoders[encoder] = None
+                if encoder.run == 0 and not encoder.is_lost:
+                    self._begin(db, encoder)
+            if not encoder.is_lost:
+                encoder.take(thing, rows)
+        for encoder in encoders:
+            encoder.finish(rows)
+        rows.seal()
+        self._transaction(db, lambda: self._write_rows(db, rows, encoders))
+
+    def _write_rows(self, db: sqlite3.Connection, rows: Rows, encoders: Iterable[Encoder]) -> None:
+        for encoder in encoders:
+            # One look for each run, in place of a foreign key's for each row.
+            if not encoder.is_lost and not db.execute(_HAS_RUN, (encoder.run,)).fetchone():
+                encoder.is_lost = True
+                rows.drop(encoder.run)
+        rows.write(db)
+
+    def _begin(self, db: sqlite3.Connection, encoder: Encoder) -> None:
+        if self.process == 0:
+            self._transaction(db, lambda: self._new_process(db))
+        try:
+            self._transaction(db, lambda: encoder.open(db, self.process))
+        except sqlite3.IntegrityError:
+            encoder.is_lost = True
+
+    def _new_process(self, db: sqlite3.Connection) -> None:
+        while True:
+            number = db.execute(
+                "INSERT INTO processes (host, pid, started_at) VALUES (?, ?, ?)",
+                (socket.gethostname(), self._pid, time.time()),
+            ).lastrowid
+            assert number is not None
+            if self._claim(number):
+                self.process = number
+                return
+            db.execute("DELETE FROM processes WHERE id = ?", (number,))
+
+    def _transaction(self, db: sqlite3.Connection, work: Callable[[], None]) -> None:
+        """Do some work in one transaction, and again for as long as others hold the file."""
+        while True:
+            self._check_file()
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                work()
+                self._commit(db)
+                return
+            except BaseException as error:
+                _roll_back(db)
+                if not isinstance(error, sqlite3.Error) or not is_busy(error):
+                    raise
+
+    def _commit(self, db: sqlite3.Connection) -> None:
+        while True:
+            try:
+                db.execute("COMMIT")
+                return
+            except sqlite3.Error as error:  # without a WAL a reader can hold it up
+                if not is_busy(error) or not db.in_transaction:
+                    raise
+
+    def _check_file(self) -> None:
+        """Raise if the file was deleted or replaced: what is written would be lost with it."""
+        found = _identity(self.path)
+        if found != self._file:
+            what = "deleted" if found is None else "replaced by another file"
+            raise StoreTrouble(
+                self.path,
+                f"it was {what} while this process wrote to it",
+                "runs are kept in memory only until the kernel is started again",
+            )
+
+    def _fail(self, error: BaseException) -> None:
+        if self._trouble is None:
+            self._trouble = str(trouble_of(self.path, error))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the garbage collector: none of the many rows is garbage, and soon they all are gone."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    if db.in_transaction:
+        with suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the file at a path."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - half the time of the path's own method
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _wake(waiters: Sequence[Any]) -> None:
+    """Wake those who wait, with one call for each event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for waiter in waiters:
+        if isinstance(waiter, threading.Event):
+            waiter.set()
+        else:
+            loops.setdefault(waiter.get_loop(), []).append(waiter)
+    for loop, futures in loops.items():
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_resolve, futures)
+
+
+def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

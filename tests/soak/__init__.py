@@ -1,0 +1,1 @@
+"""Harnesses that run for minutes, by hand: `python -m tests.soak NAME`."""
