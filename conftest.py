@@ -74,6 +74,7 @@ class _Isolation:
             folder.mkdir(exist_ok=True)
             self._patch.setenv(name, str(folder))
         self._patch.setenv("AGENTNB_DEMO_PACE_S", "0")  # else each answer would take seconds
+        self._patch.setenv("AGENTNB_STORE", "none")  # no test writes into the folder it runs in
         # A kernel must run the same code as the tests, whatever else may be installed.
         self._patch.setenv("PYTHONPATH", str(_ROOT), prepend=os.pathsep)
         self._patch.setattr(socket.socket, "connect", _connect_here)

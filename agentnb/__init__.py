@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from agentnb.core.context import AgentContext
     from agentnb.core.errors import (
         AgentnbError,
+        AmbiguousRun,
         InternalError,
         LlmError,
+        NoSuchRun,
         OrchestratorError,
         RunCancelled,
         ToolError,
@@ -43,7 +45,8 @@ if TYPE_CHECKING:
     from agentnb.record import RunRecord, load_run
     from agentnb.run import Run
     from agentnb.runtime import allow_nested_loops
-    from agentnb.session import Session, configure, get_session
+    from agentnb.session import Session, configure, delete_run, get_session, prune, runs
+    from agentnb.store.runs import RunInfo, RunList
     from agentnb.tools.function import tool
 
 __version__ = "0.1.0.dev0"
@@ -54,6 +57,7 @@ _HOMES = {
     "AgentStatus": "core.types",
     "AgentView": "agent_view",
     "AgentnbError": "core.errors",
+    "AmbiguousRun": "core.errors",
     "CancelReceipt": "core.types",
     "Config": "config",
     "ConfigError": "errors",
@@ -61,12 +65,15 @@ _HOMES = {
     "DemoProvider": "providers.demo",
     "InternalError": "core.errors",
     "LlmError": "core.errors",
+    "NoSuchRun": "core.errors",
     "OrchestratorError": "core.errors",
     "OrchestratorResult": "core.types",
     "Price": "prices",
     "Reply": "providers.scripted",
     "Run": "run",
     "RunCancelled": "core.errors",
+    "RunInfo": "store.runs",
+    "RunList": "store.runs",
     "RunRecord": "record",
     "ScriptedProvider": "providers.scripted",
     "Session": "session",
@@ -77,10 +84,13 @@ _HOMES = {
     "UnreadableRun": "core.errors",
     "allow_nested_loops": "runtime",
     "configure": "session",
+    "delete_run": "session",
     "get_session": "session",
     "load_config": "config",
     "load_run": "record",
+    "prune": "session",
     "register_provider": "providers.registry",
+    "runs": "session",
     "set_prices": "prices",
     "tool": "tools.function",
 }
@@ -91,6 +101,7 @@ __all__ = [
     "AgentStatus",
     "AgentView",
     "AgentnbError",
+    "AmbiguousRun",
     "CancelReceipt",
     "Config",
     "ConfigError",
@@ -98,12 +109,15 @@ __all__ = [
     "DemoProvider",
     "InternalError",
     "LlmError",
+    "NoSuchRun",
     "OrchestratorError",
     "OrchestratorResult",
     "Price",
     "Reply",
     "Run",
     "RunCancelled",
+    "RunInfo",
+    "RunList",
     "RunRecord",
     "ScriptedProvider",
     "Session",
@@ -115,11 +129,14 @@ __all__ = [
     "__version__",
     "allow_nested_loops",
     "configure",
+    "delete_run",
     "get_session",
     "load_config",
     "load_ipython_extension",
     "load_run",
+    "prune",
     "register_provider",
+    "runs",
     "set_prices",
     "tool",
 ]

@@ -35,6 +35,7 @@ from agentnb.core.types import (
 )
 from agentnb.prices import Cost
 from agentnb.record import RunRecord
+from agentnb.store.runs import RunList
 from agentnb.views.markdown import answer_html, text_html
 from agentnb.views.outline import GLYPHS, lines_below, outline, shortened
 from agentnb.views.static import beginning, outline_html, static_bundle
@@ -232,7 +233,16 @@ def _(cost: Cost) -> Bundle:
     return _bundle(*parts)
 
 
-def _list(values: Listed[Any] | Entries, table: Table) -> Bundle:
+@bundle_of.register
+def _(runs: RunList) -> Bundle:
+    rows = [
+        (one.name or one.task, _in_words(one.status), f"{one.agents:,}", f"{one.tokens_used:,}")
+        for one in runs[:ROWS]
+    ]
+    return _list(runs, Table(("run", "status", "agents", "tokens"), rows, length=len(runs)))
+
+
+def _list(values: Listed[Any] | Entries | RunList, table: Table) -> Bundle:
     """A table. Its plain text is the `repr`, which IPython prints for any tuple or list."""
     parts = [_line(values.headline), *([_table(table)] if values else [])]
     return _bundle(*parts) | {"text/plain": repr(values)}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.errors import UnknownAgent
+from agentnb.core.errors import OrchestratorError, UnknownAgent
 from agentnb.core.events import Entry
 from agentnb.core.request import RequestContext
 from agentnb.core.types import (
@@ -35,6 +35,7 @@ from agentnb.runtime import GONE, Runtime
 from agentnb.views.panel.viewers import Viewers
 
 if TYPE_CHECKING:
+    from agentnb.run_store import RunStore
     from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
     from agentnb.views.panel.frames import FramePublisher
 
@@ -57,11 +58,13 @@ class Run(RunRecord):
         bus: EventBus,
         runtime: Runtime,
         viewers: Viewers | None = None,
+        kept: RunStore | None = None,
     ) -> None:
         super().__init__(request.run_id, task, bus)
         self._request = request
         self._runtime = runtime
         self._viewers = viewers or Viewers()
+        self._kept = kept
         self._future = runtime.submit(execution)
         self._waiting = waiting = set[Callable[[], None]]()
         # One callback for all waiters: a future keeps its callbacks, and waiters come and go.
@@ -171,6 +174,16 @@ class Run(RunRecord):
         """Whether the run has ended."""
         return self._future.done()
 
+    @property
+    def reached(self) -> OrchestratorResult | None:
+        """The result, or what a run that raised had reached; `None` while it goes on."""
+        if not self._future.done() or self._future.cancelled():
+            return None
+        error = self._future.exception()
+        if error is None:
+            return self._future.result()
+        return error.partial_result if isinstance(error, OrchestratorError) else None
+
     # -- looking ------------------------------------------------------------------------------
 
     async def stream(self) -> AsyncIterator[Entry]:
@@ -223,13 +236,16 @@ class Run(RunRecord):
             UnknownAgent: The run has no such agent.
             RuntimeError: The run's event loop is gone.
         """
+        return self._cancel(agent, reason, by="code")
+
+    def _cancel(self, agent: str | None, reason: str | None, *, by: str) -> CancelReceipt:
         agent_id = None if agent is None or self._is_root(agent) else self._id_of(agent)
         if self.done:
             return CancelReceipt((), 0, self._abandoned(agent_id))
         self._check_alive()
         started = time.monotonic()
         cancellation = self._request.cancellation
-        order = cancellation.cancel(agent_id, reason or "cancelled by hand")
+        order = cancellation.cancel(agent_id, reason or "cancelled by hand", by=by)
         if not self._runtime.is_current_thread:
             self._wait_until_stopped(agent_id)
         agents = [scope.agent_id for scope in order]
@@ -289,9 +305,12 @@ class Run(RunRecord):
             ValueError: `total` is not a whole number, at least 0.
             RuntimeError: The run's event loop is gone.
         """
+        self._set_budget(total, by="code")
+
+    def _set_budget(self, total: int, *, by: str) -> None:
         if not self.done:
             self._check_alive()
-        self._request.budget.set_total(total)
+        self._request.budget.set_total(total, by=by)
         if not self._runtime.is_current_thread:
             self._runtime.call(lambda: None)  # returns after the loop has handled the new total
 
@@ -306,7 +325,10 @@ class Run(RunRecord):
             NoOpenQuestion: There is no open question.
             RuntimeError: The run's event loop is gone.
         """
-        self._runtime.call(lambda: self._request.answer_budget(answer))
+        self._answer_budget(answer, by="code")
+
+    def _answer_budget(self, answer: str, *, by: str) -> None:
+        self._runtime.call(lambda: self._request.answer_budget(answer, by))
 
     # -- live views ---------------------------------------------------------------------------
 
@@ -338,8 +360,25 @@ class Run(RunRecord):
             budget=lambda: (budget.tokens_used, budget.total),
             cost=self._cost_so_far,
             viewers=self._viewers,
-            commands=lambda tell: Commands(self, self._runtime.call_soon, tell),
+            commands=lambda tell: Commands(_ByPanel(self), self._runtime.call_soon, tell),
+            kept=self._kept,
         )
+
+
+class _ByPanel:
+    """A run's controls for its panels: their orders are recorded as the panel's."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt:
+        return self._run._cancel(agent, reason, by="panel")
+
+    def set_budget(self, total: int) -> None:
+        self._run._set_budget(total, by="panel")
+
+    def answer_budget(self, answer: str) -> None:
+        self._run._answer_budget(answer, by="panel")
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from agentnb.config import Config, config_of, reread
 from agentnb.config.profile import Profile, root_instructions
@@ -23,7 +24,8 @@ from agentnb.core.context import AgentContext
 from agentnb.core.errors import show_as_line
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import BudgetGate, Provider, Tool
-from agentnb.core.request import RequestContext
+from agentnb.core.records import RunHead
+from agentnb.core.request import RequestContext, new_thread_id
 from agentnb.core.secrets import note_variable
 from agentnb.core.text import literal
 from agentnb.core.types import (
@@ -35,12 +37,25 @@ from agentnb.core.types import (
 from agentnb.delegation import delegation_of, tools_of_profile
 from agentnb.errors import wrong_settings_as_line
 from agentnb.models import Models, Origin, gate_of, registry
+from agentnb.record import RunRecord
 from agentnb.run import Run
+from agentnb.run_store import RunStore
 from agentnb.runtime import get_runtime
-from agentnb.settings import DEFAULT_BUDGET, DEFAULT_MODEL, SETTINGS, Settings, arguments_text
+from agentnb.settings import (
+    DEFAULT_BUDGET,
+    DEFAULT_MODEL,
+    SETTINGS,
+    Settings,
+    arguments_text,
+    one_line,
+)
 from agentnb.tools.registry import tools_of
 from agentnb.trust import check_limits
 from agentnb.views.panel.viewers import Viewers
+
+if TYPE_CHECKING:
+    from agentnb.store.runs import RunInfo, RunList
+    from agentnb.store.upkeep import Pruned
 
 P = ParamSpec("P")
 
@@ -65,6 +80,8 @@ class _RunOptions:
     profile: str | None = None
     plan: SpawnInstruction | None = None
     synthesis: bool = True
+    name: str = ""
+    tags: tuple[str, ...] = ()
 
 
 def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
@@ -118,7 +135,7 @@ class Session:
         delegation: str = "block",
         nested_spawn: bool = False,
         config: str | os.PathLike[str] | Config | bool | None = None,
-        store: None = None,
+        store: str | os.PathLike[str] | None = "auto",
         mode: str = "live",
         provider: Provider | None = None,
         max_concurrency: int = 32,
@@ -138,6 +155,11 @@ class Session:
         self.tools = tools_of(settings.tools)
         """The tools of agents, unless a run names its own."""
         self._current = self._current_of(config_of(config))
+        self.id = new_thread_id()
+        """The id of its thread, `nb_YYYYMMDD_xxxxxx`."""
+        project = self.config.folder if self.config.source else None
+        self.store = RunStore.of(settings.store, project)
+        """Where its runs are kept."""
         self._newest: Run | None = None
         self._owned = threading.local()
         self._going_on: dict[str, Run] = {}
@@ -223,6 +245,8 @@ class Session:
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
         profile: str | None = None,
+        name: str | None = None,
+        tags: Sequence[str] = (),
     ) -> Run:
         """Start a tree of agents on a task, and return at once.
 
@@ -236,9 +260,12 @@ class Session:
             profile: Profile of the root agent. Its pool gives the models unless `model` is given,
                 its tools hold unless `tools` is given, and its texts replace the built-in
                 instructions.
+            name: What the person calls the run, in lists of runs: a text of one line.
+            tags: Words by which the person finds the run again.
 
         Raises:
-            ValueError: The task is blank, a limit is out of its range, or a tool is not a tool.
+            ValueError: The task is blank, a limit is out of its range, a tool is not a tool, or
+                `name` or `tags` is not what it must be.
             UnknownModel: No provider has the model.
             UnknownProfile: The settings file has no such profile.
             ConfigError: The settings file has mistakes now; or the profile has, or it names a tool
@@ -250,7 +277,8 @@ class Session:
         given = _without_none(
             model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
         )
-        return self._start(_RunOptions(task, given, profile))
+        name, tags = _checked_name(name), _checked_tags(tags)
+        return self._start(_RunOptions(task, given, profile, name=name, tags=tags))
 
     @wrong_settings_as_line()
     def spawn_all(
@@ -264,6 +292,8 @@ class Session:
         max_depth: int | None = None,
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
+        name: str | None = None,
+        tags: Sequence[str] = (),
     ) -> Run:
         """Start one sub-agent per task, below a root that does not plan.
 
@@ -280,10 +310,13 @@ class Session:
             max_depth: Depth of the deepest sub-agent, at least 1.
             max_agents: Most sub-agents that the tasks' agents may start.
             tools: Tools of the agents; the session's own tools may be given by name.
+            name: What the person calls the run, in lists of runs: a text of one line.
+            tags: Words by which the person finds the run again.
 
         Raises:
             ValueError: `tasks` is empty, a task is blank or not a text, the mode is unknown, a
-                limit is out of its range, or a tool is not a tool. No call was made.
+                limit is out of its range, a tool is not a tool, or `name` or `tags` is not what
+                it must be. No call was made.
             UnknownModel: No provider has the model.
         """
         plan = SpawnInstruction(_checked_mode(mode), _checked_tasks(tasks))
@@ -291,7 +324,10 @@ class Session:
             model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
         )
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
-        return self._start(_RunOptions(title, given, plan=plan, synthesis=synthesis))
+        name, tags = _checked_name(name), _checked_tags(tags)
+        return self._start(
+            _RunOptions(title, given, plan=plan, synthesis=synthesis, name=name, tags=tags)
+        )
 
     def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
         """`spawn` and wait for the result. An interrupt cancels the run.
@@ -311,6 +347,8 @@ class Session:
                 if not owned or owned[0].done or not owned[0].stop_soon("interrupted"):
                     raise
                 return owned[0].result()
+            finally:
+                self.store.tell_trouble()
 
     @contextmanager
     def owning(self) -> Iterator[list[Run]]:
@@ -374,6 +412,22 @@ class Session:
         bus = EventBus(request.run_id, clock=request.clock)
         runtime = get_runtime()
         runtime.at_close(registry.aclose)
+        head = RunHead(
+            request.run_id,
+            request.thread_id,
+            options.title,
+            label,
+            settings.budget,
+            settings.max_depth,
+            time.time(),
+            options.name,
+            options.tags,
+            self.id,
+            _as_plain(settings, model or self.model, tools, profile, instructions, options),
+        )
+        journal = self.store.journal()
+        if not runtime.is_current_thread:
+            self.store.tell_trouble()
         try:
             run = Run(
                 options.title,
@@ -390,14 +444,18 @@ class Session:
                     bus,
                     budget_gate=None if isinstance(warning, str) else warning,
                     tools=tools,
+                    journal=journal,
                     plan=options.plan,
                     synthesis=options.synthesis,
+                    head=head,
                 ),
                 request=request,
                 bus=bus,
                 runtime=runtime,
                 viewers=viewers,
+                kept=self.store,
             )
+            self.store.began(head, run)
             self._remember(run)
         except KeyboardInterrupt:  # the run may have begun, and the caller would not have it
             request.cancellation.cancel(None, "interrupted")
@@ -423,8 +481,13 @@ class Session:
         self._by_id[run.id] = run
         going_on, run_id = self._going_on, run.id
         going_on[run_id] = run
-        # By its id: a future keeps its callbacks, and one with the run in it would keep the run.
-        run._future.add_done_callback(lambda _: going_on.pop(run_id, None))
+        store = self.store
+
+        def forget(_: object) -> None:
+            # By its id: a future keeps its callbacks, and one with the run would keep the run.
+            store.ended(going_on.pop(run_id))
+
+        run._future.add_done_callback(forget)
 
     @property
     def newest_run(self) -> Run | None:
@@ -439,6 +502,68 @@ class Session:
     def find_run(self, run_id: str) -> Run | None:
         """A run by its id, as long as it is referenced; else `None`."""
         return self._by_id.get(run_id)
+
+    @wrong_settings_as_line()
+    def runs(
+        self, limit: int | None = 50, status: str | None = None, text: str | None = None
+    ) -> RunList:
+        """The runs in the session's store, newest first, also those of other kernels.
+
+        Without a store: those of this process that go on, and the 50 newest that have ended.
+
+        Args:
+            limit: Most runs; `None` for all.
+            status: Only runs with this status, such as `interrupted`.
+            text: Only runs with this text in their name, a tag or their task.
+
+        Raises:
+            ValueError: An argument is wrong.
+        """
+        return self.store.runs(limit, status, text)
+
+    @wrong_settings_as_line()
+    def load(self, run: str | RunInfo) -> RunRecord:
+        """A run of the session's store, to look at as at a run from a file.
+
+        A run of this process that is still referenced is returned itself, and can be steered.
+
+        Args:
+            run: Its id, the beginning of its id, or an item of `runs()`.
+
+        Raises:
+            NoSuchRun: No run has this id, or only a summary of it was kept.
+            AmbiguousRun: Several runs have an id that begins so.
+        """
+        return self.store.load(run)
+
+    @wrong_settings_as_line()
+    def delete_run(self, run: str | RunInfo) -> None:
+        """Delete a run from the session's store, with all that was kept of it.
+
+        Args:
+            run: Its id, the beginning of its id, or an item of `runs()`.
+
+        Raises:
+            NoSuchRun: No run has this id.
+            AmbiguousRun: Several runs have an id that begins so.
+            ValueError: The run is still going on.
+        """
+        self.store.delete(run)
+
+    @wrong_settings_as_line()
+    def prune(self, older_than: str = "30d") -> Pruned:
+        """Delete the runs that began long ago from the session's store. Never one that goes on.
+
+        Args:
+            older_than: The age, such as `12h`, `30d` or `8w`.
+
+        Returns:
+            How many runs were deleted, and by how many bytes the file is smaller.
+
+        Raises:
+            ValueError: `older_than` is not an age.
+        """
+        return self.store.prune(older_than)
 
 
 Session.__doc__ = (Session.__doc__ or "").replace(
@@ -459,6 +584,30 @@ def _agent_context(settings: Settings, label: str, instructions: str) -> AgentCo
         recalled_memories=tuple(settings.memories),
         system_prompt=instructions,
     )
+
+
+def _as_plain(
+    settings: Settings,
+    model: str | Sequence[str],
+    tools: Sequence[Tool],
+    profile: Profile | None,
+    instructions: str,
+    options: _RunOptions,
+) -> dict[str, Any]:
+    """A run's settings as plain values, as they are kept: no provider, no function."""
+    left_out = ("model", "tools", "config", "store", "provider")
+    plain = {name: getattr(settings, name) for name in SETTINGS if name not in left_out}
+    if callable(plain["on_budget_warning"]):
+        del plain["on_budget_warning"]
+    plain["memories"] = list(settings.memories)
+    plain["model"] = model if isinstance(model, str) else list(model)
+    plain["tools"] = [tool.spec.name for tool in tools]
+    if profile is not None:
+        plain["profile"] = {"name": profile.name, "instructions": instructions}
+    if options.plan is not None:
+        plan = {"mode": str(options.plan.mode), "tasks": list(options.plan.tasks)}
+        plain["plan"] = plan | {"synthesis": options.synthesis}
+    return plain
 
 
 def _checked_task(task: str) -> str:
@@ -486,6 +635,24 @@ def _checked_tasks(tasks: Sequence[str]) -> tuple[str, ...]:
             shown = literal(task, 80)
             raise ValueError(f"`tasks[{at}]` must be a text that is not blank, not {shown}.")
     return tuple(task.strip() for task in listed)
+
+
+def _checked_name(name: str | None) -> str:
+    if name is None:
+        return ""
+    if not one_line(name):
+        raise ValueError(f"`name` must be a text of one line, not {literal(name)}.")
+    return name.strip()
+
+
+def _checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(tags, str | Mapping | Set) or not isinstance(tags, Iterable):
+        raise ValueError(f"`tags` must be a list of texts, not {literal(tags)}.")
+    listed = list(tags)
+    for at, tag in enumerate(listed):
+        if not one_line(tag):
+            raise ValueError(f"`tags[{at}]` must be a text of one line, not {literal(tag)}.")
+    return tuple(dict.fromkeys(tag.strip() for tag in listed))
 
 
 def _checked_mode(mode: str) -> SpawnMode:
@@ -554,6 +721,25 @@ def configure(**settings: Any) -> Session:
         if one in settings:
             given.pop(other, None)
     made = Session(**{**given, **settings})
+    if _default is not None:  # the same person goes on in the same notebook
+        made.id = _default.id
+        if "store" not in settings:
+            made.store = _default.store
     with _default_lock:
         _default = made
     return made
+
+
+def runs(limit: int | None = 50, status: str | None = None, text: str | None = None) -> RunList:
+    """The runs in the store of the session that the magics use. See `Session.runs`."""
+    return get_session().runs(limit, status, text)
+
+
+def prune(older_than: str = "30d") -> Pruned:
+    """Delete old runs from the store of the session that the magics use. See `Session.prune`."""
+    return get_session().prune(older_than)
+
+
+def delete_run(run: str | RunInfo) -> None:
+    """Delete a run from the store of the session that the magics use: see `Session.delete_run`."""
+    get_session().delete_run(run)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentnb.core.protocols import BudgetGate, Provider, is_provider
-from agentnb.core.text import literal
+from agentnb.core.text import literal, visible_text
 from agentnb.core.types import MOST
 
 if TYPE_CHECKING:
@@ -158,6 +158,18 @@ def _or_none(check: Check) -> Check:
     return replace(check, take=lambda value: None if value is None else check.take(value))
 
 
+def one_line(value: object) -> bool:
+    """Whether a value is a text of one line, not blank, without characters that act."""
+    if not isinstance(value, str) or not value.strip():
+        return False
+    return len(value.splitlines()) == 1 and visible_text(value) == value
+
+
+def _is_store(value: object) -> bool:
+    return value is None or isinstance(value, os.PathLike) or one_line(value)
+
+
+_STORE = _check("'auto', the path of a file or a folder, or None (memory only)", _is_store)
 _CONFIG = _check(
     "a path, what `load_config` gave, None or False",
     lambda value: True,  # `config_of` checks it
@@ -257,10 +269,13 @@ class Settings:
         "only when the person trusts the file, however the file was named.",
         _CONFIG,
     )
-    store: None = _setting(
-        None,
-        "`None` (memory only) is the only value so far.",
-        _check("None (memory only, the only one so far)", lambda value: value is None),
+    store: str | os.PathLike[str] | None = _setting(
+        "auto",
+        "Where runs are kept: the path of an SQLite file, or of a folder for one; `None` for "
+        "memory only. `auto`: what the environment variable `AGENTNB_STORE` says (`none` or a "
+        "path), else `.agentnb/agentnb.db` in the folder of the settings file, or in the working "
+        "directory. Decided when the session is made; the file is made at its first run.",
+        _STORE,
     )
     mode: str = _setting("live", "`live` is the only value so far.", _one_of("live"))
     provider: Provider | None = _setting(

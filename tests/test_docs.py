@@ -52,7 +52,7 @@ def test_modules_and_names_that_a_page_mentions_exist(page: str) -> None:
     if "decisions" not in page:  # a decision may name the modules of its time
         folders = "core|config|notebook|providers|tools|views"
         files += [f"agentnb/{f}" for f in re.findall(rf"`((?:{folders})/[\w/]+\.\w+)`", text)]
-    names = set(re.findall(r"\bagentnb(?!\.ya?ml\b)(?:\.[A-Za-z_]\w*)+", text))
+    names = set(re.findall(r"\bagentnb(?!\.(?:ya?ml|db)\b)(?:\.[A-Za-z_]\w*)+", text))
 
     assert [file for file in files if not (ROOT / file).exists()] == []
     assert [name for name in names if not _exists(name)] == []

@@ -22,6 +22,7 @@ from agentnb.core.errors import (
     UnknownAgent,
 )
 from agentnb.core.events import (
+    AgentCancelled,
     AgentCompleted,
     AgentWaiting,
     BudgetChanged,
@@ -550,6 +551,29 @@ def test_raise_resumes_a_paused_run() -> None:
     run.set_budget(200_000)
 
     assert run.result(DEADLINE_S).status is AgentStatus.COMPLETED
+
+
+def test_order_says_whether_it_came_from_a_panel_or_from_code() -> None:
+    run = attended()
+    clicks = run._live().commands
+    assert clicks is not None
+
+    run.set_budget(90_000)
+    clicks.answer("continue")
+    run.result(DEADLINE_S)
+
+    assert [e.by for e in events_of(run.events, BudgetChanged)] == ["code"]
+    assert [e.by for e in events_of(run.events, BudgetResumed)] == ["panel"]
+
+    run = attended()
+    commands = run._live().commands
+    assert commands is not None
+    commands.cancel("1")  # which waits for the answer
+    commands.set_budget(200_000)
+    run.result(DEADLINE_S)
+
+    assert [e.by for e in events_of(run.events, BudgetChanged)] == ["panel"]
+    assert [e.by for e in events_of(run.events, AgentCancelled)] == ["panel"]
 
 
 def test_answer_where_nothing_is_asked_is_refused() -> None:

@@ -327,7 +327,7 @@ def test_fan_out_takes_any_row_of_texts() -> None:
         ("on_budget_warning", "perhaps", "'perhaps'"),
         ("sub_agent_memory", "some", "'some'"),
         ("mode", "sometimes", "'sometimes'"),
-        ("store", "here.db", "'here.db'"),
+        ("store", 5, "`store`"),
     ],
 )
 def test_setting_out_of_its_range_is_refused_at_once_and_named(

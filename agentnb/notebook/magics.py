@@ -50,7 +50,8 @@ from agentnb.runtime import allow_nested_loops
 from agentnb.session import config_at_hand, get_session
 from agentnb.settings import SETTINGS, whole_number
 from agentnb.trust import trust
-from agentnb.views.outline import lines_below, outline_shortened
+from agentnb.views.outline import GLYPHS, lines_below, outline_shortened
+from agentnb.views.table import ROWS, Table
 
 CELL_OPTIONS = {
     **options_of_settings(model=(text, Words.MODELS), tools=(several_names, Words.TOOLS)),
@@ -61,7 +62,10 @@ CELL_OPTIONS = {
         ["configure the first agent by a profile of agentnb.yaml"],
         Words.PROFILES,
     ),
-    "-o": Option("name", variable_name, "NAME", ["bind the result to NAME (with --bg: the run)"]),
+    "--name": Option("name", text, "N", ["what you call the run, in lists of runs"]),
+    "-o": Option(
+        "variable", variable_name, "NAME", ["bind the result to NAME (with --bg: the run)"]
+    ),
     "--bg": Option(
         "in_background", None, about=["return at once; `%spawn status` shows how it goes"]
     ),
@@ -97,6 +101,11 @@ And for the newest run, while it runs (`--run ID` for another, with the id that 
     %spawn cancel         stop it; `%spawn cancel 2.1` stops that agent and all below it
     %spawn budget 90_000  set its total, up or down
     %spawn help           this text
+
+And for all runs that are kept, the newest first:
+
+    %spawn runs           how each went; `agentnb.runs()` is the same as a list, and
+                          `agentnb.get_session().load(agentnb.runs()[2])` is number 2
 """
 
 _AGENTNB_HELP = """\
@@ -117,6 +126,7 @@ class _CellRequest:
     """A parsed `%%spawn` cell."""
 
     task: str
+    variable: str | None = None
     name: str | None = None
     in_background: bool = False
     quiet: bool = False
@@ -242,9 +252,9 @@ def _start(request: _CellRequest) -> Run:
     settings = dict(request.settings)
     if "tools" in settings:
         settings["tools"] = tools_named(settings["tools"], _notebook_names(), session.tools)
-    run = session.spawn(request.task, profile=request.profile, **settings)
+    run = session.spawn(request.task, profile=request.profile, name=request.name, **settings)
     if request.in_background:
-        _bind(request.name, run)
+        _bind(request.variable, run)
         if wanted_display() != "none":
             print(
                 "Started in the background: `%spawn status` shows how it goes, "
@@ -284,11 +294,12 @@ def _preload_picture_if_shown(request: _CellRequest) -> None:
 
 def _finish(run: Run, request: _CellRequest, result: OrchestratorResult) -> None:
     _show_end(run, request, result)
-    _bind(request.name, result)
+    _bind(request.variable, result)
 
 
 def _show_end(run: Run, request: _CellRequest, result: OrchestratorResult) -> None:
     show_result(result, notes=_below(run), quiet=request.quiet, unreported=run.unreported_notes)
+    get_session().store.tell_trouble()
 
 
 @contextmanager
@@ -325,8 +336,8 @@ def _notebook_names() -> dict[str, Any]:
 def _run_verb(line: str) -> None:
     values, words = read_options(words_of(line), RUN_OPTIONS, magic="%spawn")
     verb, arguments = (words or ["help"])[0], words[1:]
-    if verb == "help":
-        _take_at_most(0, arguments, "help")
+    if verb in _VERBS_WITHOUT_RUN:
+        _take_at_most(0, arguments, verb)
         print(SPAWN_VERBS[verb].act())
     elif verb in SPAWN_VERBS:
         print(SPAWN_VERBS[verb].act(_run_for(values.get("run")), arguments))
@@ -357,7 +368,29 @@ def _status(run: Run, arguments: list[str]) -> str:
     tree = run.tree
     budget = run.budget
     spent = f"{budget.tokens_used:,} of {budget.total:,} tokens used"
-    return f"{run.status}, {spent}" + (f"\n{outline_shortened(tree, _below(run))}" if tree else "")
+    lines = [f"{run.status}, {spent}"]
+    lines += [outline_shortened(tree, _below(run))] if tree else []
+    return "\n".join(filter(None, [*lines, get_session().store.status()]))
+
+
+def _runs() -> str:
+    """A table of the newest runs, numbered as in `agentnb.runs()`."""
+    found = get_session().runs(limit=ROWS + 1)
+    if not found:
+        return "There is no run yet: start one with `%%spawn`."
+    rows = [
+        (
+            str(at),
+            info.name or info.task,
+            f"{GLYPHS[info.status]} {info.status}",
+            f"{info.agents:,}",
+            f"{info.tokens_used:,}",
+        )
+        for at, info in enumerate(found[:ROWS])
+    ]
+    table = Table(("", "run", "status", "agents", "tokens"), rows).plain
+    more = "\n… and earlier ones: `agentnb.runs(limit=None)` has all." if found[ROWS:] else ""
+    return table + more
 
 
 def _cancel(run: Run, arguments: list[str]) -> str:
@@ -390,9 +423,12 @@ SPAWN_VERBS = {
     "status": Verb(_status),
     "cancel": Verb(_cancel, Words.PATHS),
     "budget": Verb(_budget),
+    "runs": Verb(_runs),
     "help": Verb(_SPAWN_HELP.rstrip),
 }
 """Verbs of `%spawn`."""
+_VERBS_WITHOUT_RUN = ("runs", "help")
+"""The others act on one run."""
 
 
 def _take_at_most(count: int, arguments: list[str], verb: str) -> None:

@@ -17,6 +17,7 @@ from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
 from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Origin
+from agentnb.run_store import TURN_OFF
 from agentnb.session import Session
 from agentnb.settings import SETTINGS
 from agentnb.trust import costly_settings, is_trusted, sending_of
@@ -85,6 +86,17 @@ def _general(session: Session) -> Iterator[Row]:
     except ConfigError as error:
         files = str(error)
     yield "bootstrap", f"{files} (the default)"
+    yield from _store(session)
+
+
+def _store(session: Session) -> Iterator[Row]:
+    store = session.store
+    if store.path is None:
+        yield "store", f"none: runs are in memory only ({store.origin})"
+        return
+    yield "store", f"{store.where} ({store.origin}); {TURN_OFF}"
+    if store.trouble is not None:
+        yield "", store.trouble
 
 
 def _delegation(session: Session) -> str:

@@ -14,6 +14,7 @@ import os
 import resource
 import socket
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -165,12 +166,16 @@ class OpenAI(Provider):
 class Agentnb:
     """A `Session`: one root that delegates, the sub-agents in parallel, and the synthesis."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, store: str | None = None) -> None:
         from agentnb import Session
 
         os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
         self._session = Session(
-            model="anthropic/m", budget=10**9, max_concurrency=10_000, max_agents=10_000
+            model="anthropic/m",
+            budget=10**9,
+            max_concurrency=10_000,
+            max_agents=10_000,
+            store=store,
         )
         self.run: Any = None
 
@@ -187,6 +192,17 @@ class Agentnb:
         """What is open is closed with the interpreter."""
 
 
+class Stored(Agentnb):
+    """The same, with a store."""
+
+    def __init__(self, url: str) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        super().__init__(url, f"{self._folder.name}/runs.db")
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
 def _limits() -> Any:
     import httpx2
 
@@ -195,13 +211,14 @@ def _limits() -> Any:
 
 def measure(variant: str, count: int, url: str) -> dict[str, float]:
     """Read `count` streams one way: processor seconds, and the peak of the memory in MiB."""
-    kinds: dict[str, type[Helper | Raw | Provider | OpenAISdk | Agentnb]] = {
+    kinds: dict[str, type[Helper | Raw | Provider | OpenAISdk | Agentnb | Stored]] = {
         "helper": Helper,
         "raw": Raw,
         "provider": Provider,
         "openai-sdk": OpenAISdk,
         "openai": OpenAI,
         "agentnb": Agentnb,
+        "stored": Stored,
     }
     reader = kinds[variant](url)
     reader.read(WARM_UP)

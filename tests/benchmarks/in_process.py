@@ -56,9 +56,10 @@ class Instant:
         yield Stopped("end_turn", assistant_message("".join(pieces)))
 
 
-def started(agents: int) -> Run:
+def started(agents: int, store: str | None = None) -> Run:
     """A run with the limits raised."""
     session = Session(
+        store=store,
         provider=Instant(agents),
         budget=10**9,
         max_agents=agents,
@@ -68,14 +69,14 @@ def started(agents: int) -> Run:
     return session.spawn("root")
 
 
-def measure(agents: int, *, memory: bool) -> float:
+def measure(agents: int, *, memory: bool, store: str | None = None) -> float:
     """CPU milliseconds, or KiB that stay, per sub-agent."""
-    started(10).result()  # what the first run imports and fills is no sub-agent's
+    started(10, store).result()  # what the first run imports and fills is no sub-agent's
     gc.collect()
     if memory:
         tracemalloc.start()
     begun_s = time.process_time()
-    run = started(agents)
+    run = started(agents, store)
     result = run.result()
     spent_s = time.process_time() - begun_s
     assert len(result.sub_agent_results) == agents, "not all sub-agents ran"
@@ -101,9 +102,11 @@ def alone(agents: int) -> float:
     return asyncio.run(read()) * 1000 / agents
 
 
-def in_fresh_process(agents: int, *, memory: bool = False) -> float:
+def in_fresh_process(agents: int, *, memory: bool = False, store: str | None = None) -> float:
     """`measure` in a process of its own."""
     command = [sys.executable, "-m", "tests.benchmarks.in_process", "--once", str(agents)]
+    if store is not None:
+        command += ["--store", store]
     printed = subprocess.run(
         [*command, *(["--memory"] if memory else [])], check=True, capture_output=True, text=True
     )
@@ -115,9 +118,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--once", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--store", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.once:
-        print(json.dumps(measure(arguments.once, memory=arguments.memory)))
+        print(json.dumps(measure(arguments.once, memory=arguments.memory, store=arguments.store)))
         return
     print(f"the streams alone: {min(alone(1000) for _ in range(REPEATS)):.3f} ms CPU each")
     middle: dict[int, float] = {}

@@ -53,6 +53,11 @@ class Panel:
         """What a person is told of the run."""
         return self.place.locator(".agentnb-notices")
 
+    @property
+    def footer(self) -> Locator:
+        """Where the run is kept."""
+        return self.place.locator(".agentnb-footer")
+
     def button(self, name: str) -> Locator:
         """The button with this text."""
         return self.place.locator("button", has_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))

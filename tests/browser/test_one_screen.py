@@ -10,12 +10,15 @@ from tests.browser.panel import Panel
 from tests.browser.scripts import scripted
 
 SCREEN: ViewportSize = {"width": 1280, "height": 900}
-SIX = scripted("""{
+SIX = scripted(
+    """{
     "root": [spawn("count whales", "count seals", "count crabs"), "**All** is counted."] * 2,
     "count seals": [spawn("look at the ice", "look at the sea"), "Seals are counted."] * 2,
     **dict.fromkeys(["count whales", "count crabs"], ["Counted."] * 2),
     **dict.fromkeys(["look at the ice", "look at the sea"], ["Looked at."] * 2),
-}""")
+}""",
+    settings="store='kept/one_screen.db'",
+)  # its line below the panel takes room, too
 ERROR = "The server of the south has been switched off since the spring, and has no heir."
 ENDS = scripted(f"""{{
     "root": [

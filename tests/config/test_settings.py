@@ -65,7 +65,7 @@ def test_settings_that_a_run_may_have_of_its_own_are_parameters_and_options(
     taken = {
         each.name: (each.annotation, each.default)
         for each in parameters
-        if each.kind is Parameter.KEYWORD_ONLY and each.name != "profile"
+        if each.kind is Parameter.KEYWORD_ONLY and each.name not in ("profile", "name", "tags")
     }
 
     assert taken == {name: (f"{FIELDS[name].type} | None", None) for name in OF_A_RUN}
@@ -107,6 +107,7 @@ LEVELS = "a whole number of levels, at least 0"
 AGENTS = "a whole number of agents, at least 0"
 SECONDS = "a number of seconds above 0"
 WARNING = "'ask', 'continue' or 'stop', or a callable that answers one of the last two"
+STORE = "'auto', the path of a file or a folder, or None (memory only)"
 MISTAKES = [
     Mistake("budget", -1, TOKENS, "-1", "-1"),
     Mistake("budget", "many", TOKENS, "many", "many"),
@@ -149,7 +150,10 @@ MISTAKES = [
     Mistake("model", 5, "`provider/model`, `pool:NAME`, or a list of them"),
     Mistake("model", ["demo", 5], "`provider/model`, `pool:NAME`, or a list of them"),
     Mistake("provider", "demo", "a provider (`model` is for names)"),
-    Mistake("store", "here.db", "None (memory only, the only one so far)"),
+    Mistake("store", 5, STORE),
+    Mistake("store", True, STORE),
+    Mistake("store", " ", STORE),
+    Mistake("store", "two\nlines.db", STORE),
     Mistake("mode", "sometimes", "'live' (the only one so far)"),
 ]
 

@@ -169,6 +169,12 @@ class Kernel:
         self._manager.restart_kernel()
         self._client.wait_for_ready(timeout=DEADLINE_S)
 
+    def kill(self) -> None:
+        """Kill the process, as a lack of memory does: nothing of it runs any more."""
+        process = self._manager.provisioner.process  # type: ignore[union-attr]  # a local one
+        process.kill()
+        process.wait(DEADLINE_S)
+
     def shut_down(self) -> int:
         """Shut the kernel down, as closing the notebook does; its exit code, below 0 if killed."""
         process = self._manager.provisioner.process  # type: ignore[union-attr]  # a local one

@@ -1,0 +1,433 @@
+"""Where a session keeps its runs: in a store file, or in this process's memory alone.
+
+Whatever goes wrong with the file, runs go on. Of a run that no file has, a short summary is kept
+until fifty newer ones have ended, and the run itself as long as it is referenced.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentnb.core.errors import AgentnbError, AmbiguousRun, NoSuchRun
+from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
+from agentnb.core.types import Usage
+from agentnb.prices import Call, cost_of
+from agentnb.record import RunRecord, record_of
+from agentnb.store.place import AUTO, VARIABLE, make_named_folder, place_of
+
+if TYPE_CHECKING:
+    from agentnb.core.protocols import Journal
+    from agentnb.core.records import RunHead
+    from agentnb.run import Run
+    from agentnb.store.runs import PricedCall, RunInfo, RunList
+    from agentnb.store.store import Store
+    from agentnb.store.upkeep import Pruned
+
+MOST_SUMMARIES = 50
+"""Ended runs without a file of which a summary is kept: as many as `runs()` lists."""
+TURN_OFF = f"store=None, or {VARIABLE}=none in the environment, turns it off"
+_NOT_KEPT = "This run is in memory only."
+
+
+class RunStore:
+    """Keeps the runs of a session, lists them and loads them.
+
+    The file is opened, and made, at the first run. With trouble, which `trouble` tells, runs go on
+    in memory.
+
+    Args:
+        path: The file; `None` for memory only.
+        origin: Where `path` comes from, in words.
+    """
+
+    def __init__(self, path: Path | None, origin: str) -> None:
+        self.path = path
+        self.origin = origin
+        self.where = "" if path is None else _in_words(path)
+        """The file, as a person would name it from here; empty without one."""
+        self._store: Store | None = None
+        self._is_told = False
+        self.pid = os.getpid()
+        """The process that made it."""
+        _all.add(self)
+
+    @classmethod
+    def of(cls, setting: str | os.PathLike[str] | None, project: Path | None) -> RunStore:
+        """Decide where runs are kept, and make the folder of a file that the person named.
+
+        Args:
+            setting: The setting `store`.
+            project: The folder of the settings file; `None` if there is none.
+        """
+        try:
+            here = Path.cwd()
+        except OSError:  # the working directory is gone
+            here = Path()
+        try:
+            path = place_of(setting, config_folder=project, environment=os.environ, cwd=here)
+        except OSError as error:  # a name that is too long, for example
+            why = error.strerror or type(error).__name__
+            raise ValueError(f"`store` cannot be a file ({why}): name another path.") from None
+        origin = "set in code"
+        if setting == AUTO:
+            is_named = os.environ.get(VARIABLE, "").strip() not in ("", AUTO)
+            origin = VARIABLE if is_named else "the default"
+        if path is not None:
+            make_named_folder(path)
+        return cls(path, origin)
+
+    def __repr__(self) -> str:
+        return f"RunStore({literal(self.where)})"
+
+    # -- what a person is told ------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is written any more, as one sentence; `None` while all is well."""
+        return None if self._store is None else self._store.trouble
+
+    def tell_trouble(self) -> None:
+        """Write the trouble to the error output, once.
+
+        It is no Python warning: these come with a path and a line of ours, and `-W error` would
+        end a run that can go on. Call it on the person's own thread: an output of another thread
+        would land in some other cell.
+        """
+        trouble = self.trouble
+        if trouble is not None and not self._is_told:
+            self._is_told = True
+            with suppress(Exception):  # a process may have no error output
+                sys.stderr.write(visible(trouble, LONGEST_LINE) + "\n")
+
+    @property
+    def footer(self) -> str:
+        """One line below a live panel; empty without a file."""
+        if self.path is None:
+            return ""
+        if self.trouble is not None:
+            return _NOT_KEPT
+        return f"Kept in {self.where} ({TURN_OFF})."
+
+    def status(self) -> str:
+        """One line on the file, its size and its trouble; empty without a file."""
+        if self.path is None:
+            return ""
+        size = ""
+        with suppress(OSError):
+            size = f", {_size_in_words(self._file().size_bytes())}"
+        return self.trouble or f"Runs are kept in {self.where}{size} ({TURN_OFF})."
+
+    # -- one run --------------------------------------------------------------------------------
+
+    def journal(self) -> Journal | None:
+        """The journal of a run that begins now; `None` if there is no file."""
+        if self.path is None:
+            return None
+        return self._file().journal()
+
+    def began(self, head: RunHead, run: Run) -> None:
+        """Note a run that has begun."""
+        _kernel.add(_Going(self.path, head, weakref.ref(run)), run)
+
+    def ended(self, run: Run) -> None:
+        """Note a run that has ended. The summary goes if the file has the run."""
+        _kernel.end(run, is_kept=self.path is not None and self.trouble is None)
+
+    # -- all runs -------------------------------------------------------------------------------
+
+    def runs(
+        self, limit: int | None = 50, status: str | None = None, text: str | None = None
+    ) -> RunList:
+        """See `Session.runs`."""
+        from agentnb.store.database import StoreTrouble
+        from agentnb.store.runs import RunList, check_filters
+
+        if self.path is None:
+            check_filters(limit, status, text)
+            return RunList(_kernel.infos(status, text)[:limit])
+        own = [] if self.trouble is None else _kernel.infos(status, text, self.path)
+        try:
+            listed = self._file().runs(limit, status, text, pricing=_price)
+        except StoreTrouble:
+            if not own:
+                raise
+            listed = RunList()
+        # The file may have the beginning of a run, whose end it could not take.
+        known = {info.id for info in own}
+        both = [*own, *(info for info in listed if info.id not in known)]
+        return RunList(sorted(both, key=lambda info: info.started_at, reverse=True)[:limit])
+
+    def load(self, run: str | RunInfo) -> RunRecord:
+        """See `Session.load`."""
+        run_id = _id_of(run)
+        if (alive := _kernel.alive(run_id)) is not None:
+            return alive
+        if self.path is None:
+            return self._of_kernel(run_id)
+        try:
+            stored = self._file().load(run_id, pricing=_price)
+        except AgentnbError:
+            if not _kernel.has(run_id, self.path):
+                raise  # of a file that cannot be read the reason is what helps
+            return self._of_kernel(run_id)
+        return _kernel.alive(stored.head.run_id) or record_of(
+            stored.head.run_id, stored.head.task, stored.rows, stored.whole_tool_calls
+        )
+
+    def _of_kernel(self, beginning: str) -> RunRecord:
+        """A run that no file has, if it is still referenced."""
+        run_id = _kernel.find(beginning, self.path)
+        found = _kernel.alive(run_id)
+        if found is None:
+            raise NoSuchRun(run_id, is_listed=True)
+        return found
+
+    def delete(self, run: str | RunInfo) -> None:
+        """See `Session.delete_run`."""
+        run_id = _id_of(run)
+        if self.path is not None:
+            try:
+                self._file().delete(run_id)
+                _kernel.forget_beginning(run_id)
+                return
+            except AgentnbError:
+                if self.trouble is None or not _kernel.has(run_id, self.path):
+                    raise
+        found = _kernel.find(run_id, self.path)
+        alive = _kernel.alive(found)
+        if alive is not None and not alive.done:
+            raise ValueError("The run is still going on: cancel it before you delete it.")
+        _kernel.forget(found)
+
+    def prune(self, older_than: str = "30d") -> Pruned:
+        """See `Session.prune`."""
+        if self.path is None:
+            from agentnb.store.upkeep import Pruned, age_s
+
+            before = datetime.now(UTC) - timedelta(seconds=age_s(older_than))
+            return Pruned(_kernel.prune(before), 0)
+        return self._file().prune(older_than)
+
+    def _file(self) -> Store:
+        """The file's store."""
+        if self._store is None:
+            from agentnb.store.store import store_at  # loads sqlite3: only when it is needed
+
+            assert self.path is not None
+            self._store = store_at(self.path)
+        return self._store
+
+
+_all: weakref.WeakSet[RunStore] = weakref.WeakSet()
+
+
+@atexit.register
+def _tell_all_trouble() -> None:
+    """For a script that starts no further run, which would tell it."""
+    for store in list(_all):
+        if store.pid == os.getpid():
+            store.tell_trouble()
+
+
+# -- runs that no file has ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A run that has not ended, without the run itself."""
+
+    path: Path | None
+    """The file that it is written to."""
+    head: RunHead
+    run: weakref.ref[Run]
+
+    @property
+    def info(self) -> RunInfo | None:
+        """`None` if the run went away."""
+        run = self.run()
+        return None if run is None else _info_of(self.head, run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A run that has ended."""
+
+    path: Path | None
+    info: RunInfo
+
+
+class _KernelRuns:
+    """The runs of this process. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, _Going | _Ended] = {}
+        """By id, in the order in which they began."""
+        self._alive: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    def add(self, noted: _Going, run: Run) -> None:
+        with self._lock:
+            self._alive[run.id] = run
+            self._noted[run.id] = noted
+
+    def end(self, run: Run, *, is_kept: bool) -> None:
+        with self._lock:
+            noted = self._noted.pop(run.id, None)
+            if is_kept or not isinstance(noted, _Going):
+                return
+            self._noted[run.id] = _Ended(noted.path, _info_of(noted.head, run))
+            ended = [each for each in self._noted if isinstance(self._noted[each], _Ended)]
+            for run_id in ended[:-MOST_SUMMARIES]:
+                del self._noted[run_id]
+
+    def alive(self, run_id: str) -> Run | None:
+        """A run that is still referenced."""
+        return self._alive.get(run_id)
+
+    def infos(
+        self, status: str | None = None, text: str | None = None, path: Path | None = None
+    ) -> list[RunInfo]:
+        """The noted runs, newest first; with `path` those that should be in that file."""
+        with self._lock:
+            noted = [each for each in self._noted.values() if path in (None, each.path)]
+        infos = [info for each in noted if (info := each.info) and _fits(info, status, text)]
+        return sorted(infos, key=lambda info: info.started_at, reverse=True)
+
+    def has(self, beginning: str, path: Path | None) -> bool:
+        """Whether a noted run, or several, begin so."""
+        with suppress(NoSuchRun, AmbiguousRun):
+            return bool(self.find(beginning, path))
+        return False
+
+    def find(self, beginning: str, path: Path | None) -> str:
+        """The id of a noted run that begins so.
+
+        Raises:
+            NoSuchRun: There is none.
+            AmbiguousRun: There are several.
+        """
+        with self._lock:
+            noted = {each for each, run in self._noted.items() if path in (None, run.path)}
+        found = [each for each in noted if each.startswith(beginning)]
+        if beginning in noted:
+            return beginning
+        if not found:
+            raise NoSuchRun(beginning)
+        if len(found) > 1:
+            raise AmbiguousRun(beginning, known=sorted(found, reverse=True))  # ids sort by time
+        return found[0]
+
+    def forget_beginning(self, beginning: str) -> None:
+        """Forget the runs with such an id, also if they are still referenced."""
+        for run_id in [each for each in self._alive.keys() if each.startswith(beginning)]:
+            self.forget(run_id)
+
+    def forget(self, run_id: str) -> None:
+        with self._lock:
+            self._noted.pop(run_id, None)
+            self._alive.pop(run_id, None)
+
+    def prune(self, before: datetime) -> int:
+        """Forget the ended runs that began before a time."""
+        with self._lock:
+            old = [
+                run_id
+                for run_id, noted in self._noted.items()
+                if isinstance(noted, _Ended) and noted.info.started_at < before
+            ]
+        for run_id in old:
+            self.forget(run_id)
+        return len(old)
+
+
+_kernel = _KernelRuns()
+
+
+def _forget_after_fork() -> None:
+    global _kernel
+    _kernel = _KernelRuns()  # another thread may have had the lock, and runs are the parent's
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+def _info_of(head: RunHead, run: Run) -> RunInfo:
+    """What is known of a run now."""
+    from agentnb.store.runs import RunInfo
+
+    end = run.reached
+    usage = (run.usage if end is None else end.usage).by_model
+    started_at = datetime.fromtimestamp(head.started_at, UTC)
+    root = run.tree if end is None else end.agent_tree
+    return RunInfo(
+        id=head.run_id,
+        name=head.name,
+        tags=head.tags,
+        task=head.task,
+        status=run.status,
+        model=head.model,
+        agents=0 if root is None else sum(1 for _ in root.walk()),
+        tokens_used=run.budget.tokens_used,
+        started_at=started_at,
+        duration_ms=None if end is None else end.agent_tree.duration_ms,
+        thread_id=head.thread_id,
+        session_id=head.session_id,
+        usage=usage,
+        cost_of=partial(_price_of_usage, usage, started_at),
+    )
+
+
+def _price_of_usage(usage: Mapping[str, Usage], at: datetime, _: str) -> float | None:
+    return _price([("root", model, used, at) for model, used in usage.items()])
+
+
+def _price(calls: Sequence[PricedCall]) -> float | None:
+    """The price of calls in US dollars; `None` if one of them has none."""
+    return cost_of([Call(*call) for call in calls], paths=()).usd
+
+
+def _fits(info: RunInfo, status: str | None, text: str | None) -> bool:
+    words = (info.name, info.task, *info.tags)
+    return status in (None, info.status) and (
+        text is None or any(text.casefold() in each.casefold() for each in words)
+    )
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def _id_of(run: str | RunInfo) -> str:
+    run_id = getattr(run, "id", run)
+    if not isinstance(run_id, str) or not run_id.strip():
+        raise ValueError(
+            "A run is named by its id, the beginning of its id, or an item of `runs()`, not by "
+            f"{literal(run)}."
+        )
+    return run_id.strip()
+
+
+def _in_words(path: Path) -> str:
+    """A path from here if it is below the working directory, else from the home folder."""
+    for beginning, folder in (("", Path.cwd), ("~/", Path.home)):
+        with suppress(OSError, RuntimeError, ValueError):
+            return visible(beginning + path.relative_to(folder()).as_posix(), LONGEST_IN_ERROR)
+    return visible(str(path), LONGEST_IN_ERROR)
+
+
+def _size_in_words(size: int) -> str:
+    for unit, each in (("GB", 10**9), ("MB", 10**6)):
+        if size >= each:
+            return f"{size / each:.1f} {unit}"
+    return f"{-(-size // 1000)} kB"
