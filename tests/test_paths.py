@@ -13,13 +13,15 @@ from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError, UnknownAgent
 from agentnb.core.events import AgentSpawned, CycleDetected, DepthLimitReached, SpawnIgnored
+from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import Delegation
+from agentnb.core.protocols import Delegation, Journal
 from agentnb.core.request import RequestContext
 from agentnb.core.types import SubAgentResult, ToolUse
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.record import RunRecord, load_run
 from agentnb.run import Run
+from agentnb.run_store import RunStore
 from agentnb.runtime import get_runtime
 from agentnb.tools.spawn import spawn_tools
 from agentnb.views.figures.spans import times
@@ -33,14 +35,21 @@ OLD_RUN = Path(__file__).parent / "core" / "data" / "run_version_1.json"
 
 
 def run_on(
-    thread_id: str, provider: ScriptedProvider, *, by_tools: bool = False, **limits: Any
+    thread_id: str,
+    provider: ScriptedProvider,
+    *,
+    by_tools: bool = False,
+    first: int = 1,
+    journal: Journal | None = None,
+    **limits: Any,
 ) -> Run:
-    """A run whose root is the agent `thread_id`."""
+    """A run whose root is the agent `thread_id`, and its first child has the number `first`."""
     request = RequestContext(RequestBudget(1_000_000), thread_id=thread_id, **limits)
+    request.numbers.start(thread_id, first)
     bus = EventBus(request.run_id)
     delegation = Delegation(spawn_tools=spawn_tools() if by_tools else ())
     execution = AgentOrchestrator(delegation=delegation).execute(
-        provider, AgentContext(), "the task", request, bus
+        provider, AgentContext(), "the task", request, bus, journal=journal
     )
     return Run("the task", execution, request=request, bus=bus, runtime=get_runtime())
 
@@ -117,6 +126,40 @@ def test_run_of_a_childs_thread_tells_the_same_paths_as_one_of_a_top_level_threa
     incomplete = {task.path: str(task.status) for task in below.result().incomplete}
     assert incomplete == {"4": "skipped", "5": "failed"}
     assert incomplete == {task.path: str(task.status) for task in top.result().incomplete}
+
+
+@pytest.mark.parametrize("first", [1, 5])
+def test_run_of_a_childs_thread_is_kept_with_the_paths_that_it_told(
+    tmp_path: Path, first: int
+) -> None:
+    store = RunStore.of(tmp_path / "runs.db", None)
+    thread_id = f"{THREAD}.1.4"
+
+    def run(journal: Journal | None) -> Run:
+        made = run_on(thread_id, script(), by_tools=True, first=first, journal=journal)
+        made.result(DEADLINE_S)
+        check_record(made.events, {thread_id: first})
+        return made
+
+    in_memory = MemoryJournal()
+    kept, remembered = run(store.journal()), run(in_memory)
+    loaded = store.load(kept.id)
+
+    assert told_by_paths(loaded) == told_by_paths(kept) == told_by_paths(remembered)
+    one, three, five = first, first + 2, first + 4
+    paths = ["root", f"{one}", f"{three}", f"{three}.1", f"{three}.2", f"{five}"]
+    for each in (kept, loaded):
+        assert [agent.path for agent in each.agents] == paths
+        assert each.thread_id == thread_id
+        assert each.agent(f"{three}.1").agent_id == f"{thread_id}.{three}.1"
+        assert [call.path for call in each.agent("root").calls] == ["root"] * 3
+    assert told_by_paths(kept)["outline"].splitlines()[0].startswith("root ")
+    journal = in_memory.load(remembered.id)
+    assert {call.path for call in journal.calls} == set(paths)
+    assert {end.path for end in journal.ends} == {None, *paths}
+    assert {call.path for call in journal.tool_calls} == {"root"}
+    [admitted, *_] = [each for each in journal.verdicts if each.kind == "admitted"]
+    assert (admitted.path, admitted.value["numbers"]) == ("root", [first])
 
 
 def test_agent_of_a_run_of_a_childs_thread_is_stopped_by_its_path() -> None:

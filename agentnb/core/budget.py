@@ -7,6 +7,10 @@ estimate.
 Streamed output is counted piece by piece and booked a little later: far from the warning line
 nothing depends on the order. Near it, every piece is booked as it arrives. `tokens_used` is exact
 at any time.
+
+A budget may stand below another, and that one below a third: a chain. What is reserved or spent in
+a budget is reserved and spent in each above it, at once: all budgets that are connected have one
+lock.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentnb.core.text import literal
 from agentnb.core.types import (
@@ -108,33 +112,63 @@ class InputEstimate:
 _MESSAGES_OF_A_LONG_CONVERSATION = 4
 
 
+class Shortage(NamedTuple):
+    """A budget of a chain that has no room for a call."""
+
+    budget: RequestBudget
+    free: int
+    """Tokens that the call could get of it now."""
+    may_pass: bool
+    """Whether calls are open in it, which may settle for less than they hold."""
+
+
 class RequestBudget:
     """A total of tokens that all agents of one run draw on. Thread-safe.
 
     Args:
         total: Tokens, at least 0.
         warn_at: Fraction of the total at which a warning is due, above 0 and at most 1.
+        below: The budget that this one stands below: everything counts in it, too.
+        used: Tokens that were spent before, which the budgets above it have counted.
+        name: What it is called in a run below it that it ends.
 
     Raises:
         ValueError: An argument is out of its range.
     """
 
-    def __init__(self, total: int, *, warn_at: float = 0.8) -> None:
+    def __init__(
+        self,
+        total: int,
+        *,
+        warn_at: float = 0.8,
+        below: RequestBudget | None = None,
+        used: int = 0,
+        name: str = "the budget of the run that assigned the task",
+    ) -> None:
         self._total = _checked(total, "A budget's total")
         self.total_set_by = "code"
         """Who set the total: see `RequestContext.answer_budget`."""
         if not 0 < warn_at <= 1:
             raise ValueError(f"`warn_at` must be above 0 and at most 1, not {literal(warn_at)}.")
         self._warn_at = warn_at
-        self._used = 0
+        self.name = name
+        self.above: tuple[RequestBudget, ...] = () if below is None else (below, *below.above)
+        """The budgets that it stands below, nearest first."""
+        self._used = _checked(used, "`used`")
+        self._used_below = 0
         self._reserved = 0
-        self._armed = True
+        self._calls = 0
+        """Number of open reservations, those of budgets below included."""
+        self._armed = self._used < self._warning_line() or used == 0
         self._ahead: dict[Reservation, None] = {}
         """Reservations that may have streamed more than is booked."""
         self.crossings = 0
         """Number of times the warning line was crossed."""
-        self._lock = threading.Lock()
+        self._lock: threading.Lock = threading.Lock() if below is None else below._lock
         self._on_new_total: Callable[[], None] | None = None
+        self._keeps: Callable[[], int] | None = None
+        self._watching: dict[RequestBudget, Callable[[], None]] = {}
+        """By budget, this one or one below it: what its run is to be called with."""
 
     def __repr__(self) -> str:
         return f"RequestBudget(used {self._used:,} of {self._total:,} tokens)"
@@ -145,9 +179,30 @@ class RequestBudget:
 
     @property
     def tokens_used(self) -> int:
-        """Tokens spent, estimates of open calls included."""
+        """Tokens spent, estimates of open calls and budgets below included."""
         with self._lock:
-            return self._used + sum(reservation.unbooked for reservation in self._ahead)
+            return self._tokens_used
+
+    @property
+    def _tokens_used(self) -> int:
+        return self._used + sum(reservation.unbooked for reservation in self._ahead)
+
+    @property
+    def tokens_used_below(self) -> int:
+        """Those of the tokens spent that were spent in the budgets below."""
+        with self._lock:
+            return self._tokens_used_below
+
+    @property
+    def _tokens_used_below(self) -> int:
+        streamed = [each.unbooked for each in self._ahead if each._budget is not self]
+        return self._used_below + sum(streamed)
+
+    @property
+    def tokens_used_by_run(self) -> int:
+        """Those of the tokens spent that were not spent in the budgets below."""
+        with self._lock:
+            return self._tokens_used - self._tokens_used_below
 
     @property
     def reserved(self) -> int:
@@ -162,13 +217,45 @@ class RequestBudget:
 
     @property
     def remaining(self) -> int:
-        """Tokens not spent, at least 0; some of them may be reserved."""
-        return max(0, self._total - self.tokens_used)
+        """Tokens not spent, at least 0; some of them may be reserved. The least of the chain."""
+        with self._lock:
+            return max(0, min(each._total - each._tokens_used for each in (self, *self.above)))
 
     @property
     def available(self) -> int:
-        """Tokens neither spent nor reserved, at least 0."""
-        return max(0, self._total - self._used - self._reserved)
+        """Tokens that a reservation could get, at least 0."""
+        return max(0, self.free())
+
+    def free(self, *, leave: int = 0) -> int:
+        """Tokens that a reservation could get; negative where a budget of the chain is overdrawn.
+
+        Args:
+            leave: Tokens that must stay free in this budget.
+        """
+        with self._lock:
+            free = self._free(leave)
+            for each in self.above:
+                free = min(free, each._free(each.kept))
+            return free
+
+    def _free(self, leave: int) -> int:
+        return self._total - self._used - self._reserved - leave
+
+    @property
+    def kept(self) -> int:
+        """Tokens that its run keeps for the root's synthesis: budgets below leave them."""
+        keeps = self._keeps
+        return 0 if keeps is None else keeps()
+
+    def keep(self, tokens: Callable[[], int] | None) -> None:
+        """Have `tokens()` as `kept`; `None` when the run is over.
+
+        Args:
+            tokens: Called under the budget's lock.
+        """
+        self._keeps = tokens
+        if tokens is None:
+            self._tell_others()
 
     @property
     def percentage(self) -> float:
@@ -184,7 +271,7 @@ class RequestBudget:
         """Spend `n` tokens that were not reserved."""
         _checked(n, "`n`")
         with self._lock:
-            return self._spend(n)
+            return self._spend_in_chain(n)
 
     def reserve(self, n: int, *, leave: int = 0) -> Reservation | None:
         """Hold `n` tokens until they are settled.
@@ -194,14 +281,39 @@ class RequestBudget:
             leave: Tokens that must stay free.
 
         Returns:
-            The reservation; `None` if it does not fit now.
+            The reservation; `None` if it does not fit now, here or in a budget above.
         """
         _checked(n, "`n`")
         with self._lock:
-            if self._used + self._reserved + n + leave > self._total:
+            if not self._fits(n, leave):
                 return None
             self._reserved += n
+            self._calls += 1
+            for each in self.above:
+                each._reserved += n
+                each._calls += 1
         return Reservation(self, n)
+
+    def _fits(self, n: int, leave: int) -> bool:
+        if n > self._total - self._used - self._reserved - leave:
+            return False
+        for each in self.above:
+            if n > each._free(each.kept):
+                return False
+        return True
+
+    def shortage(self, n: int, *, leave: int = 0) -> Shortage | None:
+        """The budget of the chain that has no room for `n` tokens; `None` if they fit.
+
+        Of several, one in which no call is open comes first: waiting does not help there.
+        """
+        with self._lock:
+            found = [
+                Shortage(each, free, may_pass=each._calls > 0)
+                for each in (self, *self.above)
+                if n > (free := each._free(leave if each is self else each.kept))
+            ]
+        return min(found, key=lambda each: each.may_pass, default=None)
 
     def set_total(self, n: int, *, by: str = "code") -> None:
         """Set a new total, also while calls are open.
@@ -218,10 +330,39 @@ class RequestBudget:
                 self._armed = True
         if (callback := self._on_new_total) is not None:
             callback()
+        self._tell_others()
 
     def when_total_set(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` after each `set_total`, in the same thread; `None` removes it."""
         self._on_new_total = callback
+
+    def when_others_change(self, callback: Callable[[], None] | None) -> None:
+        """Call `callback` when another run changed what this budget has; `None` removes it.
+
+        That is: a call of another run, in this budget or one above, was settled or released; the
+        run of a budget above is over and keeps nothing any more; the total of one above was set.
+        It is called in the thread of that change.
+        """
+        with self._lock:
+            for each in (self, *self.above):
+                if callback is None:
+                    each._watching.pop(self, None)
+                else:
+                    each._watching[self] = callback
+
+    def _tell_others(self) -> None:
+        """Tell the runs of the other budgets that a call of this one gave tokens back."""
+        if not self.above and len(self._watching) == 1 and self in self._watching:
+            return  # nobody but its own run, as for most: no lock for each call
+        with self._lock:
+            told = [
+                callback
+                for each in (self, *self.above)
+                for watching, callback in each._watching.items()
+                if watching is not self
+            ]
+        for callback in told:
+            callback()
 
     def book_all(self) -> None:
         """Book all streamed output. The next piece of each call is then booked at once."""
@@ -229,17 +370,33 @@ class RequestBudget:
             self._book_all()
 
     def _book_all(self) -> None:
-        for reservation in self._ahead:
-            self._used += reservation._take_unbooked()
-        self._ahead.clear()
+        for reservation in tuple(self._ahead):
+            reservation._book_ahead()
 
     def _is_line_near(self, ahead: int) -> bool:
         """Whether `ahead` calls that stream unbooked could cross the next line unnoticed."""
         line = self._warning_line() if self._armed else self._total
         return self._used + OUTPUT_SLICE * ahead >= line
 
+    def _may_stream_ahead(self) -> bool:
+        """Whether one more call may stream unbooked, in each budget of the chain."""
+        if self._is_line_near(len(self._ahead) + 1):
+            return False
+        for each in self.above:
+            if each._is_line_near(len(each._ahead) + 1):
+                return False
+        return True
+
     def _warning_line(self) -> int:
         return math.floor(self._warn_at * self._total)
+
+    def _spend_in_chain(self, n: int) -> BudgetStatus:
+        """Spend `n` here and in each budget above. The status is this one's."""
+        status = self._spend(n)
+        for each in self.above:
+            each._used_below += n
+            each._spend(n)
+        return status
 
     def _spend(self, n: int) -> BudgetStatus:
         """Add `n` to the used tokens (negative for an estimate that was too high)."""
@@ -286,27 +443,53 @@ class Reservation:
         with budget._lock:
             if not self._open:
                 return BudgetStatus.OK
-            budget._ahead.pop(self, None)
-            status = budget._spend(self._take_unbooked())
+            self._leave_ahead()
+            status = budget._spend_in_chain(self._take_unbooked())
             # Not beyond what is held: the tokens beyond may be another call's.
             ahead = min(OUTPUT_SLICE, self._held, limit - self._booked)
-            if ahead > 0 and not budget._is_line_near(len(budget._ahead) + 1):
+            if ahead > 0 and budget._may_stream_ahead():
                 budget._ahead[self] = None
+                for each in budget.above:
+                    each._ahead[self] = None
                 self.free_until = BYTES_PER_TOKEN * (self._booked + ahead)
             return status
 
+    def _leave_ahead(self) -> bool:
+        """Be no longer one of those that stream unbooked. Returns whether it was one."""
+        was_ahead = self._budget._ahead.pop(self, self) is None
+        if was_ahead:
+            for each in self._budget.above:
+                del each._ahead[self]
+        return was_ahead
+
+    def _book_ahead(self) -> None:
+        """Book what has streamed ahead, if anything may have: too little to cross a line."""
+        if self._leave_ahead():
+            tokens, budget = self._take_unbooked(), self._budget
+            budget._used += tokens
+            for each in budget.above:
+                each._used += tokens
+                each._used_below += tokens
+
     def _take_unbooked(self) -> int:
+        # First, so that a piece that arrives meanwhile in another thread is either counted here or
+        # booked there.
+        self.free_until = 0
         tokens = self.unbooked
         self._booked += tokens
-        self.free_until = 0
         self._take_from_held(tokens)
         return tokens
 
     def _take_from_held(self, n: int) -> None:
-        from_held = min(n, self._held)
-        self._held -= from_held
-        self._budget._reserved -= from_held
         self._metered += n
+        self._hold(-min(n, self._held))
+
+    def _hold(self, n: int) -> None:
+        """Hold `n` more tokens, fewer if negative, in each budget of the chain."""
+        self._held += n
+        self._budget._reserved += n
+        for each in self._budget.above:
+            each._reserved += n
 
     @property
     def held(self) -> int:
@@ -323,31 +506,28 @@ class Reservation:
         _checked(n, "`n`")
         budget = self._budget
         with budget._lock:
-            fits = budget._used + budget._reserved + n + leave <= budget._total
-            if not (fits and self._open):
+            if not (self._open and budget._fits(n, leave)):
                 return False
-            budget._reserved += n
-            self._held += n
+            self._hold(n)
             return True
 
     def extend_by_what_fits(self, n: int) -> None:
         """Hold up to `n` more tokens, as many as fit: the provider has spent them already."""
         budget = self._budget
         with budget._lock:
-            more = min(n, max(0, budget._total - budget._used - budget._reserved))
+            # Spent already, so what the runs above keep does not count.
+            room = min(each._free(0) for each in (budget, *budget.above))
             if self._open:
-                budget._reserved += more
-                self._held += more
+                self._hold(min(n, max(0, room)))
 
     def meter(self, n: int) -> BudgetStatus:
         """Spend `n` of the held tokens while the call is open."""
-        budget = self._budget
-        with budget._lock:
+        with self._budget._lock:
             if not self._open:
                 return BudgetStatus.OK
-            self._book()
+            self._book_ahead()
             self._take_from_held(n)
-            return budget._spend(n)
+            return self._budget._spend_in_chain(n)
 
     def settle(self, actual: int) -> BudgetStatus:
         """Spend the tokens that the call really used, in place of what was held and metered."""
@@ -356,25 +536,27 @@ class Reservation:
         with budget._lock:
             if not self._open:
                 return BudgetStatus.OK
-            self._book()
+            self._book_ahead()
             self._close()
-            return budget._spend(actual - self._metered)
+            status = budget._spend_in_chain(actual - self._metered)
+        budget._tell_others()
+        return status
 
     def release(self) -> None:
         """Give back the held tokens; metered ones stay spent."""
         with self._budget._lock:
-            if self._open:
-                self._book()
-                self._close()
-
-    def _book(self) -> None:
-        if self._budget._ahead.pop(self, self) is None:
-            self._budget._used += self._take_unbooked()
+            if not self._open:
+                return
+            self._book_ahead()
+            self._close()
+        self._budget._tell_others()
 
     def _close(self) -> None:
         self._open = False
-        self._budget._reserved -= self._held
-        self._held = 0
+        self._hold(-self._held)
+        self._budget._calls -= 1
+        for each in self._budget.above:
+            each._calls -= 1
 
 
 def _checked(n: int, name: str) -> int:

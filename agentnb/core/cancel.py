@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -181,6 +183,17 @@ def _deliver_soon(scopes: Iterable[CancelScope]) -> None:
             loop.call_soon_threadsafe(_deliver, theirs)
 
 
+def _end_waits(waiting: Mapping[asyncio.Future[None], asyncio.AbstractEventLoop]) -> None:
+    for each, loop in waiting.items():
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_end_wait, each)
+
+
+def _end_wait(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
 def _deliver(scopes: Iterable[CancelScope]) -> None:
     for scope in scopes:
         scope._deliver()
@@ -198,6 +211,11 @@ class Cancellation:
         self._on_order: Callable[[str | None, str, str], None] | None = None
         self.root_order: list[CancelScope] = []
         """All scopes stopped by the cancel of the whole run."""
+        self._below: weakref.WeakSet[Cancellation] = weakref.WeakSet()
+        """Those of the runs below. Weak: a run that ended must not stay in memory for this."""
+        self._above: list[Cancellation] = []
+        """Not weak: a run below this one is reached through it, also when its own has ended."""
+        self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
 
     def scope(self, agent_id: str, parent_id: str | None = None) -> CancelScope:
         """Create the scope of a new agent. Below a cancelled parent it is cancelled already."""
@@ -215,6 +233,43 @@ class Cancellation:
             if made.reason is not None:
                 made.order.append(made)
             return made
+
+    @property
+    def root_reason(self) -> str | None:
+        """Why the whole run was cancelled; `None` if it was not."""
+        return self._root_reason
+
+    @property
+    def root_by(self) -> str:
+        """Who cancelled the whole run; empty if nobody did."""
+        return self._root_by
+
+    async def root_cancelled(self) -> None:
+        """Return as soon as the whole run is cancelled, from any thread."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        with self.lock:
+            if self._root_reason is not None:
+                return
+            self._waiting[waiting] = loop
+        try:
+            await waiting
+        finally:
+            with self.lock:
+                self._waiting.pop(waiting, None)
+
+    def add_below(self, other: Cancellation) -> None:
+        """A cancel of this whole run cancels the whole run of `other`, too, now or later.
+
+        Also a cancel that comes when this run has ended, and that of a run above this one. The
+        cancel of an agent does not reach it.
+        """
+        with self.lock:
+            self._below.add(other)
+            other._above.append(self)
+            reason, by = self._root_reason, self._root_by
+        if reason is not None:
+            other.cancel(None, reason, by=by)
 
     def when_ordered(self, callback: Callable[[str | None, str, str], None] | None) -> None:
         """Call `callback` with agent id, reason and author of each `cancel`, in its thread.
@@ -240,15 +295,29 @@ class Cancellation:
         Returns:
             The scopes that this call stopped; empty if nothing was left to stop. `ended` is set on
             each when its agent has ended. Agents started below them meanwhile are stopped, too,
-            and their scopes are added to this list.
+            and their scopes are added to this list. It has none of the runs below, which a cancel
+            of the whole run stops, too.
 
         Raises:
             KeyError: There is no such agent.
         """
+        order, deliveries = self._order(agent_id, reason, by)
+        # All are ordered to stop before any does: else what waits for the end of one would begin.
+        for deliver in deliveries:
+            deliver()
+        return order
+
+    def _order(
+        self, agent_id: str | None, reason: str, by: str
+    ) -> tuple[list[CancelScope], list[Callable[[], None]]]:
+        """Order to stop. Returns the scopes, and what then delivers the order to each task."""
+        below: list[Cancellation] = []
+        waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
         with self.lock:
             order: list[CancelScope] = []
             if agent_id is None and self._root_reason is None:
                 self._root_reason, self.root_order, self._root_by = reason, order, by
+                below, waiting = list(self._below), dict(self._waiting)
             for scope in self._with_all_below(agent_id):
                 if not scope.closed and scope.reason is None:
                     scope.reason, scope.order, scope.by = reason, order, by
@@ -256,8 +325,13 @@ class Cancellation:
             stopped_now = order.copy()
         if stopped_now and by != "agent" and self._on_order is not None:
             self._on_order(agent_id, reason, by)  # before the order has any effect
-        _deliver_soon(stopped_now)
-        return order
+        deliveries: list[Callable[[], None]] = [
+            partial(_deliver_soon, stopped_now),
+            partial(_end_waits, waiting),
+        ]
+        for other in below:  # without this lock: two runs have no order in which to take theirs
+            deliveries += other._order(None, reason, by)[1]
+        return order, deliveries
 
     def cancelled(self, agent_id: str | None = None) -> list[CancelScope]:
         """The cancelled scopes of an agent and everything below it, or of the whole run."""

@@ -13,7 +13,13 @@
     ├── UnknownModel                a model name that no provider answers to
     ├── NoOpenQuestion              an answer, but the budget asked nothing
     ├── NoSuchRun, AmbiguousRun     an id, or its beginning, that fits no run, or several
+    ├── NoSuchMemory                a number that no memory has
     ├── UnreadableRun               a file that is not a run, or that cannot be read
+    ├── NoSuchSession, NoSuchThread, NoSuchTask     an id that the store, or the session, has not
+    ├── SessionClosed               something was to be started in a closed session
+    ├── TaskInProgress              a task that an agent works on was to be given to another
+    ├── NotAllowed                  an agent was to change a task that is none of its own
+    ├── BadAssignment               `assigned_to` is no agent, and no form that makes one
     ├── MissingExtra                an optional dependency is not installed
     └── ToolError                   an error that a tool reports to the model
 
@@ -398,6 +404,21 @@ class NoSuchRun(AgentnbError, LookupError):
         )
 
 
+class NoSuchMemory(AgentnbError, LookupError):
+    """No memory of the store has this number.
+
+    Args:
+        number: The number, as it was given.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(
+            f"There is no memory {literal(number)}. `session.memories()` lists those that are "
+            "kept: give one of them, or its `id`."
+        )
+
+
 class AmbiguousRun(AgentnbError, LookupError):
     """Several runs have an id that begins like this.
 
@@ -439,6 +460,112 @@ class UnreadableRun(AgentnbError, ValueError):
         self.source = source
         fix = fix or "Give the path of a file that `run.to_json(path)` wrote."
         super().__init__(f"{literal(source)} cannot be read as a run: {what}. {fix}")
+
+
+class NoSuchThread(AgentnbError, LookupError):
+    """No thread has this id.
+
+    Args:
+        thread: The id, as it was given.
+    """
+
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
+        super().__init__(
+            f"No agent found for thread {literal(thread)}. `session.threads()` lists the threads "
+            "of a session: give the `id` of one."
+        )
+
+
+class NoSuchSession(AgentnbError, LookupError):
+    """No session of the store has this id.
+
+    Args:
+        session: The id, as it was given.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(
+            f"There is no session {literal(session)} in this store. Leave `id` out for a new one; "
+            "`session.id` of an earlier one, or 'last', opens it again."
+        )
+
+
+class SessionClosed(AgentnbError, RuntimeError):
+    """Something was to be started in a session that was closed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The session is closed and starts nothing more: make a new one, or open this one again "
+            "by `Session(id=session.id)`."
+        )
+
+
+class NoSuchTask(AgentnbError, LookupError):
+    """No task of the session has this id.
+
+    Args:
+        task: The id, as it was given.
+        known: The ids that there are.
+    """
+
+    def __init__(self, task: str, *, known: Sequence[str]) -> None:
+        self.task, self.known = task, tuple(known)
+        super().__init__(
+            f"There is no task {literal(task)} (known: {known_names(known, 'none yet')}). "
+            "Give the id of one that is there."
+        )
+
+
+class TaskInProgress(AgentnbError, ValueError):
+    """A task that an agent works on was to be given to another.
+
+    Args:
+        task: Its id.
+        assigned_to: The thread of the agent.
+    """
+
+    def __init__(self, task: str, assigned_to: str) -> None:
+        self.task, self.assigned_to = task, assigned_to
+        super().__init__(
+            f"The task {literal(task)} is in work by {literal(assigned_to)}: wait until it has "
+            "ended, or cancel its run, and assign it then."
+        )
+
+
+class NotAllowed(AgentnbError):
+    """An agent was to change a task that is neither its own nor assigned to it.
+
+    Args:
+        task: Its id.
+    """
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        super().__init__(
+            f"The task {literal(task)} can be changed by the agent that created it, by the one "
+            "that it is assigned to, and by the person; others may read it."
+        )
+
+
+class BadAssignment(AgentnbError, ValueError):
+    """`assigned_to` is not an agent's thread, and not a form that makes an agent.
+
+    Args:
+        given: What was given.
+        why: What is wrong with it, as a clause.
+        known: Names that would be right, if that is what is wrong.
+    """
+
+    def __init__(self, given: object, why: str, *, known: Sequence[str] = ()) -> None:
+        self.given, self.why, self.known = given, why, tuple(known)
+        names = f" (known: {known_names(known)})" if known else ""
+        super().__init__(
+            f"{literal(given)} cannot be assigned to: {why}{names}. Write `new:provider/model` for "
+            "a new agent, `new:profile:provider/model` for one with a profile, or the id of an "
+            "agent's thread."
+        )
 
 
 class MissingExtra(AgentnbError, ImportError):

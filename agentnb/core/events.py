@@ -342,7 +342,7 @@ class CycleDetected:
     task_description: str
     cycle_description: str
     number: int | None = None
-    """The task's number; `None` in older records."""
+    """The task's number; 0 for an assignment to another thread, `None` in older records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,11 +371,15 @@ class SynthesisStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCreated:
-    """An agent created a memory."""
+    """A fact that an agent remembered was kept."""
 
     kind: Literal["memory_created"] = "memory_created"
     agent_id: str
     fact: str
+    memory_id: int = 0
+    """Its number in the store."""
+    created_at: float = 0.0
+    """Seconds since 1970. 0 in older records; so is `memory_id`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,6 +400,7 @@ class RunFinished:
     kind: Literal["run_finished"] = "run_finished"
     status: AgentStatus
     tokens_used: int
+    """Without those of the runs that stand below this run's budget."""
     duration_ms: int
     error: str | None = None
 

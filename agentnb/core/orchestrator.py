@@ -129,10 +129,11 @@ class AgentOrchestrator:
             inherit_memory=self.inherit_memory,
             max_turns=self.max_turns,
         )
-        request.begin(meter)
+        execution = Execution(run)
+        request.begin(meter, execution)
         bus.begin(request.run_id)
         root = _root_context(context, run)
-        return await Execution(run).execute(
+        return await execution.execute(
             root, user_message, plan, synthesis, head or _head_of(request, root, user_message)
         )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from agentnb.core.clock import Clock, TimeLimit
+    from agentnb.core.durable import MemoryEntry
     from agentnb.core.errors import OrchestratorError
     from agentnb.core.events import (
         BudgetWarning,
@@ -153,8 +154,8 @@ def links_of(provider: Provider, model: str) -> Sequence[FallbackModel]:
 class ToolContext(Protocol):
     """One call of a tool: its agent, the run's shared values, and whether it was cancelled.
 
-    May be used from any thread, except `jobs`, which belongs to the run's loop, and `on_thread`,
-    which the tool itself awaits. A report after the call's end is ignored.
+    May be used from any thread, except `jobs` and `memory`, which belong to the run's loop, and
+    `on_thread`, which the tool itself awaits. A report after the call's end is ignored.
     """
 
     @property
@@ -164,6 +165,9 @@ class ToolContext(Protocol):
     def path(self) -> str:
         """The agent's path: `root`, `1`, `1.2`."""
         ...
+
+    @property
+    def run_id(self) -> str: ...
 
     @property
     def workspace(self) -> dict[str, Any]:
@@ -185,6 +189,11 @@ class ToolContext(Protocol):
         """The sub-agents that the agent started by tools; `None` if it may start none."""
         ...
 
+    @property
+    def memory(self) -> Memory | None:
+        """What agents remember beyond their run; `None` if nothing keeps it."""
+        ...
+
     def report(self, text: str) -> None:
         """Show the tool's progress in the tree.
 
@@ -200,6 +209,30 @@ class ToolContext(Protocol):
         When the call is cancelled, the thread has two seconds to notice it (`cancelled`); then it
         is abandoned, and its result is dropped.
         """
+        ...
+
+
+class Memory(Protocol):
+    """The memory of one agent. For the run's loop only."""
+
+    async def remember(self, fact: str) -> MemoryEntry:
+        """Keep a fact for later runs. It is published as `MemoryCreated` once it is kept."""
+        ...
+
+    async def recall(self, query: str, limit: int) -> Sequence[MemoryEntry]:
+        """The kept facts that have words of a query, the best first; of equal ones the newest."""
+        ...
+
+
+class MemoryKeeper(Protocol):
+    """Keeps facts beyond a run, for all runs of a store. May raise anything."""
+
+    async def remember(self, agent_id: str, run_id: str, fact: str) -> MemoryEntry:
+        """Keep a fact, and return what was kept: its secrets are masked."""
+        ...
+
+    async def recall(self, query: str, limit: int) -> Sequence[MemoryEntry]:
+        """See `Memory.recall`."""
         ...
 
 
@@ -460,6 +493,18 @@ def supports_enter_now(slot: object) -> TypeGuard[SupportsEnterNow]:
     return getattr(slot, "enter_now", None) is not None
 
 
+class Inbox(Protocol):
+    """Texts for agents at work. Each agent reads its own before its next call to a model."""
+
+    def has_news(self, agent_id: str) -> bool:
+        """Whether there may be texts for an agent. Asked before each call: must be quick."""
+        ...
+
+    async def take(self, agent_id: str) -> Sequence[str]:
+        """Take all texts for an agent, oldest first. They then are in its conversation for good."""
+        ...
+
+
 BudgetGate = Callable[["BudgetWarning"], str | Awaitable[str]]
 """Called once per crossing of the warning line; returns `continue` or `stop`."""
 
@@ -519,8 +564,8 @@ class CallLease(Protocol):
 
     request: CompletionRequest
     """The request to send: the budget may have lowered its `max_tokens`."""
-    max_tokens_from_budget: bool
-    """Whether the budget, not the agent's own limit, determined `request.max_tokens`."""
+    limited_by: str | None
+    """What the budget is called that lowered `request.max_tokens`; `None` if none did."""
     halted: str | None
     """Why the budget ended the call while it was open, in words; `None` if it did not."""
 
@@ -564,6 +609,7 @@ class RunServices(Protocol):
 
     clock: Clock
     call_timeout_s: float
+    run_id: str
     path: str
     """The agent's path, as in `ToolContext`."""
     workspace: dict[str, Any]
@@ -571,6 +617,8 @@ class RunServices(Protocol):
     notes: dict[str, str]
     """As in `ToolContext`."""
     jobs: Jobs | None
+    memory: Memory | None
+    """As in `ToolContext`."""
     withheld: Mapping[str, Callable[[Mapping[str, Any]], str]]
     """By name: tools of the run that this agent does not have. Called with a call's input, each
     publishes the refusal and returns why, as an error for the model."""
@@ -584,6 +632,18 @@ class RunServices(Protocol):
 
     def take_numbers(self, count: int) -> tuple[int, ...]:
         """Numbers for the next `count` tasks that the agent asks for, started or not."""
+        ...
+
+    async def take_news(self, work: AgentWork, request: CompletionRequest) -> Sequence[str]:
+        """Take the texts that the run's inbox has for the agent. None before its first reply.
+
+        Args:
+            work: The agent's work that the next call belongs to.
+            request: That call without them.
+
+        Raises:
+            InternalError: The inbox failed.
+        """
         ...
 
     def reply_begins(self, pieces: list[TextRow]) -> None:

@@ -8,11 +8,13 @@ event: it is added here. Everything is pure; nothing of it is ever written.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from agentnb.core.codec import plain
+from agentnb.core.durable import MemoryEntry, MemoryList
 from agentnb.core.events import (
     AgentCancelled,
     AgentCompleted,
@@ -22,6 +24,7 @@ from agentnb.core.events import (
     AgentSpawned,
     AgentTextDelta,
     Event,
+    MemoryCreated,
     ModelCallFinished,
     ModelCallStarted,
     Row,
@@ -42,6 +45,7 @@ from agentnb.core.records import (
 from agentnb.core.text import one_line
 from agentnb.core.types import AgentStatus, Usage, id_at, path_key, path_of
 
+_UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 PROCESS_DIED = "its process ended before it did"
 """Why an agent, or a run, is `interrupted`."""
 MOST_IN_EVENT = 2000
@@ -49,6 +53,22 @@ MOST_IN_EVENT = 2000
 _Timed = tuple[float, Event]
 _MOST_PER_ARGUMENT = 200
 _MOST_ARGUMENTS = 20
+
+
+def memories_in(rows: Iterable[Row], run_id: str) -> MemoryList:
+    """What the agents of a run remembered, in the order in which it was kept."""
+    created = [row[1] for row in rows if isinstance(row[1], MemoryCreated)]
+    return MemoryList(
+        MemoryEntry(e.fact, e.agent_id, run_id, _time_of(e.created_at), e.memory_id)
+        for e in created
+    )
+
+
+def _time_of(seconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):  # from a file, where any number may stand
+        return _UNKNOWN_TIME
 
 
 def whole_rows(journal: RunJournal, *, interrupted: bool) -> list[Row]:

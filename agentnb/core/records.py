@@ -217,10 +217,13 @@ class VerdictRecord:
     """Position among its agent's verdicts, from 1."""
     kind: str
     """`admitted` (tasks, some perhaps refused), `clamped` (a call's `max_tokens`), `halted` (an
-    open call), `exhausted` (a call that was not made), `warned` (the decision after a warning)."""
+    open call), `exhausted` (a call that was not made), `warned` (the decision after a warning),
+    `recalled` (what the root remembers of earlier runs)."""
     value: Any
-    """`admitted`: `{"numbers": […], "refused": [{"number", "limit", "reason"}]}`; `clamped`: the
-    `max_tokens`; `halted` and `exhausted`: why; `warned`: `continue` or `stop`."""
+    """`admitted`: `{"numbers": […], "refused": [{"number", "limit", "reason"}]}`, or of a task for
+    another thread `{"assigned": task, "refused": [{"limit", "reason"}]}`; `clamped`: the
+    `max_tokens`; `halted` and `exhausted`: why; `warned`: `continue` or `stop`; `recalled`:
+    `[{"id", "text"}]`."""
 
 
 @dataclass(frozen=True, slots=True)

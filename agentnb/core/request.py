@@ -7,19 +7,20 @@ import string
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.cancel import Cancellation
 from agentnb.core.clock import Clock, MonotonicClock
 from agentnb.core.cycles import CycleDetector
 from agentnb.core.errors import NoOpenQuestion
-from agentnb.core.limits import RunLimits
-from agentnb.core.protocols import Delegation, Engine, Gate, Provider, Tool
+from agentnb.core.limits import Refusal, RunLimits
+from agentnb.core.numbers import ChildNumbers
+from agentnb.core.protocols import Delegation, Engine, Gate, Inbox, MemoryKeeper, Provider, Tool
 from agentnb.core.text import literal
 
 if TYPE_CHECKING:
@@ -80,6 +81,12 @@ class RequestContext:
         workspace: Shared by a person's tools in the run. It does not hold the agents' notes.
         cycle_threshold: How many times a task may come up.
         max_time_s, stop_after_failures: See `agentnb.core.limits.RunLimits`.
+        numbers: Numbers of the agents' children; they begin at 1 when left out.
+        lineage: Tasks of the agents of other runs above the root, nearest first: a task that comes
+            up below them again is a cycle.
+        inbox: Texts for the run's agents while they work; none when left out.
+        memory: Keeps what agents remember; nothing does when left out.
+        recall: Most memories for the task's words in the root's prompt.
 
     Raises:
         ValueError: A limit is out of its range, or the warning policy is unknown.
@@ -103,6 +110,11 @@ class RequestContext:
         cycle_threshold: int = 3,
         max_time_s: float | None = None,
         stop_after_failures: int | None = None,
+        numbers: ChildNumbers | None = None,
+        lineage: Sequence[str] = (),
+        inbox: Inbox | None = None,
+        memory: MemoryKeeper | None = None,
+        recall: int = 0,
     ) -> None:
         self.limits = RunLimits(
             max_depth=max_depth,
@@ -130,17 +142,27 @@ class RequestContext:
         self.on_budget_warning = on_budget_warning
         self.pause_timeout_s = pause_timeout_s
         self.is_attended = is_attended
+        self.inbox = inbox
+        self.memory = memory
+        self.recall = recall
         self.abandoned = AbandonedTools()
+        self.numbers = numbers or ChildNumbers()
+        self.lineage = tuple(lineage)
         self._meter: Meter | None = None
+        self._assignments: AdmitsAssignments | None = None
 
     @property
     def meter(self) -> Meter | None:
         """The run's meter; `None` before the run begins."""
         return self._meter
 
-    def begin(self, meter: Meter) -> None:
+    def begin(self, meter: Meter, assignments: AdmitsAssignments) -> None:
         """The run begins: answers to the budget's question go to this meter."""
-        self._meter = meter
+        self._meter, self._assignments = meter, assignments
+
+    def end(self) -> None:
+        """The run is over. Breaks a reference cycle, which would keep the record in memory."""
+        self._assignments = None
 
     def answer_budget(self, answer: str, by: str = "code") -> None:
         """Answer the budget's question. Call it on the run's loop.
@@ -156,6 +178,31 @@ class RequestContext:
         if self._meter is None:
             raise NoOpenQuestion
         self._meter.answer(answer, by)
+
+    def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
+        """Count a new agent that an agent of this run is about to assign a task to.
+
+        It counts as a sub-agent: in `max_agents`, in the count of cycles, and by `max_depth`. Its
+        level is that of its thread, which is the number of dots of its id. Call it on the run's
+        loop.
+
+        A refusal is published for the assigning agent: as `DepthLimitReached` or `SpawnIgnored`
+        without tasks, or as `CycleDetected` with the number 0, since the task has no place among
+        the tasks of the run.
+
+        Args:
+            agent_id: The agent that assigns it.
+            task: The task.
+
+        Returns:
+            Why it must not be assigned; `None` if it may.
+
+        Raises:
+            KeyError: No agent of this run has that id, or the run is over.
+        """
+        if self._assignments is None:
+            raise KeyError(agent_id)
+        return self._assignments.admit_assignment(agent_id, task)
 
     def child(self) -> RequestContext:
         """The same state, one level deeper: all but `depth` is shared."""
@@ -174,6 +221,14 @@ class RequestContext:
     @property
     def cycle_detector(self) -> CycleDetector:
         return self.limits.cycles
+
+
+class AdmitsAssignments(Protocol):
+    """The run, as its context uses it."""
+
+    def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
+        """See `RequestContext.admit_assignment`."""
+        ...
 
 
 class AbandonedTools:

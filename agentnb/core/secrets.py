@@ -81,14 +81,25 @@ def note_address(name: str, address: str | None) -> None:
 def _in_environment() -> Iterator[tuple[str, str]]:
     """Values and names of the secrets in the environment."""
     for name in os.environ:
-        upper, value = name.upper(), os.environ.get(name, "")
-        if upper.endswith(_ENDS) or name in _named:
+        holds = "key" if name in _named else _holds(name)
+        if not holds:
+            continue  # nearly all: values that nobody wants are not read, since this is asked often
+        value = os.environ.get(name, "")
+        if holds == "key":
             yield value, name
-        elif upper.endswith(_HEADERS):
+        elif holds == "headers":
             for line in value.splitlines():
                 yield from ((part, name) for part in _parts_of_header(line.partition(":")[2]))
-        elif upper.endswith(_ADDRESSES):
+        else:
             yield from ((password, name) for password in _passwords_in(value))
+
+
+@lru_cache(maxsize=4096)
+def _holds(name: str) -> str:
+    """What a variable holds, by its name: a `key`, `headers`, an `address`, or nothing of ours."""
+    upper = name.upper()
+    ends = {"key": _ENDS, "headers": (_HEADERS,), "address": _ADDRESSES}
+    return next((what for what, end in ends.items() if upper.endswith(end)), "")
 
 
 def _parts_of_header(value: str) -> Iterator[str]:
@@ -185,7 +196,7 @@ class Secrets:
         return [(*found.span(), marks[found[0]]) for found in re.finditer(pattern, text)]
 
     def mask_words(self, text: str) -> str:
-        """`mask` for another program's text, which may cut or break the secrets that it quotes.
+        """`mask` for a text in which secrets may be cut or broken, such as another program's.
 
         Of a long secret also its first or last third is masked, and white space within it is
         ignored. A user in an address is masked, too.

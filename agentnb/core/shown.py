@@ -53,9 +53,13 @@ class Shown:
         known_secrets()  # refreshed here: the presenter masks with `masked_as_known`
         return {
             kind: text
-            for kind, text in _presenter(self).items()
+            for kind, text in self._bundle().items()
             if (include is None or kind in include) and (exclude is None or kind not in exclude)
         }
+
+    def _bundle(self) -> Bundle:
+        """Its MIME bundle. A type above the presenter makes its own."""
+        return _presenter(self)
 
 
 class Listed(tuple[T, ...], Shown):
@@ -98,10 +102,14 @@ def listed(names: Iterable[str], *, most: int = 20, none: str = "none") -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
 def counted(number: int, noun: str, statuses: Iterable[Any] = ()) -> str:
     """`12 results: 10 completed, 2 failed`, in the order in which the statuses come up."""
     head = f"{number:,}" if number else "no"
-    head += f" {noun}" + ("" if number == 1 else "s")
+    head += f" {noun if number == 1 else _plural(noun)}"
     by_status = Counter(status for status in statuses if status is not None)
     by_count = ", ".join(f"{count:,} {status}" for status, count in by_status.items())
     return f"{head}: {by_count}" if by_count else head

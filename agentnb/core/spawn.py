@@ -38,6 +38,7 @@ __all__ = [
     "SpawnProblem",
     "SpawnReading",
     "extract_text_before_spawn",
+    "final_text",
     "parse_spawn_instructions",
     "read_reply",
     "task_of",
@@ -109,6 +110,18 @@ def without_block(text: str) -> str:
     if not read_reply(text).has_block:
         return text
     return text.replace("<spawn_agents", "&lt;spawn_agents")
+
+
+def final_text(text: str, error: str | None) -> str:
+    """What a run says in the end.
+
+    Args:
+        text: What its root said.
+        error: Why it ended early; `None` if it did not.
+    """
+    if error is None:
+        return text or "(no output)"
+    return without_block("\n\n".join(part for part in (text, f"*{error}*") if part))
 
 
 def task_of(spawn_input: Mapping[str, Any]) -> str:

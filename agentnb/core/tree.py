@@ -375,7 +375,8 @@ class TreeFold:
                     usage[event.model] = usage.get(event.model, Usage()) + event.usage
             case CycleDetected():
                 agent.notes.append(f"not started: {event.cycle_description}")
-                agent.skip([event.task_description], event.cycle_description, [event.number])
+                if event.number != 0:  # an assignment has no place among the agent's tasks
+                    agent.skip([event.task_description], event.cycle_description, [event.number])
             case DepthLimitReached():
                 depths = f"depth {event.attempted_depth}; the deepest allowed is {event.max_depth}"
                 agent.notes += [f"skipped: {task} (at {depths})" for task in event.tasks] or [

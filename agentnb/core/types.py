@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+from agentnb.core.durable import MemoryEntry, MemoryList
 from agentnb.core.shown import Listed, Shown, outline_of
 from agentnb.core.text import literal, quoted, visible
 
@@ -129,6 +130,13 @@ class Message:
 
 def user_message(text: str) -> Message:
     return Message(Role.USER, (TextBlock(text),))
+
+
+def with_texts(messages: Sequence[Message], texts: Sequence[str]) -> tuple[Message, ...]:
+    """A conversation with texts added to its last message, behind all that stands there."""
+    *before, last = messages
+    added = tuple(TextBlock(text) for text in texts)
+    return (*before, replace(last, content=(*last.content, *added)))
 
 
 def assistant_message(text: str) -> Message:
@@ -503,13 +511,16 @@ class OrchestratorResult(Shown):
     cut: bool = False
     """Whether the answer ended at the model's `max_tokens`, at its context window, or at the root's
     `max_turns`."""
+    memories: tuple[MemoryEntry, ...] = ()
+    """What the agents remembered, in the order in which it was kept."""
 
     def __post_init__(self) -> None:
         # Their `repr` is short: a plain tuple of a thousand results would fill a cell.
-        results, memories = SubAgentResults, AgentMemoryContexts
+        results, contexts = SubAgentResults, AgentMemoryContexts
         object.__setattr__(self, "sub_agent_results", results(self.sub_agent_results))
-        object.__setattr__(self, "memory_contexts", memories(self.memory_contexts))
+        object.__setattr__(self, "memory_contexts", contexts(self.memory_contexts))
         object.__setattr__(self, "incomplete", results(self.incomplete))
+        object.__setattr__(self, "memories", MemoryList(self.memories))
 
     def __repr__(self) -> str:
         # On one line and without ids and times: it may be the last value of a cell.

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from agentnb.core import threads
 from agentnb.core._call.tool_call import THREAD_PATIENCE_S
+from agentnb.core.budget import Reservation
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.events import BudgetWarning, Entry
@@ -79,9 +80,11 @@ class AnyRun(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.stage = Stage(start.closing_rounds)
         self.journal = SlowJournal()
-        self.budget = WatchedBudget(start.total)
+        self.upper = WatchedBudget(start.upper) if start.upper is not None else None
+        self.budget = WatchedBudget(start.total, below=self.upper)
+        self.calls_of_others: list[Reservation] = []
         self.gate = WatchedGate(start.max_concurrency, self.clock)
-        self.watch = Watch(self.budget)
+        self.watch = Watch(self.budget, self.upper)
         self.asked: list[asyncio.Future[str]] = []
         self.on_threads: list[Callable[[], None]] = []
         """What would be done on threads: it is done by order, too."""
@@ -351,6 +354,31 @@ class AnyRun(RuleBasedStateMachine):
                 return
             self.read.append(entry)
 
+    # -- what other runs do that share a budget above -------------------------------------------
+
+    @precondition(lambda self: self.upper is not None)
+    @rule(tokens=st.integers(0, 4000), kept=st.sampled_from([0, 0, 500]))
+    def call_of_another(self, tokens: int, kept: int) -> None:
+        assert self.upper is not None
+        self.upper.keep(lambda: kept)
+        call = self.upper.reserve(min(tokens, self.upper.available))
+        if call is not None:
+            self.calls_of_others.append(call)
+        self.go_on()
+
+    @precondition(lambda self: bool(self.calls_of_others))
+    @rule(which=WHICH, actual=st.integers(0, 4000), from_thread=st.booleans())
+    def settle_of_another(self, which: int, actual: int, from_thread: bool) -> None:
+        call = self.calls_of_others.pop(which % len(self.calls_of_others))
+        self._from_anywhere(lambda: call.settle(min(actual, call.held)), from_thread)
+
+    @precondition(lambda self: self.upper is not None)
+    @rule(total=TOTALS | st.integers(0, 10_000), from_thread=st.booleans())
+    def set_total_above(self, total: int, from_thread: bool) -> None:
+        assert self.upper is not None
+        upper = self.upper
+        self._from_anywhere(lambda: upper.set_total(total), from_thread)
+
     # -- what must hold -------------------------------------------------------------------------
 
     @invariant()
@@ -377,6 +405,8 @@ class AnyRun(RuleBasedStateMachine):
             if self.run.done():
                 return
             self.journal.let_commits_end()
+            while self.calls_of_others:
+                self.settle_of_another(0, 0, False)
             if self.stage.open:
                 for call in list(self.stage.open):
                     call.finish("At last.")

@@ -110,6 +110,8 @@ class Start:
     """How a run begins."""
 
     total: int
+    upper: int | None
+    """Total of a budget above, which others draw on, too; `None` for none."""
     max_concurrency: int
     max_depth: int
     max_agents: int
@@ -135,6 +137,7 @@ class Start:
 
 _STARTS: Mapping[str, st.SearchStrategy[Any]] = {
     "total": st.sampled_from([20_000, 1_000_000, 6000, 60_000, 3000, 900, 0]),
+    "upper": st.sampled_from([None, None, 20_000, 1_000_000, 3000]),
     "max_concurrency": st.integers(1, 4),
     "max_depth": st.sampled_from([3, 2, 3, 1, 0]),
     "max_agents": st.sampled_from([30, 30, 3, 0]),
@@ -280,8 +283,8 @@ class AnyTool:
 class WatchedBudget(RequestBudget):
     """A pot that looks at each promise that it makes."""
 
-    def __init__(self, total: int) -> None:
-        super().__init__(total)
+    def __init__(self, total: int, *, below: RequestBudget | None = None) -> None:
+        super().__init__(total, below=below)
         self.highest_total = total
         self.overdrawn = 0
         """The most by which used and reserved together ever passed the total."""
@@ -369,6 +372,7 @@ class Watch:
     """What must hold at any moment of a run, looked at as its record grows."""
 
     budget: WatchedBudget
+    upper: WatchedBudget | None = None
     fold: TreeFold = field(default_factory=TreeFold)
     seen: int = 0
     open_calls: Counter[str] = field(default_factory=Counter)
@@ -424,3 +428,8 @@ class Watch:
         assert budget.reserved >= 0
         wrong = budget.too_low + budget.beyond_held
         assert budget.tokens_used + budget.reserved <= budget.highest_total + wrong
+        if (upper := self.upper) is not None:
+            assert upper.broken == []
+            assert upper.tokens_used_below == budget.tokens_used
+            wrong += upper.too_low + upper.beyond_held
+            assert upper.tokens_committed <= upper.highest_total + wrong

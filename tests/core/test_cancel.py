@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from agentnb.core import cancel
 from agentnb.core.cancel import (
     AgentStopped,
     Cancellation,
@@ -18,6 +19,7 @@ from agentnb.core.cancel import (
 from agentnb.core.errors import InternalError
 from agentnb.core.threads import run_in_thread
 from tests.core.clock import everyone_waits
+from tests.support import DEADLINE_S
 
 ROOT = "nb_20260101_aaaaaa"
 CHILD = f"{ROOT}.1"
@@ -492,3 +494,139 @@ async def test_shielded_wait_that_is_not_cancelled_hands_nothing_on() -> None:
     assert await wait_shielded([work]) is None
     assert await wait_shielded([]) is None
     assert isinstance(work.exception(), KeyError)
+
+
+# -- the whole run, and the runs below -------------------------------------------------------------
+
+
+async def test_wait_for_the_cancel_of_the_whole_run_ends_with_it_from_any_thread() -> None:
+    cancellation, _ = family()
+    waiting = [asyncio.create_task(cancellation.root_cancelled()) for _ in range(2)]
+    await everyone_waits()
+    cancellation.cancel(ROOT, "an agent is not the run")
+    await everyone_waits()
+    assert not any(each.done() for each in waiting)
+    assert cancellation.root_by == ""
+
+    await run_in_thread(lambda: cancellation.cancel(None, "enough", by="panel"))
+    await asyncio.gather(*waiting)
+
+    assert (cancellation.root_reason, cancellation.root_by) == ("enough", "panel")
+    await cancellation.root_cancelled()  # returns at once now
+
+
+async def test_wait_that_is_cancelled_itself_leaves_nothing_behind() -> None:
+    cancellation = Cancellation()
+    waiting = asyncio.create_task(cancellation.root_cancelled())
+    await everyone_waits()
+
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert not vars(cancellation)["_waiting"]
+    cancellation.cancel()
+
+
+def test_wait_on_a_loop_that_is_gone_harms_nobody() -> None:
+    cancellation = Cancellation()
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(cancellation.root_cancelled())
+    loop.run_until_complete(everyone_waits())
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(waiting)
+    late = loop.create_task(cancellation.root_cancelled())
+    loop.run_until_complete(everyone_waits())
+    loop.close()
+
+    assert cancellation.cancel() == []
+    assert not late.done()
+    late.get_coro().close()  # else Python warns of it
+    del late
+
+
+def test_cancel_of_a_run_below_leaves_the_run_above_and_those_beside_it() -> None:
+    above, below, beside = Cancellation(), Cancellation(), Cancellation()
+    above.add_below(below)
+    above.add_below(beside)
+
+    below.cancel(None, "only this")
+
+    assert [each.root_reason for each in (above, below, beside)] == [None, "only this", None]
+
+
+def test_first_reason_of_a_run_below_stands() -> None:
+    above, below = Cancellation(), Cancellation()
+    above.add_below(below)
+    below.cancel(None, "first", by="panel")
+
+    above.cancel(None, "second")
+
+    assert (below.root_reason, below.root_by) == ("first", "panel")
+
+
+def test_run_that_comes_below_a_cancelled_one_is_cancelled_at_once_and_so_is_what_is_below_it() -> (
+    None
+):
+    above, middle, low = Cancellation(), Cancellation(), Cancellation()
+    middle.add_below(low)
+    above.cancel(None, "enough", by="agent")
+
+    above.add_below(middle)
+
+    assert [(each.root_reason, each.root_by) for each in (middle, low)] == [("enough", "agent")] * 2
+
+
+def test_runs_that_are_below_each_other_are_cancelled_once_each() -> None:
+    one, other = Cancellation(), Cancellation()
+    one.add_below(other)
+    other.add_below(one)
+
+    one.cancel(None, "enough")
+
+    assert (one.root_reason, other.root_reason) == ("enough", "enough")
+
+
+def test_all_runs_below_are_ordered_to_stop_before_one_of_them_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What waits for the end of another run must not begin when that one is cancelled, too."""
+    runs = [Cancellation() for _ in range(4)]
+    for above, below in ((0, 1), (0, 2), (2, 3)):
+        runs[above].add_below(runs[below])
+    seen = list[list[str | None]]()
+    monkeypatch.setattr(
+        cancel, "_deliver_soon", lambda scopes: seen.append([run.root_reason for run in runs])
+    )
+
+    runs[0].cancel(None, "enough")
+
+    assert seen == [["enough"] * 4] * 4
+
+
+def test_cancels_from_many_threads_meet_in_no_order_and_reach_every_run_below() -> None:
+    for _ in range(20):
+        runs = [Cancellation() for _ in range(8)]
+        start = threading.Barrier(len(runs) + 1)
+
+        def link(number: int, runs: list[Cancellation], start: threading.Barrier) -> None:
+            start.wait()
+            for step in (1, 3, 5):
+                runs[number].add_below(runs[(number + step) % len(runs)])
+
+        def stop(runs: list[Cancellation], start: threading.Barrier) -> None:
+            start.wait()
+            runs[0].cancel(None, "enough")
+
+        threads = [
+            *(threading.Thread(target=link, args=(n, runs, start), daemon=True) for n in range(8)),
+            threading.Thread(target=stop, args=(runs, start), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive(), "two runs wait for each other's lock"
+
+        assert [each.root_reason for each in runs] == ["enough"] * len(runs)

@@ -218,11 +218,11 @@ async def test_call_that_may_hide_output_holds_no_more_than_there_is() -> None:
 async def test_max_tokens_is_the_agents_own_or_what_is_left_in_the_pot() -> None:
     async with pot_of(10_000) as pot:
         own = pot.call(1000, max_tokens=4000)
-        assert (own.request.max_tokens, own.max_tokens_from_budget) == (4000, False)
+        assert (own.request.max_tokens, own.limited_by) == (4000, None)
 
         left = 10_000 - 512 - (1000 + 256) - 1000
         cut = pot.call(1000, max_tokens=8192)
-        assert (cut.request.max_tokens, cut.max_tokens_from_budget) == (left, True)
+        assert (cut.request.max_tokens, cut.limited_by) == (left, "the budget")
 
 
 async def test_input_is_spent_when_the_reply_begins_and_only_once() -> None:

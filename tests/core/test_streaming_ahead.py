@@ -73,6 +73,23 @@ def test_piece_that_crosses_the_warning_line_is_the_one_that_is_told() -> None:
     assert crossed_at == [8000]
 
 
+@pytest.mark.parametrize("runs", [1, 3])
+def test_piece_that_crosses_the_line_of_a_pot_above_is_booked_as_it_comes(runs: int) -> None:
+    above = RequestBudget(10_000)
+    pots = [RequestBudget(10**6, below=above) for _ in range(runs)]
+    calls = [open_call(pot, 9000 // runs) for pot in pots]
+
+    crossed_at = []
+    for step in range(8500):
+        before = above.crossings
+        streamed(calls[step % runs], 4, limit=9000)
+        if above.crossings > before:
+            crossed_at.append(step + 1)
+
+    assert crossed_at == [8000]
+    assert [pot.crossings for pot in pots] == [0] * runs
+
+
 def test_line_that_is_passed_together_with_what_others_have_streamed_ahead_is_told() -> None:
     budget = RequestBudget(10_000)
     ahead, other = open_call(budget), open_call(budget, 8000)
@@ -97,17 +114,27 @@ def test_lower_total_has_every_call_book_its_next_piece() -> None:
 # -- against a pot that books at once ------------------------------------------------------------
 
 
+def family() -> list[RequestBudget]:
+    """A pot, two below it, and one below one of these."""
+    top = RequestBudget(3000)
+    left, right = RequestBudget(2000, below=top), RequestBudget(5000, below=top)
+    return [top, left, right, RequestBudget(1500, below=left)]
+
+
+POTS = st.integers(0, 3)
+
+
 class Pots(RuleBasedStateMachine):
-    """The same orders for two pots, of which one books each piece when it comes."""
+    """The same orders for two families of pots, of which one books each piece when it comes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.late, self.at_once = RequestBudget(3000), RequestBudget(3000)
+        self.late, self.at_once = family(), family()
         self.calls: list[tuple[Reservation, Reservation]] = []
 
-    @rule(tokens=st.integers(0, 900))
-    def open(self, tokens: int) -> None:
-        late, at_once = self.late.reserve(tokens), self.at_once.reserve(tokens)
+    @rule(pot=POTS, tokens=st.integers(0, 900))
+    def open(self, pot: int, tokens: int) -> None:
+        late, at_once = self.late[pot].reserve(tokens), self.at_once[pot].reserve(tokens)
         assert (late is None) == (at_once is None), "both have the same room"
         if late is not None and at_once is not None:
             self.calls.append((late, at_once))
@@ -147,21 +174,23 @@ class Pots(RuleBasedStateMachine):
         for reservation in self.calls.pop(which % len(self.calls)):
             reservation.release()
 
-    @rule(total=st.integers(0, 6000))
-    def set_total(self, total: int) -> None:
-        self.late.set_total(total)
-        self.at_once.set_total(total)
+    @rule(pot=POTS, total=st.integers(0, 6000))
+    def set_total(self, pot: int, total: int) -> None:
+        self.late[pot].set_total(total)
+        self.at_once[pot].set_total(total)
 
-    @rule()
-    def book_all(self) -> None:
-        self.late.book_all()
+    @rule(pot=POTS)
+    def book_all(self, pot: int) -> None:
+        self.late[pot].book_all()
 
     @invariant()
     def nobody_can_tell(self) -> None:
-        for name in ("tokens_used", "reserved", "remaining", "available", "crossings", "total"):
-            assert getattr(self.late, name) == getattr(self.at_once, name), name
-        for late, at_once in self.calls:
-            assert (late.held, late.metered) == (at_once.held, at_once.metered)
+        names = "tokens_used tokens_used_below reserved remaining available crossings total"
+        for late, at_once in zip(self.late, self.at_once, strict=True):
+            for name in names.split():
+                assert getattr(late, name) == getattr(at_once, name), name
+        for mine, other in self.calls:
+            assert (mine.held, mine.metered) == (other.held, other.metered)
 
 
 TestPots = Pots.TestCase

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agentnb.core.protocols import Jobs, Tool, ToolContext
+from agentnb.core.protocols import Jobs, Memory, Tool, ToolContext
 
 T = TypeVar("T")
 
@@ -18,10 +18,12 @@ class Context:
 
     agent_id: str = "nb_20261101_k3x9aa"
     path: str = "root"
+    run_id: str = "0192f0c1d2e37a4b8c9d0e1f2a3b4c5d"
     workspace: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     cancelled: bool = False
     jobs: Jobs | None = None
+    memory: Memory | None = None
     reports: list[str] = field(default_factory=list)
 
     def report(self, text: str) -> None:

@@ -24,6 +24,10 @@ class Ledger(Protocol):
         """Tokens that a call must leave in the budget."""
         ...
 
+    def full_budget(self, tokens: int, *, for_root_synthesis: bool) -> str:
+        """What the budget is called, this run's or one above it, that has no room for `tokens`."""
+        ...
+
     def report_exhausted(self) -> None:
         """A call other than the root's synthesis was halted."""
         ...
@@ -40,10 +44,10 @@ class Lease:
         *,
         input_tokens: int,
         output_tokens: int,
-        max_tokens_from_budget: bool,
+        limited_by: str | None,
         for_root_synthesis: bool,
     ) -> None:
-        self.max_tokens_from_budget = max_tokens_from_budget
+        self.limited_by = limited_by
         self.request = request
         self.for_root_synthesis = for_root_synthesis
         self.halted: str | None = None
@@ -82,23 +86,24 @@ class Lease:
             self._book()
 
     def _book(self) -> None:
-        has_room = self._hold(self._output)
+        full = self._hold(self._output)
         self._ledger.usage_changed(self._reservation.book(limit=self._held_output))
-        if not has_room:
-            self.halt("the budget was used up in the middle of the answer")
+        if full is not None:
+            self.halt(f"{full} was used up in the middle of the answer")
 
-    def _hold(self, output: int) -> bool:
-        """Reserve slices up to `output` tokens; false if the budget has no room for them."""
+    def _hold(self, output: int) -> str | None:
+        """Reserve slices up to `output` tokens. Returns which budget has no room for them."""
+        is_last = self.for_root_synthesis
         while output > self._held_output:
             # The last slice is cut to what `max_tokens` leaves: there may be no room for a whole
             # one.
             rest = self.request.max_tokens - self._held_output
             more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
-            leave = self._ledger.must_leave(for_root_synthesis=self.for_root_synthesis)
+            leave = self._ledger.must_leave(for_root_synthesis=is_last)
             if not self._reservation.extend(more, leave=leave):
-                return False
+                return self._ledger.full_budget(more, for_root_synthesis=is_last)
             self._held_output += more
-        return True
+        return None
 
     @property
     def _output(self) -> int:

@@ -19,21 +19,25 @@ settled, a new total, an answer, a limit, and a waiting call that gave up.
 Calls that wait for the gate or for a retry are in a `Wait`, and `_halt` ends those together with
 open leases.
 
-All methods belong to the run's loop. `RequestBudget.set_total` may be called from any thread and
-arrives here through `call_soon_threadsafe`.
+A budget may stand below others (`RequestBudget.above`), whose calls are other runs'. A call then
+needs room in each. It waits while calls are open in all those that lack it, and what the runs above
+keep for their own synthesis is not for it. Only its own budget has a warning line here.
+
+All methods belong to the run's loop. `RequestBudget.set_total` and what other runs do with budgets
+of the chain may come from any thread and arrive here through `call_soon_threadsafe`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agentnb.core._budget.lease import Lease
 from agentnb.core._budget.pause import BudgetPause
-from agentnb.core.budget import OUTPUT_SLICE, RequestBudget
+from agentnb.core.budget import OUTPUT_SLICE, RequestBudget, Shortage
 from agentnb.core.clock import Clock, TimeLimit, TimerHandle
 from agentnb.core.events import (
     AgentCompleted,
@@ -55,6 +59,11 @@ UPDATE_EVERY_S = 0.1
 """Least seconds between two `BudgetUpdate`s, except after a change of the total and at the end."""
 
 
+def least_tokens(request: CompletionRequest, input_tokens: int) -> int:
+    """Tokens without which a call is not made: its input, and the first slice of its output."""
+    return input_tokens + min(request.max_tokens, OUTPUT_SLICE)
+
+
 def synthesis_reserve(total: int) -> int:
     """Tokens reserved for the root's synthesis until the root delegates and its need is known.
 
@@ -73,6 +82,15 @@ class KeepsOrders(Protocol):
 
 class BudgetExceeded(Exception):
     """A call cannot be made, now or later. The message says why."""
+
+
+class Waiting(NamedTuple):
+    """A call that waits for room."""
+
+    tokens: int
+    for_root_synthesis: bool
+    turn: asyncio.Future[None]
+    """Wakes it."""
 
 
 class Meter:
@@ -114,14 +132,15 @@ class Meter:
         self._has_gate = gate is not None
         self._is_attended = is_attended
         self._known_total = budget.total
+        self._known_above = self._totals_above
         self._stopped: str | None = None
         self._exhausted_reported = False
         self._is_exhausted = False
+        self._exhausted_budget = "the budget"
         self._pause = BudgetPause(
             bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
         )
-        # Calls that wait for room: the tokens that each needs, and what wakes it.
-        self._queue: list[tuple[int, asyncio.Future[None]]] = []
+        self._queue: list[Waiting] = []
         # Dicts as ordered sets: a run that is repeated halts its calls in the same order.
         self._open: dict[Lease, None] = {}
         self._waits: dict[Wait, None] = {}
@@ -135,18 +154,27 @@ class Meter:
         self._synthesis_need: Callable[[], int] | None = None
         """Set when the root delegates."""
         self._used_before_delegation = 0
+        self._others_changed = False
+        """Whether `_on_change_of_others` is scheduled."""
+        self._used_below = budget.tokens_used_below
         self._is_closed = False
 
     async def __aenter__(self) -> Meter:
         loop = asyncio.get_running_loop()
 
         def new_total() -> None:
-            try:
+            with suppress(RuntimeError):  # the run's loop is closed: the run is over
                 loop.call_soon_threadsafe(self._on_new_total)
-            except RuntimeError:
-                pass  # the run's loop is closed: the run is over
+
+        def others_changed() -> None:
+            if not self._others_changed:  # else the scheduled call sees this change, too
+                self._others_changed = True
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._on_change_of_others)
 
         self.budget.when_total_set(new_total)
+        self.budget.when_others_change(others_changed)
+        self.budget.keep(lambda: self.kept)
         self._limits.begin(self._clock, self._on_limit)
         return self
 
@@ -159,6 +187,8 @@ class Meter:
         self._is_closed = True  # a scheduled `_on_new_total` may still run: it does nothing then
         self._limits.end()
         self.budget.when_total_set(None)
+        self.budget.when_others_change(None)
+        self.budget.keep(None)
         self._synthesis_need = None  # it refers to the root, and so to the whole record
         try:
             await self._pause.aclose()
@@ -181,7 +211,7 @@ class Meter:
     def ended_by(self) -> str:
         """Which limit ended an exhausted run's work, in words."""
         reached = self._limits.may_call()
-        return reached.reason if reached is not None else "the budget ended"
+        return reached.reason if reached is not None else f"{self._exhausted_budget} ended"
 
     def _stop_reason(self, *, for_root_synthesis: bool = False) -> str | None:
         """Why no call may be made, whatever room there is; `None` if calls may be made."""
@@ -211,21 +241,26 @@ class Meter:
 
     @property
     def kept(self) -> int:
-        """Tokens reserved for the root's synthesis.
+        """Tokens reserved for the root's synthesis. Asks the budget for nothing behind its lock.
 
         Once the root has delegated: the least that the synthesis needs, but at most a third of what
         was left at that point, by the current total.
         """
-        total = self.budget.total
-        if self._synthesis_need is None:
+        total, need = self.budget.total, self._synthesis_need
+        if need is None:
             return synthesis_reserve(total)
         # At most a third: a root with a long conversation must not leave its sub-agents nothing.
         left_then = max(0, total - self._used_before_delegation)
-        return min(self._synthesis_need(), left_then // 3)
+        return min(need(), left_then // 3)
 
     def room(self) -> int:
         """Tokens that the root's synthesis could use now."""
         return self.budget.available
+
+    def _shortage(self, tokens: int, *, for_root_synthesis: bool) -> Shortage | None:
+        """Where a call of so many tokens has no room now; `None` if it has."""
+        leave = self.must_leave(for_root_synthesis=for_root_synthesis)
+        return self.budget.shortage(tokens, leave=leave)
 
     def lease(
         self,
@@ -260,15 +295,17 @@ class Meter:
         # The reply may be as long as the budget allows (`max_tokens`), but a call is only worth
         # making if one slice of output fits. Of a reply that streams one slice is reserved now,
         # the rest while it streams.
-        free = self.budget.total - self.budget.tokens_committed
-        max_tokens = min(request.max_tokens, free - leave - input_tokens)
+        max_tokens = min(request.max_tokens, self.budget.free(leave=leave) - input_tokens)
         wanted = request.max_tokens if hidden_output else min(OUTPUT_SLICE, request.max_tokens)
         output = min(wanted, max_tokens)
         enough = max_tokens >= min(wanted, OUTPUT_SLICE)
         held = self.budget.reserve(input_tokens + output, leave=leave) if enough else None
         if held is not None:
-            is_limited = max_tokens < request.max_tokens
-            if is_limited or cache_prefix != request.cache_prefix:
+            limited_by: str | None = None
+            if max_tokens < request.max_tokens:
+                rest = request.max_tokens - output
+                limited_by = self.full_budget(rest, for_root_synthesis=for_root_synthesis)
+            if limited_by or cache_prefix != request.cache_prefix:
                 request = request.limited(max_tokens=max_tokens, cache_prefix=cache_prefix)
             lease = Lease(
                 self,
@@ -276,38 +313,52 @@ class Meter:
                 request,
                 input_tokens=input_tokens,
                 output_tokens=output,
-                max_tokens_from_budget=is_limited,
+                limited_by=limited_by,
                 for_root_synthesis=for_root_synthesis,
             )
             self._open[lease] = None
             return lease
-        if self._open:  # they may settle for less than they hold
+        needed = least_tokens(request, input_tokens)
+        short = self._shortage(needed, for_root_synthesis=for_root_synthesis)
+        if short is None or short.may_pass:  # `None`: another thread's call was settled just now
             return None
         raise self._exceeded(
-            f"the call needs about {input_tokens + min(wanted, OUTPUT_SLICE):,} tokens and "
-            f"{max(0, free - leave):,} of {self.budget.total:,} are left"
+            f"the call needs about {needed:,} tokens and "
+            f"{max(0, short.free):,} of {self.budget.total:,} are left"
             + (f" beside the {leave:,} that are kept for the synthesis" if leave else ""),
             for_root_synthesis,
+            short,
         )
 
     def must_leave(self, *, for_root_synthesis: bool) -> int:
         """See `agentnb.core._budget.lease.Ledger`."""
         return 0 if for_root_synthesis else self.kept
 
-    async def wait_for_room(self, tokens: int) -> None:
-        """Wait until `tokens` may fit, or until no wait can help. Ask for a lease again then."""
-        if not self._open:
-            return  # nothing will settle: `lease` decides
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = (tokens, turn)
-        self._queue.append(ticket)
+    async def wait_for_room(self, tokens: int, *, for_root_synthesis: bool = False) -> None:
+        """Wait until `tokens` may fit, or until no wait can help. Ask for a lease again then.
+
+        Args:
+            tokens: `least_tokens` of the call.
+            for_root_synthesis: As in `lease`.
+        """
+        if not self.has_to_wait(tokens, for_root_synthesis=for_root_synthesis):
+            return
+        call = Waiting(tokens, for_root_synthesis, asyncio.get_running_loop().create_future())
+        self._queue.append(call)
         try:
-            await turn
+            await call.turn
         finally:
-            if ticket in self._queue:
+            if call in self._queue:
                 # Cancelled while it waited: it may have kept smaller calls behind it waiting.
-                self._queue.remove(ticket)
+                self._queue.remove(call)
                 self._wake_queue()
+
+    def has_to_wait(self, tokens: int, *, for_root_synthesis: bool) -> bool:
+        """Whether a call of `tokens` has no room, and open calls may make some."""
+        if self._stop_reason(for_root_synthesis=for_root_synthesis) is not None:
+            return False
+        short = self._shortage(tokens, for_root_synthesis=for_root_synthesis)
+        return short is not None and short.may_pass
 
     def wait(self, *, for_root_synthesis: bool) -> Wait:
         """An `async with` around a wait for anything but room: the gate, or the next retry.
@@ -318,9 +369,10 @@ class Meter:
         if why := self._stop_reason(for_root_synthesis=for_root_synthesis):
             raise self._exceeded(why, for_root_synthesis)
         # With open calls it is worth waiting: they may settle for less than was metered.
-        if not self._open and not self.budget.remaining:
+        short = self.budget.shortage(1)
+        if short is not None and not short.may_pass:
             why = f"all of {self.budget.total:,} tokens are used"
-            raise self._exceeded(why, for_root_synthesis)
+            raise self._exceeded(why, for_root_synthesis, short)
         return Wait(self._waits, self._exceeded, TimeLimit(self._clock), for_root_synthesis)
 
     @contextmanager
@@ -348,13 +400,15 @@ class Meter:
         overtake a large one for ever. All are woken if waiting is in vain: no call is open that
         could settle, or the run was stopped. Each then asks for a lease, which decides.
         """
-        room = self.budget.available - self.kept
-        all_of_them = not self._open or self._stop_reason() is not None
-        while self._queue and (all_of_them or self._queue[0][0] <= room):
-            tokens, turn = self._queue.pop(0)
-            room -= tokens
-            if not turn.done():
-                turn.set_result(None)
+        taken = 0  # by the calls that were woken just now
+        while self._queue:
+            call = self._queue[0]
+            if self.has_to_wait(call.tokens + taken, for_root_synthesis=call.for_root_synthesis):
+                return
+            del self._queue[0]
+            taken += call.tokens
+            if not call.turn.done():
+                call.turn.set_result(None)
 
     # -- changes of the budget ------------------------------------------------------------
 
@@ -395,11 +449,24 @@ class Meter:
             )
         )
 
-    def _exceeded(self, why: str, for_root_synthesis: bool) -> BudgetExceeded:
+    def _exceeded(
+        self, why: str, for_root_synthesis: bool, short: Shortage | None = None
+    ) -> BudgetExceeded:
+        """Note that the run is exhausted; `why` counts for its own budget, not for one above."""
         self._is_exhausted = True
         if not for_root_synthesis:
             self.report_exhausted()
+        self._exhausted_budget = self._name_of(short)
+        if short is not None and short.budget is not self.budget:
+            why = f"{short.budget.name} is used up"
         return BudgetExceeded(why)
+
+    def _name_of(self, short: Shortage | None) -> str:
+        return "the budget" if short is None or short.budget is self.budget else short.budget.name
+
+    def full_budget(self, tokens: int, *, for_root_synthesis: bool) -> str:
+        """See `agentnb.core._budget.lease.Ledger`."""
+        return self._name_of(self._shortage(tokens, for_root_synthesis=for_root_synthesis))
 
     def report_exhausted(self) -> None:
         """Publish, once per run, that something but the root's synthesis could not go on.
@@ -408,8 +475,10 @@ class Meter:
         """
         # A reply ends at the `max_tokens` that the budget left for it, even if the total was raised
         # since. Then there is room for other calls, and the run is not exhausted.
-        if self.room() < self.kept + OUTPUT_SLICE:
+        short = self.budget.shortage(OUTPUT_SLICE, leave=self.kept)
+        if short is not None:
             self._is_exhausted = True
+            self._exhausted_budget = self._name_of(short)
         if self._exhausted_reported:
             return
         self._exhausted_reported = True
@@ -493,6 +562,32 @@ class Meter:
                 also_synthesis=True,
             )
             self._pause.settle("lowered", budget.total_set_by)
+        self._wake_queue()
+
+    @property
+    def _totals_above(self) -> tuple[int, ...]:
+        return tuple([each.total for each in self.budget.above])
+
+    def _on_change_of_others(self) -> None:
+        """Another run gave back tokens of this budget or one above, or a total above was set."""
+        self._others_changed = False
+        if self._is_closed:
+            return
+        budget, used_below = self.budget, self.budget.tokens_used_below
+        if used_below != self._used_below:
+            self._used_below = used_below
+            is_used_up = budget.tokens_used >= budget.total
+            self.usage_changed(BudgetStatus.EXHAUSTED if is_used_up else BudgetStatus.OK)
+        previous, self._known_above = self._known_above, self._totals_above
+        for each, before in zip(budget.above, previous, strict=True):
+            if each.total > before:
+                self._is_exhausted = False
+            elif each.total < before and each.tokens_used >= each.total:
+                self._halt(
+                    f"the total of {each.name} was set to {each.total:,} tokens, "
+                    "which were already used",
+                    also_synthesis=True,
+                )
         self._wake_queue()
 
     def _halt(self, why: str, *, also_synthesis: bool = False, open_calls: bool = True) -> None:

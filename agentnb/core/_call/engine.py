@@ -19,12 +19,14 @@ from agentnb.core._budget.meter import BudgetExceeded
 from agentnb.core._call.model_call import ReplySoFar
 from agentnb.core._call.retry import TurnFailed, take_turn
 from agentnb.core._call.tool_call import run_tool
+from agentnb.core.errors import InternalError
 from agentnb.core.events import SpawnIgnored
 from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
 from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunServices, Tool
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.types import (
     Block,
+    CompletionRequest,
     Message,
     Role,
     TextBlock,
@@ -32,6 +34,7 @@ from agentnb.core.types import (
     assistant_message,
     sendable_reply,
     text_so_far,
+    with_texts,
 )
 
 NO_TURNS_LEFT = "max_turns"
@@ -61,6 +64,9 @@ class InProcessEngine:
             if messages is not request.messages:
                 request = replace(request, messages=messages)
             try:
+                if news := await _news(work, request, services):
+                    messages = with_texts(messages, news)
+                    request = replace(request, messages=messages)
                 reply, link = await take_turn(work, request, provider, services)
             except TurnFailed as failed:
                 return AgentOutcome(
@@ -112,6 +118,20 @@ def _sendable(reply: ReplySoFar) -> Message:
     if reply.stopped is None:
         return assistant_message(reply.text)
     return sendable_reply(reply.stopped.message, reply.stopped.reason)
+
+
+async def _news(
+    work: AgentWork, request: CompletionRequest, services: RunServices
+) -> Sequence[str]:
+    """Texts that came for the agent since its last call."""
+    if request.messages[-1].role != Role.USER:  # the model goes on with a reply that it paused
+        return ()
+    try:
+        return await services.take_news(work, request)
+    except InternalError as bug:
+        failed = TurnFailed(bug, may_retry=True)
+        failed.link = work.link
+        raise failed from bug
 
 
 def _publish_ignored(agent_id: str, reading: SpawnReading, services: RunServices) -> None:

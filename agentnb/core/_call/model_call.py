@@ -51,7 +51,8 @@ class ReplySoFar:
     usage: Usage | None = None
     stopped: Stopped | None = None
     halted: str | None = None
-    max_tokens_from_budget: bool = False
+    limited_by: str | None = None
+    """What the budget is called that lowered `max_tokens`; `None` if none did."""
     metered_ahead: int = 0
     """Characters of tool calls that were metered as pieces, before the whole call arrived."""
     not_closed: str | None = None
@@ -77,8 +78,8 @@ class ReplySoFar:
         """Why the budget ended the reply; `None` if it did not."""
         if self.halted is not None:
             return self.halted
-        if self.stop_reason == "max_tokens" and self.max_tokens_from_budget:
-            return "the budget left no room for the rest of the answer"
+        if self.stop_reason == "max_tokens" and self.limited_by is not None:
+            return f"{self.limited_by} left no room for the rest of the answer"
         return None
 
 
@@ -109,7 +110,7 @@ async def make_call(
     error: ErrorRecord | None = CANCELLED
     try:
         async with services.lease(work, request) as lease:
-            reply.max_tokens_from_budget = lease.max_tokens_from_budget
+            reply.limited_by = lease.limited_by
             started_at_s = services.clock.now()
             services.publish(
                 ModelCallStarted(

@@ -7,15 +7,16 @@ in the budget. While it waits for the answer or for room it does not hold the ga
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from agentnb.core._budget.lease import Lease
-from agentnb.core._budget.meter import BudgetExceeded
-from agentnb.core.budget import OUTPUT_SLICE, InputEstimate, estimate_input_tokens
+from agentnb.core._budget.meter import BudgetExceeded, least_tokens
+from agentnb.core._call.memory import AgentMemory
+from agentnb.core.budget import InputEstimate, estimate_input_tokens
 from agentnb.core.cancel import foreign
 from agentnb.core.clock import TimeLimit
 from agentnb.core.events import (
@@ -32,6 +33,7 @@ from agentnb.core.protocols import (
     AgentWork,
     Gate,
     Jobs,
+    Memory,
     Provider,
     is_chain,
     links_of,
@@ -41,8 +43,11 @@ from agentnb.core.protocols import (
 from agentnb.core.records import ErrorRecord, ToolCallRecord
 from agentnb.core.request import RunState
 from agentnb.core.spawn import read_reply, task_of
+from agentnb.core.text import sendable
 from agentnb.core.types import CompletionRequest, ToolUse, Usage, path_of, text_so_far
 
+WAITS_FOR_ROOM = "room in the budget, until other calls settle"
+"""Reason of an `AgentWaiting`."""
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
 
@@ -85,6 +90,7 @@ class AgentServices:
         request = run.request
         self.clock = request.clock
         self.call_timeout_s = request.call_timeout_s
+        self.run_id = request.run_id
         self.path = path_of(agent_id, request.thread_id)
         self.workspace, self.notes = request.workspace, request.notes
         self.jobs = jobs
@@ -100,7 +106,7 @@ class AgentServices:
         """What a paused reply had said, if the newest call continues one."""
         self._reply_pieces: list[TextRow] = []
         """Text of the newest reply, in pieces: the call's own list."""
-        self._numbers_given = 0
+        self._numbers = request.numbers
         self._unstarted_orders: list[ToolUse] = []
         """Tool calls of the newest reply that have not begun to run."""
         self._block_is_settled = False
@@ -110,6 +116,10 @@ class AgentServices:
         self._provider = provider
         self.gate = gate
         self._abandoned = request.abandoned
+        self._inbox = request.inbox
+        self.memory: Memory | None = AgentMemory.of(agent_id, run)
+        self._has_replied = False
+        """Whether a call of this run had a reply."""
         self._bus, self._meter, self._recorder = run.bus, run.meter, run.recorder
         self._log = run.recorder.log(self.path)
         self.verdict = self._log.verdict
@@ -144,9 +154,7 @@ class AgentServices:
         self._block_is_settled = True
 
     def take_numbers(self, count: int) -> tuple[int, ...]:
-        first = self._numbers_given + 1
-        self._numbers_given += count
-        return tuple(range(first, first + count))
+        return self._numbers.take(self._agent_id, count)
 
     def publish(self, event: Event) -> float:
         at_s = self._bus.publish(event)
@@ -157,6 +165,7 @@ class AgentServices:
                 self._reply_begins, self._reply_pieces = text_so_far(event.request.messages), []
                 self._unstarted_orders, self._block_is_settled = [], False
             case ModelCallFinished():
+                self._has_replied |= event.stop_reason is not None
                 self.usage += event.usage
                 if (counted := event.usage.total_tokens) > 0:
                     # The next call reserves its input by the estimate: count no less than that.
@@ -173,6 +182,23 @@ class AgentServices:
             if order.id == tool_use_id:
                 del self._unstarted_orders[at]
                 return
+
+    async def take_news(self, work: AgentWork, request: CompletionRequest) -> Sequence[str]:
+        inbox = self._inbox
+        if inbox is None or not self._has_replied:
+            return ()
+        with foreign("the inbox"):
+            if not inbox.has_news(self._agent_id):
+                return ()
+        if _is_root_synthesis(work) and not self._has_room_for_answer(work, request):
+            return ()  # it draws on a reserve, which the results of the sub-agents fill
+        with foreign("the inbox"):
+            texts = await inbox.take(self._agent_id)
+            return [sendable(text) for text in texts if text.strip()]
+
+    def _has_room_for_answer(self, work: AgentWork, request: CompletionRequest) -> bool:
+        input_tokens = input_tokens_of(request, _provider_of(self._provider, work))
+        return input_tokens + request.max_tokens <= self._meter.room()
 
     def note_tool_call(self, order: ToolUse) -> None:
         self._unstarted_orders.append(order)
@@ -267,7 +293,7 @@ class _Leasing:
         except BudgetExceeded as error:
             self._services.verdict("exhausted", str(error))
             raise
-        if lease.max_tokens_from_budget:
+        if lease.limited_by is not None:
             self._services.verdict("clamped", lease.request.max_tokens)
         return lease
 
@@ -302,8 +328,10 @@ class _Leasing:
                 services._announce(self._work.announcement)
                 return lease
             if not meter.holds(for_root_synthesis=for_root_synthesis):
-                services._publish_waiting("room in the budget, until other calls settle", None)
-                await meter.wait_for_room(input_tokens + OUTPUT_SLICE)
+                services._publish_waiting(WAITS_FOR_ROOM, None)
+                await meter.wait_for_room(
+                    least_tokens(request, input_tokens), for_root_synthesis=for_root_synthesis
+                )
 
     async def _enter_gate(self) -> None:
         """Wait at the gate; `BudgetExceeded` if the budget ends meanwhile."""

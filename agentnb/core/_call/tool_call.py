@@ -20,7 +20,7 @@ from agentnb.core.clock import TimeLimit, TimerHandle
 from agentnb.core.errors import ToolError
 from agentnb.core.events import TOOL_CANCELLED, ToolCallReported, ToolCallStarted
 from agentnb.core.prompt import result_for_model
-from agentnb.core.protocols import Jobs, RunServices, Tool, has_effects, supports_timeout
+from agentnb.core.protocols import Jobs, Memory, RunServices, Tool, has_effects, supports_timeout
 from agentnb.core.reading import cut_input, tool_call_finished
 from agentnb.core.records import FINISHED, STARTED, ToolCallRecord
 from agentnb.core.shown import listed
@@ -137,6 +137,10 @@ class CallContext:
         return self._services.path
 
     @property
+    def run_id(self) -> str:
+        return self._services.run_id
+
+    @property
     def workspace(self) -> dict[str, Any]:
         return self._services.workspace
 
@@ -155,6 +159,10 @@ class CallContext:
     @property
     def jobs(self) -> Jobs | None:
         return self._services.jobs
+
+    @property
+    def memory(self) -> Memory | None:
+        return self._services.memory
 
     # -- progress reports -------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class NumberedTask(NamedTuple):
     """A task that an agent asked for."""
 
     number: int
-    """From 1, counting every task that this agent asked for, skipped ones included."""
+    """Counts every task that this agent asked for, skipped ones included."""
     task: str
 
 
@@ -101,12 +101,12 @@ class Agent:
 
     @property
     def lineage(self) -> tuple[str, ...]:
-        """Its own task, then its ancestors'."""
+        """Its own task, then its ancestors', then those of the runs above."""
         tasks, agent = [], self
         while agent.parent is not None:
             tasks.append(agent.task)
             agent = agent.parent
-        return (*tasks, agent.task)
+        return (*tasks, agent.task, *self.request.lineage)
 
     @property
     def tools(self) -> dict[str, Tool]:
@@ -147,6 +147,12 @@ class Agent:
     def add_message(self, text: str) -> None:
         """Append a user message to the conversation."""
         self.messages = (*self.messages, user_message(text))
+
+    def recall(self, memories: Sequence[str]) -> None:
+        """Add to what the root remembers of earlier runs. Before its first call only."""
+        known = dict.fromkeys((*self.context.recalled_memories, *memories))
+        self.context = replace(self.context, recalled_memories=tuple(known))
+        self.system = self.context.root_prompt(has_spawn_tools=bool(self.spawn_tools))
 
     def shorten_tool_results(self, whole: tuple[Message, ...], limit: int) -> None:
         """Replace the conversation by `whole`, its tool results cut to `limit` characters."""

@@ -19,11 +19,11 @@ from dataclasses import replace
 
 from agentnb.core import prompt
 from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
-from agentnb.core._call.services import input_tokens_of
+from agentnb.core._call.services import WAITS_FOR_ROOM, input_tokens_of
 from agentnb.core._run.agent import Agent, AgentEnd
 from agentnb.core.budget import OUTPUT_SLICE
 from agentnb.core.errors import NoAnswer
-from agentnb.core.events import AgentFailed, Event, SynthesisStarted
+from agentnb.core.events import AgentFailed, AgentWaiting, Event, SynthesisStarted
 from agentnb.core.protocols import AgentOutcome, AgentWork, links_of
 from agentnb.core.request import RunState
 from agentnb.core.spawn import SPAWN, SpawnReading, read_reply
@@ -39,6 +39,7 @@ from agentnb.core.synthesis import (
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
+    Message,
     SubAgentResult,
     bare_model,
     user_message,
@@ -158,6 +159,8 @@ class Conversation:
     async def synthesise(self, results: Sequence[SubAgentResult]) -> AgentEnd:
         """Give the agent its sub-agents' results, and run its synthesis."""
         message = self._results_message(results)
+        if message is None and await self._waited_for_other_runs(results):
+            message = self._results_message(results)
         if message is None:
             return self.exhausted(_TOO_LITTLE)
         return await self._run_synthesis(message, len(results))
@@ -173,16 +176,43 @@ class Conversation:
         agent, whole = self._agent, self._agent.messages
         if whole and not whole[-1].content:  # cut before its first word: it cannot be sent back
             whole = whole[:-1]
+        message = self._message_from_reserve(whole, results)
+        if message is None and await self._waited_for_other_runs(results):
+            message = self._message_from_reserve(whole, results)
+        if message is None:
+            return self.exhausted(_TOO_LITTLE)
+        return await self._run_synthesis(message, len(agent.results))
+
+    def _message_from_reserve(
+        self, whole: tuple[Message, ...], results: Sequence[SubAgentResult]
+    ) -> str | None:
         for limit in _TOOL_RESULT_LIMITS:
-            agent.shorten_tool_results(whole, limit)
+            self._agent.shorten_tool_results(whole, limit)
             message = (
                 self._results_message(results)
                 if results
                 else self._if_it_fits(prompt.ANSWER_FROM_RESERVE)
             )
             if message is not None:
-                return await self._run_synthesis(message, len(agent.results))
-        return self.exhausted(_TOO_LITTLE)
+                return message
+        return None
+
+    async def _waited_for_other_runs(self, results: Sequence[SubAgentResult]) -> bool:
+        """Wait for room for the root's synthesis, if calls of other runs may give some back.
+
+        No call of this run is open by now. Returns whether it waited.
+        """
+        agent = self._agent
+        message = (
+            build_synthesis_prompt(results, body_limit=0) if results else prompt.ANSWER_FROM_RESERVE
+        )
+        least = min(OUTPUT_SLICE, agent.context.agent_config.max_output_tokens)
+        needed = self._input_tokens_with(message) + least
+        if not self._meter.has_to_wait(needed, for_root_synthesis=True):
+            return False
+        agent.services.publish(AgentWaiting(agent_id=agent.agent_id, reason=WAITS_FOR_ROOM))
+        await self._meter.wait_for_room(needed, for_root_synthesis=True)
+        return True
 
     async def _run_synthesis(self, message: str, total: int) -> AgentEnd:
         agent = self._agent

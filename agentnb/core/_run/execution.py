@@ -34,11 +34,11 @@ from agentnb.core._run.agent import (
 from agentnb.core._run.conversation import Conversation
 from agentnb.core._run.jobs import Job, repeat_key
 from agentnb.core._run.results import result_of
-from agentnb.core.cancel import AgentStopped, is_own_cancellation, wait_shielded
+from agentnb.core.cancel import AgentStopped, foreign, is_own_cancellation, wait_shielded
 from agentnb.core.context import AgentContext
-from agentnb.core.errors import InternalError, OrchestratorError, RunCancelled
+from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError, RunCancelled
 from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
-from agentnb.core.limits import CYCLE, Refusal
+from agentnb.core.limits import CYCLE, MAX_DEPTH, Refusal
 from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted
 from agentnb.core.reading import agent_ended
 from agentnb.core.records import EndRecord, RunHead
@@ -150,7 +150,7 @@ class Execution:
         request.cancellation.when_ordered(None)
         finished = RunFinished(
             status=end.status,
-            tokens_used=request.budget.tokens_used,
+            tokens_used=request.budget.tokens_used_by_run,
             duration_ms=round((request.clock.now() - started_at_s) * 1000),
             error=str(error) or end.reason if error else None,
         )
@@ -180,6 +180,7 @@ class Execution:
 
     def _break_cycles(self) -> None:
         """Free the record at once: reference cycles would keep it until a garbage collection."""
+        self._run.request.end()
         for agent in self._agents.values():
             agent.break_cycles()
         self._agents.clear()
@@ -251,6 +252,8 @@ class Execution:
 
     async def _work(self, agent: Agent) -> AgentEnd:
         """An agent's whole work: its turns, its sub-agents, its synthesis."""
+        if agent.is_root:
+            await self._recall(agent, agent.task)
         conversation = Conversation(agent, self._run)
         outcome = await conversation.run_turns()
         # Stopped by a limit in its turns: a spawn block in the text is not followed.
@@ -284,6 +287,22 @@ class Execution:
         ran_out = outcome.stop_reason == NO_TURNS_LEFT
         return replace(end, cut=True) if ran_out and end.error is None else end
 
+    async def _recall(self, root: Agent, words: str) -> None:
+        """Put what was remembered in earlier runs into the root's prompt, if that is asked for."""
+        request = self._run.request
+        if request.memory is None or request.recall < 1:
+            return
+        try:
+            with foreign("the memories", passes=(AgentnbError,)):
+                recalled = await request.memory.recall(words, request.recall)
+                root.recall([memory.text for memory in recalled])
+                value = [{"id": memory.id, "text": memory.text} for memory in recalled]
+        except InternalError:
+            raise
+        except AgentnbError:  # a store in trouble says so itself, and runs go on without it
+            value = []
+        root.services.verdict("recalled", value)
+
     async def _end_exhausted(self, agent: Agent, conversation: Conversation, why: str) -> AgentEnd:
         """The end of an agent that a limit of the run stopped, once its jobs have ended."""
         unreported = await self._unreported_results(agent)
@@ -294,6 +313,7 @@ class Execution:
 
     async def _work_on_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> AgentEnd:
         """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
+        await self._recall(root, "\n".join(plan.tasks))
         conversation = Conversation(root, self._run)
         beginning = conversation.empty_synthesis_tokens() if synthesis else None
         self._reserve_for_synthesis(root, beginning)
@@ -394,6 +414,36 @@ class Execution:
         for why, theirs in ignored.items():
             agent.ignore(why, theirs)
         return refusals
+
+    def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
+        """See `agentnb.core.request.RequestContext.admit_assignment`."""
+        agent = self._agents[agent_id]
+        level = agent_id.count(".") + 1
+        refusal = self._run.limits.admit(task, level, agent.lineage)
+        refused = [] if refusal is None else [{"limit": refusal.limit, "reason": refusal.reason}]
+        agent.services.verdict("admitted", {"assigned": task, "refused": refused})
+        if refusal is None:
+            return None
+        if refusal.limit == CYCLE:
+            self._bus.publish(
+                CycleDetected(
+                    agent_id=agent_id,
+                    task_description=task,
+                    cycle_description=refusal.reason,
+                    number=0,
+                )
+            )
+        elif refusal.limit == MAX_DEPTH:
+            self._bus.publish(
+                DepthLimitReached(
+                    agent_id=agent_id,
+                    attempted_depth=level,
+                    max_depth=self._run.limits.max_depth,
+                )
+            )
+        else:
+            agent.ignore(refusal.reason)
+        return refusal
 
     def _keep_admission(
         self, agent: Agent, tasks: Sequence[NumberedTask], refusals: Sequence[Refusal | None]

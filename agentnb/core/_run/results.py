@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from agentnb.core._run.agent import Agent, AgentEnd
 from agentnb.core.events import EventRow
-from agentnb.core.spawn import without_block
+from agentnb.core.reading import memories_in
+from agentnb.core.spawn import final_text
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentMemoryContext,
@@ -37,7 +38,7 @@ def result_of(
     everyone = [ends[node.agent_id] for node in tree.walk()]
     return OrchestratorResult(
         status=end.status,
-        final_response=_final_response(end),
+        final_response=final_text(end.text, None if end.error is None else str(end.error)),
         agent_tree=tree,
         pre_spawn_text=root.said,
         sub_agent_results=tuple(root.results),
@@ -52,15 +53,8 @@ def result_of(
         incomplete=tuple(_incomplete(root))
         or tuple(each for each in everyone[:1] if each.status is not AgentStatus.COMPLETED),
         cut=end.cut,
+        memories=memories_in(lifecycle_rows, root.request.run_id),
     )
-
-
-def _final_response(end: AgentEnd) -> str:
-    """The root's answer; for a run that ended early, the partial answer and why it ended."""
-    if end.error is None:
-        return end.text or "(no output)"
-    parts = [part for part in (end.text, f"*{end.error}*") if part]
-    return without_block("\n\n".join(parts))
 
 
 def _incomplete(agent: Agent) -> list[SubAgentResult]:

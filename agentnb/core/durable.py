@@ -1,0 +1,215 @@
+"""What outlives a run, as plain values: messages of threads, agents, tasks, memories.
+
+Each is a snapshot: a change makes a new one. Times are in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentnb.core.shown import Listed, Shown
+from agentnb.core.text import literal, quoted
+
+if TYPE_CHECKING:
+    from agentnb.core.types import Role
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def one_of(kind: type[Word], given: str, name: str) -> Word:
+    """A word that was given, as a member of its enum.
+
+    Args:
+        kind: The enum.
+        given: A member, or its value.
+        name: What the error calls it.
+
+    Raises:
+        ValueError: It is none of them. The message lists them.
+    """
+    try:
+        return kind(given)
+    except ValueError:
+        known = ", ".join(kind)
+        raise ValueError(f"{name} must be one of {known}, not {literal(given)}.") from None
+
+
+class MessageKind(StrEnum):
+    """Why a message stands in a thread."""
+
+    MESSAGE = "message"
+    TASK_ASSIGNMENT = "task_assignment"
+    TASK_COMPLETION = "task_completion"
+    NOTE = "note"
+
+
+class AgentKind(StrEnum):
+    """Whether an agent stays."""
+
+    PERSISTENT = "persistent"
+    """Made for a task: a message to it starts a run."""
+    EPHEMERAL = "ephemeral"
+    """A run's own agent: it works only while its run does."""
+
+
+class TaskStatus(StrEnum):
+    """Where a task stands."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    BLOCKED = "blocked"
+    ARCHIVED = "archived"
+
+
+class Priority(StrEnum):
+    """How urgent a task is."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ThreadMessage:
+    """One message of a thread's conversation."""
+
+    role: Role
+    content: str
+    kind: MessageKind = MessageKind.MESSAGE
+    author: str | None = None
+    """The thread of the agent that wrote it; `None` for a person and for the task system."""
+    run_id: str | None = None
+    """The run that it began or that wrote it; `None` while it is queued."""
+    created_at: datetime = datetime.min
+
+    def __repr__(self) -> str:
+        # No id and no time, so that saved notebooks can be compared; so the following.
+        return f"ThreadMessage({self.role}, {self.kind}: {quoted(self.content)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AgentMetadata:
+    """What is known of an agent beside its conversation."""
+
+    thread_id: str
+    name: str
+    provider: str
+    model: str
+    """Without its provider."""
+    kind: AgentKind
+    created_for_task: str | None
+    """The id of the task that it was made for."""
+    parent_thread_id: str | None
+    current_task: str | None
+    """The title of the task that it works on."""
+    created_at: datetime
+    profile: str = ""
+    """The name of its profile; empty for none."""
+
+    def __repr__(self) -> str:
+        model = quoted(f"{self.provider}/{self.model}")
+        return f"AgentMetadata({quoted(self.name)}: {model}, {self.kind})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TaskNote:
+    """A note on a task."""
+
+    text: str
+    author: str | None
+    """The thread of the agent that wrote it; `None` for a person and for the task system."""
+    created_at: datetime
+
+    def __repr__(self) -> str:
+        return f"TaskNote({quoted(self.text)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Task(Shown):
+    """A task of a session."""
+
+    id: str
+    """`t1`, `t2`, … in its session."""
+    title: str
+    prompt: str
+    status: TaskStatus
+    priority: Priority
+    assigned_to: str | None
+    """The thread of the agent that it is assigned to."""
+    created_by: str | None
+    """The thread of the agent that created it; `None` for a person."""
+    notes: tuple[TaskNote, ...]
+    thread: str
+    """The session's thread."""
+    created_at: datetime
+    updated_at: datetime
+
+    def to_record(self) -> dict[str, Any]:
+        """Its fields as one flat dict; of the notes their number."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "prompt": self.prompt,
+            "status": str(self.status),
+            "priority": str(self.priority),
+            "assigned_to": self.assigned_to,
+            "created_by": self.created_by,
+            "notes": len(self.notes),
+            "thread": self.thread,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+        }
+
+    def __repr__(self) -> str:
+        return f"Task({self.id}, {quoted(self.title)}: {self.status}, {self.priority})"
+
+
+class TaskList(Listed[Task]):
+    """Tasks, in the order in which they were created."""
+
+    __slots__ = ()
+    noun = "task"
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One flat dict per task: `pandas.DataFrame(session.tasks.list().to_records())`."""
+        return [task.to_record() for task in self]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryEntry:
+    """A fact that an agent remembered."""
+
+    text: str
+    source_agent_id: str
+    run_id: str
+    created_at: datetime
+    id: int = 0
+    """Its number in the store; 0 if that is not known."""
+
+    def __repr__(self) -> str:
+        return f"MemoryEntry({quoted(self.text)})"
+
+    def to_record(self) -> dict[str, Any]:
+        """Its fields as one flat dict."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "source_agent_id": self.source_agent_id,
+            "run_id": self.run_id,
+            "created_at": self.created_at,
+        }
+
+
+class MemoryList(Listed[MemoryEntry]):
+    """Several memories."""
+
+    __slots__ = ()
+    noun = "memory"
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One flat dict per memory: `pandas.DataFrame(session.memories().to_records())`."""
+        return [memory.to_record() for memory in self]

@@ -1,0 +1,51 @@
+"""The numbers of agents' children: one counter for each agent, which goes on from run to run."""
+
+from __future__ import annotations
+
+import threading
+
+from agentnb.core.text import literal
+
+
+class ChildNumbers:
+    """The next number of each agent's child. Thread-safe.
+
+    Numbers begin at 1, also for an agent that was never heard of. A run on a thread that had runs
+    before goes on where they stopped: `start` says where.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def take(self, agent_id: str, count: int = 1) -> tuple[int, ...]:
+        """The next `count` numbers of an agent, each given only once."""
+        with self._lock:
+            first = self._next.get(agent_id, 1)
+            if count > 0:
+                self._next[agent_id] = first + count
+        return tuple(range(first, first + count))
+
+    def next(self, agent_id: str) -> int:
+        """The number that would be given next."""
+        with self._lock:
+            return self._next.get(agent_id, 1)
+
+    def start(self, agent_id: str, first: int) -> None:
+        """Let an agent's numbers begin at `first`. Call it before the run begins.
+
+        Raises:
+            ValueError: `first` is below 1, or that number was given already.
+        """
+        if isinstance(first, bool) or not isinstance(first, int) or first < 1:
+            raise ValueError(f"`first` must be a whole number, at least 1, not {literal(first)}.")
+        with self._lock:
+            upcoming = self._next.get(agent_id, 1)
+            if first < upcoming:
+                raise ValueError(f"The number {first} was given already: the next is {upcoming}.")
+            self._next[agent_id] = first
+
+    def all(self) -> dict[str, int]:
+        """The next number by agent id, of those that gave any or were started."""
+        with self._lock:
+            return dict(self._next)
