@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentnb.core.errors import AgentnbError, AmbiguousRun, NoSuchRun
+from agentnb.core.errors import AgentnbError, AmbiguousRun, NoSuchMemory, NoSuchRun
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.core.types import Usage
 from agentnb.prices import Call, cost_of
@@ -27,11 +27,13 @@ from agentnb.record import RunRecord, record_of
 from agentnb.store.place import AUTO, VARIABLE, make_named_folder, place_of
 
 if TYPE_CHECKING:
+    from agentnb.core.durable import MemoryEntry, MemoryList
     from agentnb.core.protocols import Journal
     from agentnb.core.records import RunHead
     from agentnb.run import Run
     from agentnb.store.runs import PricedCall, RunInfo, RunList
     from agentnb.store.store import Store
+    from agentnb.store.transactions import Transactions
     from agentnb.store.upkeep import Pruned
 
 MOST_SUMMARIES = 50
@@ -57,6 +59,8 @@ class RunStore:
         self.where = "" if path is None else _in_words(path)
         """The file, as a person would name it from here; empty without one."""
         self._store: Store | None = None
+        self._transactions: dict[int, Transactions] = {}
+        """By process: a fork cannot write to the file that its parent has open."""
         self._is_told = False
         self.pid = os.getpid()
         """The process that made it."""
@@ -128,6 +132,51 @@ class RunStore:
             size = f", {_size_in_words(self._file().size_bytes())}"
         return self.trouble or f"Runs are kept in {self.where}{size} ({TURN_OFF})."
 
+    # -- threads, tasks, memories ---------------------------------------------------------------
+
+    def transactions(self) -> Transactions:
+        """The database of threads, tasks and memories: in the file, else in memory.
+
+        Always the same one in a process: once the file could not be opened, memory it is. The
+        first call makes the file, or opens it, and waits for that; `trouble` then tells what is
+        wrong with it. A file that fails later makes each transaction raise `StoreTrouble`.
+        """
+        found = self._transactions.get(os.getpid())
+        # Of two threads that come here at once, both get what the first one has made.
+        return found or self._transactions.setdefault(os.getpid(), self._open_transactions())
+
+    def _open_transactions(self) -> Transactions:
+        from agentnb.store.transactions import MemoryTransactions  # loads sqlite3
+
+        if self.path is not None:
+            store = self._file()
+            store.open()
+            if store.trouble is None:
+                return store.transactions()
+        return MemoryTransactions()
+
+    def memories(self) -> MemoryList:
+        """See `Session.memories`."""
+        from agentnb.core.durable import MemoryList
+        from agentnb.store.memories import list_memories
+
+        # No file is made for reading alone.
+        is_made = self.path is None or os.getpid() in self._transactions or self.path.exists()
+        return self.transactions().do(list_memories) if is_made else MemoryList()
+
+    def delete_memory(self, memory: int | MemoryEntry) -> None:
+        """See `Session.delete_memory`."""
+        from agentnb.store.memories import delete_memory
+
+        number = getattr(memory, "id", memory)
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ValueError(
+                "A memory is named by its `id`, or is an item of `session.memories()`, not "
+                f"{literal(memory)}."
+            )
+        if not self.transactions().do(partial(delete_memory, number=number)):
+            raise NoSuchMemory(number)
+
     # -- one run --------------------------------------------------------------------------------
 
     def journal(self) -> Journal | None:
@@ -147,18 +196,23 @@ class RunStore:
     # -- all runs -------------------------------------------------------------------------------
 
     def runs(
-        self, limit: int | None = 50, status: str | None = None, text: str | None = None
+        self,
+        limit: int | None = 50,
+        status: str | None = None,
+        text: str | None = None,
+        *,
+        thread: str | None = None,
     ) -> RunList:
-        """See `Session.runs`."""
-        from agentnb.store.database import StoreTrouble
+        """See `Session.runs`; with `thread` only those on the thread with this id."""
         from agentnb.store.runs import RunList, check_filters
+        from agentnb.store.trouble import StoreTrouble
 
         if self.path is None:
             check_filters(limit, status, text)
-            return RunList(_kernel.infos(status, text)[:limit])
-        own = [] if self.trouble is None else _kernel.infos(status, text, self.path)
+            return RunList(_on(thread, _kernel.infos(status, text))[:limit])
+        own = [] if self.trouble is None else _on(thread, _kernel.infos(status, text, self.path))
         try:
-            listed = self._file().runs(limit, status, text, pricing=_price)
+            listed = self._file().runs(limit, status, text, thread=thread, pricing=_price)
         except StoreTrouble:
             if not own:
                 raise
@@ -227,6 +281,10 @@ class RunStore:
             assert self.path is not None
             self._store = store_at(self.path)
         return self._store
+
+
+def _on(thread: str | None, infos: list[RunInfo]) -> list[RunInfo]:
+    return [info for info in infos if thread in (None, info.thread_id)]
 
 
 _all: weakref.WeakSet[RunStore] = weakref.WeakSet()

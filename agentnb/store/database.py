@@ -11,10 +11,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from urllib.request import pathname2url
 
-from agentnb.core.errors import AgentnbError
-from agentnb.core.text import LONGEST_IN_ERROR, literal
+from agentnb.core.text import literal
 from agentnb.store.place import is_network_home
 from agentnb.store.schema import VERSION, NotOurs, migrate, version_of
+from agentnb.store.sealing import SealingConnection
+from agentnb.store.trouble import StoreTrouble
 
 BUSY_S = 30.0
 """How long SQLite itself waits for another process's transaction, in seconds. The writer then tries
@@ -29,23 +30,7 @@ _STATEMENTS = 256
 """How many prepared statements a connection keeps."""
 
 
-class StoreTrouble(AgentnbError):
-    """A store's file cannot be read or written. The message is one sentence that says what to do.
-
-    Args:
-        path: The file.
-        what: What is wrong, as a clause.
-        fix: What to do, as a clause.
-    """
-
-    def __init__(self, path: Path, what: str, fix: str) -> None:
-        self.path = path
-        super().__init__(
-            f"The store {literal(str(path), LONGEST_IN_ERROR)} cannot be used: {what}; {fix}."
-        )
-
-
-def open_to_write(path: Path, *, journal_mode: str = "WAL") -> sqlite3.Connection:
+def open_to_write(path: Path, *, journal_mode: str = "WAL") -> SealingConnection:
     """Open a store, and make or update its file if need be. The folder must be there.
 
     Args:
@@ -106,7 +91,7 @@ def undo_half_written(path: Path) -> None:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> SealingConnection:
     # An address, not a path: its `mode` keeps a reader from making a file.
     address = f"file:{pathname2url(str(path.absolute()))}?{mode if '=' in mode else f'mode={mode}'}"
     return sqlite3.connect(
@@ -116,6 +101,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
         cached_statements=_STATEMENTS,
+        factory=SealingConnection,
     )
 
 
@@ -210,7 +196,7 @@ def _check_whole(path: Path, db: sqlite3.Connection) -> None:
         found = db.execute("PRAGMA quick_check(1)").fetchone()
         if found != ("ok",):
             raise StoreTrouble(path, *_BY_CODE[sqlite3.SQLITE_CORRUPT])
-    for table in ("runs", "contents", "events", "model_calls", "tool_calls", "ends"):
+    for table in (*_WITH_ROWID, "events", "ends"):
         db.execute(
             f"SELECT * FROM {table} ORDER BY rowid DESC LIMIT 1"
             if table in _WITH_ROWID
@@ -218,7 +204,19 @@ def _check_whole(path: Path, db: sqlite3.Connection) -> None:
         ).fetchone()
 
 
-_WITH_ROWID = ("runs", "contents", "model_calls", "tool_calls")
+_WITH_ROWID = (
+    "runs",
+    "contents",
+    "model_calls",
+    "tool_calls",
+    "threads",
+    "messages",
+    "agent_metadata",
+    "tasks",
+    "task_notes",
+    "queue",
+    "memories",
+)
 
 
 def trouble_of(path: Path, error: BaseException) -> StoreTrouble:
@@ -244,6 +242,11 @@ def _words(error: BaseException) -> tuple[str, str]:
             return _BY_CODE[code]
         if any(words in str(error) for words in _OF_DAMAGE):
             return _BY_CODE[sqlite3.SQLITE_CORRUPT]
+        if "no such module" in str(error):
+            return (
+                "the SQLite of this Python has no full-text search (FTS5)",
+                "run a Python whose SQLite has it, or keep nothing by `store=None`",
+            )
         return f"SQLite says {literal(str(error))}", _ELSEWHERE
     if isinstance(error, OSError):
         return (error.strerror or type(error).__name__).lower(), _ELSEWHERE
@@ -262,6 +265,11 @@ _BY_CODE = {
     sqlite3.SQLITE_BUSY: ("another process has held it for too long", "try again later"),
     sqlite3.SQLITE_LOCKED: ("another process has held it for too long", "try again later"),
 }
+
+
+def is_of_file(error: sqlite3.Error) -> bool:
+    """Whether the file or its disk failed, and not the statement."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BY_CODE
 
 
 def is_busy(error: sqlite3.Error) -> bool:

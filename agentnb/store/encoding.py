@@ -45,6 +45,7 @@ from agentnb.core.records import (
 from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.types import (
     ROOT_PATH,
+    AgentStatus,
     Message,
     TextBlock,
     ToolSpec,
@@ -286,7 +287,8 @@ class RunEncoder:
             text = "".join(texts)
         message = None if said is None else reply_json(said, text)
         if texts:
-            texts, text = _masked(texts, text, rows.secrets, is_whole=record.status != STARTED)
+            is_whole = record.stop_reason not in (None, "max_tokens")
+            texts, text = _masked(texts, text, rows.secrets, is_whole=is_whole)
         usage, error = record.usage, record.error
         reply = (
             record.status,
@@ -531,6 +533,8 @@ class RunEncoder:
                 number, text = agent.last[0], None
             elif (at := said.find(text)) >= 0 and rows.secrets.mask(said) is said:
                 number, first, length, text = agent.last[0], at, len(text), None
+        if text and record.status is not AgentStatus.COMPLETED:  # a reply that was cut is in it
+            text = rows.secrets.mask_words(text)
         rows.ends.append((
             self.run,
             place,
@@ -650,7 +654,7 @@ def _begins_with(times: Sequence[float], texts: Sequence[str], rows: Sequence[Te
 def _masked(
     texts: Sequence[str], text: str, secrets: Secrets, *, is_whole: bool
 ) -> tuple[Sequence[str], str]:
-    """Pieces and their text without secrets, nor the beginning of one at the end of an open call.
+    """Pieces and their text without secrets, nor the beginning of one at the end of a cut reply.
 
     As many pieces: each has its `seq`.
     """

@@ -57,13 +57,14 @@ from agentnb.core.types import (
     path_key,
 )
 from agentnb.store.as_json import JUST_TEXT
-from agentnb.store.database import StoreTrouble, open_to_read, trouble_of
+from agentnb.store.database import open_to_read, trouble_of
 from agentnb.store.event_fields import (
     fields_of_end,
     fields_of_reply,
     fields_of_tool_call,
 )
 from agentnb.store.pieces import unpack
+from agentnb.store.trouble import StoreTrouble
 
 
 @dataclass(frozen=True, slots=True)

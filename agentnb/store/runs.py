@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from agentnb.core.errors import AmbiguousRun, NoSuchRun
 from agentnb.core.shown import Shown, counted
+from agentnb.core.spawn import final_text
 from agentnb.core.text import literal, quoted
-from agentnb.core.types import AgentStatus, Usage
+from agentnb.core.types import ROOT_PATH, AgentStatus, Usage, path_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -152,6 +153,7 @@ def list_runs(
     limit: int | None = None,
     status: str | None = None,
     text: str | None = None,
+    thread: str | None = None,
     cost_of: CostOf | None = None,
 ) -> RunList:
     """The runs of a store, newest first.
@@ -162,11 +164,12 @@ def list_runs(
         limit: At most so many; `None` for all.
         status: Only runs with this status: one of `STATUSES`.
         text: Only runs whose name, task or a tag contains this; case is ignored.
+        thread: Only runs on the thread with this id.
         cost_of: Gives a run's cost when its `cost_usd` is asked for.
     """
     check_filters(limit, status, text)
     listed = RunList()
-    for row in _rows(db, limit, status, text):
+    for row in _rows(db, limit, status, text, thread):
         info = _info(db, row, is_alive, cost_of)
         if info is not None and status in (None, info.status):
             listed.append(info)
@@ -222,16 +225,18 @@ _Row = tuple[Any, ...]
 
 
 def _rows(
-    db: Connection, limit: int | None, status: str | None, text: str | None
+    db: Connection, limit: int | None, status: str | None, text: str | None, thread: str | None
 ) -> Iterator[_Row]:
     """The rows of the newest runs that may be wanted. The order of `id` is that of beginning."""
     is_open = status in ("running", "interrupted")
     condition = "TRUE" if status is None else "status IS NULL" if is_open else "status = :status"
+    if thread is not None:
+        condition += " AND thread_id = :thread"
     # Further conditions are checked later, so the limit holds for the found ones.
     only = "LIMIT :limit" if limit is not None and not is_open and not text else ""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM runs WHERE {condition} ORDER BY id DESC {only}",
-        {"status": status, "limit": limit},
+        {"status": status, "limit": limit, "thread": thread},
     ).fetchall()  # all: an open cursor would keep what others write meanwhile from being seen
     part = (text or "").casefold()
     for row in rows:
@@ -346,3 +351,66 @@ def _so_far(db: Connection, number: int) -> tuple[int, int, dict[str, Usage], fl
             name = _text(model)
             by_model[name] = by_model.get(name, Usage()) + counts
     return agents, tokens, by_model, last
+
+
+def finished_run(db: Connection, run_id: str) -> tuple[AgentStatus, str, str | None] | None:
+    """How a run ended; `None` if it has not, or is not there.
+
+    Returns:
+        Its status, what its root said in the end, as `OrchestratorResult.final_response` has it,
+        and why it ended early.
+    """
+    run = db.execute("SELECT id, status, error FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    if run is None or run[1] is None:
+        return None
+    number, status, error = run
+    end = _end_of(db, number, ROOT_PATH)
+    why = None if error is None else _text(error)
+    return AgentStatus(status), final_text("" if end is None else end.text, why), why
+
+
+def answer_kept(db: Connection, run_id: str, agent_id: str) -> tuple[str, float] | None:
+    """What an agent of a run answered, and when, in seconds since 1970.
+
+    `None` if it has not: of the root, if the run has not ended.
+    """
+    run = db.execute(
+        "SELECT id, thread_id, started_at FROM runs WHERE run_id = ?", (run_id,)
+    ).fetchone()
+    if run is None:
+        return None
+    number, root_id, started_at = run
+    path = path_of(agent_id, root_id)
+    end = _end_of(db, number, path)
+    if end is None:
+        return None
+    if path != ROOT_PATH:
+        is_answer = end.status == AgentStatus.COMPLETED
+        return (end.text, started_at + end.at_s) if is_answer else None
+    finished = finished_run(db, run_id)
+    return None if finished is None else (finished[1], started_at + end.at_s)
+
+
+class _End(NamedTuple):
+    """How an agent ended."""
+
+    status: str
+    text: str
+    at_s: float
+
+
+def _end_of(db: Connection, run: int, path: str) -> _End | None:
+    """The end of an agent; the newest one, if it has several."""
+    row = db.execute(
+        "SELECT e.status, e.at_s, e.text, c.text, e.first, e.length FROM ends e "
+        "LEFT JOIN model_calls c ON c.run = e.run AND c.path = e.path AND c.number = e.number "
+        "WHERE e.run = ? AND e.path = ? ORDER BY e.place DESC LIMIT 1",
+        (run, path),
+    ).fetchone()
+    if row is None:
+        return None
+    status, at_s, own, of_call, first, length = row
+    text = _text(own if own is not None else of_call or "")
+    if own is None and first is not None:
+        text = text[first : first + length]
+    return _End(status, text, at_s)

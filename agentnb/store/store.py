@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from agentnb.core.errors import AgentnbError, NoSuchRun
 from agentnb.core.events import Row, ToolCallFinished, ToolCallStarted
@@ -26,7 +27,6 @@ from agentnb.core.records import RunHead, RunJournal, ToolCallRecord
 from agentnb.core.types import AgentStatus
 from agentnb.store.alive import Alive
 from agentnb.store.database import (
-    StoreTrouble,
     is_busy,
     open_to_read,
     open_to_write,
@@ -47,8 +47,12 @@ from agentnb.store.runs import (
     info_of,
     list_runs,
 )
+from agentnb.store.transactions import Transactions, Work
+from agentnb.store.trouble import StoreTrouble
 from agentnb.store.upkeep import Pruned, RunGoesOn, age_s, delete, give_back, prune, size_bytes
 from agentnb.store.writer import Writer
+
+T = TypeVar("T")
 
 _FLUSH_S = 5.0
 """How long a reader waits for what this process has not written yet, in seconds."""
@@ -106,14 +110,27 @@ class Store:
 
         Never raises: with `trouble` the journal keeps nothing, and its commits return at once.
         """
+        writer = self.open()
+        self._claim_again(writer)
+        version = getattr(sys.modules.get("agentnb"), "__version__", "")
+        return SqliteJournal(writer, version=version)
+
+    def open(self) -> Writer:
+        """Make the file, or open it, and wait for that. Never raises: see `trouble`."""
         writer = self._writer or self._new_writer()
         writer.open()
+        return writer
+
+    def transactions(self) -> Transactions:
+        """The threads and tasks in the file. The first transaction makes the file, or opens it."""
+        return _FileTransactions(self)
+
+    def _claim_again(self, writer: Writer) -> None:
+        """Claim our number once more."""
         if writer.process:
             # Code in this process that opened and closed the file of locks has dropped ours.
             with suppress(OSError):
                 self._alive.claim(writer.process)
-        version = getattr(sys.modules.get("agentnb"), "__version__", "")
-        return SqliteJournal(writer, version=version)
 
     def _new_writer(self) -> Writer:
         if self._pid != os.getpid():
@@ -153,6 +170,7 @@ class Store:
         status: str | None = None,
         text: str | None = None,
         *,
+        thread: str | None = None,
         pricing: Pricing | None = None,
     ) -> RunList:
         """The runs, newest first; none if there is no file yet.
@@ -161,6 +179,7 @@ class Store:
             limit: At most so many; `None` for all.
             status: Only runs with this status, such as `interrupted`.
             text: Only runs whose name, task or a tag contains this; case is ignored.
+            thread: Only runs on the thread with this id.
             pricing: Prices a run's calls when its `cost_usd` is asked for.
 
         Raises:
@@ -177,6 +196,7 @@ class Store:
                 limit=limit,
                 status=status,
                 text=text,
+                thread=thread,
                 cost_of=pricing and partial(self._cost_usd, pricing),
             )
 
@@ -312,6 +332,37 @@ class Store:
         except _OF_DAMAGE as error:
             fix = "move it away, and a new one is made, or name another file"
             raise StoreTrouble(self.path, "it is damaged", fix) from error
+
+
+class _FileTransactions:
+    """Implements `Transactions` for a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def process(self) -> int:
+        """See `Transactions`."""
+        writer = self._writer()
+        if not writer.process:
+            writer.do(lambda db: None)
+        self._store._claim_again(writer)
+        return writer.process
+
+    def do(self, work: Work[T]) -> T:
+        """See `Transactions`."""
+        return self._writer().do(work)
+
+    async def done(self, work: Work[T]) -> T:
+        """See `Transactions`."""
+        return await self._writer().done(work)
+
+    def is_alive(self, process: int) -> bool:
+        """See `Transactions`."""
+        return self._store._alive.is_alive(process)
+
+    def _writer(self) -> Writer:
+        return self._store._writer or self._store._new_writer()
 
 
 def _give_back(db: sqlite3.Connection) -> None:

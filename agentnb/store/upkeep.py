@@ -82,7 +82,7 @@ def size_bytes(path: Path) -> int:
 
 
 def prune(db: Connection, *, ended_before: float, is_alive: IsAlive) -> int:
-    """Delete the runs that ended before a time.
+    """Delete the runs that ended before a time, but for those that an agent or a task still needs.
 
     Args:
         db: A connection that may write and is in no transaction, with foreign keys on.
@@ -95,10 +95,33 @@ def prune(db: Connection, *, ended_before: float, is_alive: IsAlive) -> int:
     numbers = db.execute(
         "SELECT id FROM runs WHERE started_at < :time AND started_at + coalesce("
         "  duration_ms / 1000.0,"
-        "  (SELECT at_s FROM events WHERE run = runs.id ORDER BY seq DESC LIMIT 1), 0) < :time",
+        "  (SELECT at_s FROM events WHERE run = runs.id ORDER BY seq DESC LIMIT 1), 0) < :time"
+        f" AND NOT ({_NEEDED})",
         {"time": ended_before},
     ).fetchall()
-    return sum(delete(db, number, is_alive=is_alive) for (number,) in numbers)
+    at_work = db.execute(
+        "SELECT r.id, t.process FROM runs r JOIN threads t ON t.id = r.thread_id "
+        "WHERE t.process IS NOT NULL"
+    )
+    needed = {number for number, process in at_work.fetchall() if is_alive(process)}
+    return sum(
+        delete(db, number, is_alive=is_alive) for (number,) in numbers if number not in needed
+    )
+
+
+# A run of a persistent agent, of an agent with an open task, or one that the queue or an open task
+# names. Agents below the run's thread count as it does.
+_NEEDED = """
+    EXISTS (SELECT 1 FROM agent_metadata m
+            WHERE m.thread_id = runs.thread_id AND m.kind = 'persistent')
+    OR EXISTS (SELECT 1 FROM queue q WHERE runs.run_id IN (q.run_id, q.pot))
+    OR EXISTS (SELECT 1 FROM tasks k
+               WHERE k.status NOT IN ('completed', 'archived')
+               AND (k.pot = runs.run_id OR k.assigned_to = runs.thread_id
+                    OR k.created_by = runs.thread_id
+                    OR substr(k.created_by, 1, length(runs.thread_id) + 1)
+                       = runs.thread_id || '.'))
+"""
 
 
 def delete(db: Connection, number: int, *, is_alive: IsAlive) -> bool:

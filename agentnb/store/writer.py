@@ -19,11 +19,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from agentnb.core.secrets import known_secrets
-from agentnb.store.database import StoreTrouble, is_busy, open_to_write, trouble_of
+from agentnb.store.database import is_busy, is_of_file, open_to_write, trouble_of
 from agentnb.store.rows import Rows
+from agentnb.store.sealing import SealingConnection
+from agentnb.store.transactions import Work
+from agentnb.store.trouble import StoreTrouble
+
+T = TypeVar("T")
 
 _LAST_WAIT_S = 10.0
 """How long the end of the interpreter waits for what is not written yet, in seconds."""
@@ -33,6 +38,37 @@ is then copied once."""
 
 
 _HAS_RUN = "SELECT 1 FROM runs WHERE id = ?"
+
+
+class _Call(Generic[T]):
+    """Work that someone waits for."""
+
+    def __init__(self, work: Work[T], waiter: threading.Event | asyncio.Future[None]) -> None:
+        self._work = work
+        self.waiter = waiter
+        self.error: BaseException | None = None
+        self.has_ended = False
+        self._value: T
+
+    def make(self, db: sqlite3.Connection) -> None:
+        """Do the work. Its own error is kept, and undoes the transaction."""
+        try:
+            self._value = self._work(db)
+        except BaseException as error:
+            # A wrong statement is the caller's, as is all else but a file that failed.
+            if not isinstance(error, sqlite3.Error) or not is_of_file(error):
+                self.error = error
+            raise
+
+    def result(self) -> T:
+        """What the work returned, or raise what it raised."""
+        error, self.error = self.error, None
+        if error is None:
+            return self._value
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
 
 
 class Encoder(Protocol):
@@ -78,6 +114,7 @@ class Writer:
         self._claim = claim or (lambda number: True)
         self._pid = os.getpid()
         self._trouble: str | None = None
+        self._error: StoreTrouble | None = None
         self._queue: deque[tuple[Encoder | None, Any]] = deque()
         self._news = threading.Lock()
         self._news.acquire()
@@ -88,22 +125,30 @@ class Writer:
         self._start = threading.Lock()
         self._thread: threading.Thread | None = None
         self.process = 0
-        """The number of this process in the file; 0 before the first run."""
+        """The number of this process in the file; 0 before the first run or transaction."""
 
     @property
     def trouble(self) -> str | None:
         """Why nothing is written any more, in one sentence; `None` while all is well."""
-        if self._trouble is None and os.getpid() != self._pid:
+        if self._trouble is None and self._is_forked:
             return (
                 f"{self.path} belongs to the process that forked this one: runs of this process "
                 'are in memory only; name another file with `store="PATH"` to keep them.'
             )
         return self._trouble
 
+    @property
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._pid
+
     def open(self) -> None:
         """Start the thread and wait until the file is open, or cannot be. Never raises."""
-        if os.getpid() != self._pid or self._opened.is_set():
+        if self._is_forked or self._opened.is_set():
             return
+        self._start_thread()
+        self._opened.wait()
+
+    def _start_thread(self) -> None:
         with self._start:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -111,19 +156,60 @@ class Writer:
                 )
                 self._thread.start()
                 atexit.register(self.close)
-        self._opened.wait()
 
     def add(self, encoder: Encoder, thing: Any) -> None:
         """Queue something of a run. It is written with the next commit of any run.
 
         Nothing is queued that no thread would take: after trouble, and in a forked process.
         """
-        if self._trouble is None and os.getpid() == self._pid:
+        if self._trouble is None and not self._is_forked:
             self._queue.append((encoder, thing))
+
+    def do(self, work: Work[T]) -> T:
+        """Do some work in one transaction, after all that was queued before, and block until then.
+
+        Raises:
+            StoreTrouble: The file cannot be written, or belongs to the process that was forked.
+                Nothing was changed.
+        """
+        ended = threading.Event()
+        call = _Call(work, ended)
+        if self._takes(call):
+            ended.wait()
+        return call.result()
+
+    async def done(self, work: Work[T]) -> T:
+        """Like `do`, awaited. A cancel meanwhile does not undo it."""
+        ended = asyncio.get_running_loop().create_future()
+        call = _Call(work, ended)
+        if self._takes(call):
+            await ended
+        return call.result()
+
+    def _takes(self, call: _Call[Any]) -> bool:
+        """Queue a call, or refuse it at once."""
+        if self._trouble is not None or self._is_forked or self._ended.is_set():
+            self._refuse(call)
+            return False
+        self._start_thread()
+        self._queue.append((None, call))
+        self._notify()
+        return True
+
+    def _refuse(self, call: _Call[Any]) -> None:
+        """Fail a call that cannot be done any more."""
+        if self._is_forked:
+            what = "it belongs to the process that forked this one"
+            call.error = StoreTrouble(self.path, what, 'name another file with `store="PATH"`')
+        elif self._error is not None:
+            call.error = StoreTrouble(self.path, self._error.what, self._error.fix)
+        else:
+            fix = "start the kernel again, or name another file"
+            call.error = StoreTrouble(self.path, "this process has closed it", fix)
 
     async def commit(self) -> None:
         """Return when all that was queued before is on disk; at once if nothing is written."""
-        if self._trouble is not None or self._ended.is_set() or os.getpid() != self._pid:
+        if self._trouble is not None or self._ended.is_set() or self._is_forked:
             return
         waiter = asyncio.get_running_loop().create_future()
         self._queue.append((None, waiter))
@@ -136,7 +222,7 @@ class Writer:
         Returns:
             Whether it was done in time.
         """
-        if self._thread is None or self._ended.is_set() or os.getpid() != self._pid:
+        if self._thread is None or self._ended.is_set() or self._is_forked:
             return True
         done = threading.Event()
         self._queue.append((None, done))
@@ -148,7 +234,7 @@ class Writer:
 
         In a forked process it does nothing at all.
         """
-        if self._thread is None or os.getpid() != self._pid:
+        if self._thread is None or self._is_forked:
             return
         atexit.unregister(self.close)
         self._is_closing = True
@@ -161,14 +247,14 @@ class Writer:
             with suppress(RuntimeError):  # someone else just did
                 self._news.release()
             if self._ended.is_set():  # the thread ended before it saw this
-                _wake(self._take()[1])
+                self._wake_rest()
 
     # -- the thread -------------------------------------------------------------------------------
 
     def _main(self) -> None:
         # The connection is a local name only: in a forked process this frame never goes on, so the
         # connection is never closed there, which would undo the parent's locks.
-        db: sqlite3.Connection | None = None
+        db: SealingConnection | None = None
         try:
             db = open_to_write(self.path, journal_mode=self._journal_mode)
             db.execute("PRAGMA foreign_keys = OFF")
@@ -183,7 +269,7 @@ class Writer:
                 if not self._queue and not self._is_closing:
                     self._news.acquire()
                 self._is_idle = False
-                things, waiters = self._take()
+                things, calls, waiters = self._take()
                 if db is not None and self._trouble is None and things:
                     try:
                         with _without_collector():
@@ -192,8 +278,9 @@ class Writer:
                     except BaseException as error:
                         self._fail(error)
                 del things
-                _wake(waiters)
-                del waiters
+                self._do_calls(db, calls)
+                _wake([*waiters, *(call.waiter for call in calls)])
+                del waiters, calls
                 if self._is_closing and not self._queue:
                     break
         finally:
@@ -202,24 +289,62 @@ class Writer:
                 with suppress(sqlite3.Error):
                     db.close()
             self._ended.set()
-            _wake(self._take()[1])
+            self._wake_rest()
             if db is not None and not keeps_file:
                 # Closing would delete the WAL at the path, which is another file's by now. Here
                 # not even the end of the interpreter closes it.
                 threading.Event().wait()
 
-    def _take(self) -> tuple[list[tuple[Encoder, Any]], list[Any]]:
-        """All that is queued: what to write, and who waits for it."""
+    def _do_calls(self, db: SealingConnection | None, calls: Sequence[_Call[Any]]) -> None:
+        """Do calls, each in a transaction of its own, or refuse them."""
+        if db is not None and self._trouble is None and calls:
+            try:
+                with _foreign_keys(db):
+                    db.secrets = known_secrets()
+                    for call in calls:
+                        self._do_call(db, call)
+            except BaseException as error:
+                self._fail(error)
+            finally:
+                db.secrets = None
+        for call in calls:
+            if not call.has_ended:
+                self._refuse(call)
+
+    def _do_call(self, db: SealingConnection, call: _Call[Any]) -> None:
+        if self.process == 0:
+            self._transaction(db, lambda: self._new_process(db))
+        try:
+            self._transaction(db, lambda: call.make(db))
+        except BaseException:
+            if call.error is None:  # not of the work itself
+                raise
+        call.has_ended = True
+
+    def _take(self) -> tuple[list[tuple[Encoder, Any]], list[_Call[Any]], list[Any]]:
+        """All that is queued: what to write, what to do, and who waits for a commit."""
         things: list[tuple[Encoder, Any]] = []
+        calls: list[_Call[Any]] = []
         waiters = []
-        # One at a time: other threads append meanwhile.
+        # One at a time: other threads append meanwhile, and after the end they take, too.
         for _ in range(len(self._queue)):
-            encoder, thing = self._queue.popleft()
-            if encoder is None:
-                waiters.append(thing)
-            else:
+            try:
+                encoder, thing = self._queue.popleft()
+            except IndexError:
+                break
+            if encoder is not None:
                 things.append((encoder, thing))
-        return things, waiters
+            elif isinstance(thing, _Call):
+                calls.append(thing)
+            else:
+                waiters.append(thing)
+        return things, calls, waiters
+
+    def _wake_rest(self) -> None:
+        _, calls, waiters = self._take()
+        for call in calls:
+            self._refuse(call)
+        _wake([*waiters, *(call.waiter for call in calls)])
 
     def _write(self, db: sqlite3.Connection, things: Sequence[tuple[Encoder, Any]]) -> None:
         rows = Rows(known_secrets())
@@ -300,7 +425,8 @@ class Writer:
 
     def _fail(self, error: BaseException) -> None:
         if self._trouble is None:
-            self._trouble = str(trouble_of(self.path, error))
+            self._error = trouble_of(self.path, error)
+            self._trouble = str(self._error)
 
 
 @contextmanager
@@ -313,6 +439,14 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@contextmanager
+def _foreign_keys(db: sqlite3.Connection) -> Iterator[None]:
+    """Check foreign keys, which the rows of runs do without."""
+    db.execute("PRAGMA foreign_keys = ON")
+    yield
+    db.execute("PRAGMA foreign_keys = OFF")
 
 
 def _roll_back(db: sqlite3.Connection) -> None:

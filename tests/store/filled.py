@@ -85,10 +85,18 @@ def add_event(
     )
 
 
-def add_end(db: sqlite3.Connection, run: int, place: int, path: str | None) -> None:
+def add_end(
+    db: sqlite3.Connection,
+    run: int,
+    place: int,
+    path: str | None,
+    *,
+    status: str = "completed",
+    text: str | None = None,
+) -> None:
     db.execute(
         "INSERT INTO ends "
-        "(run, place, path, attempt, status, cut, tokens_used, duration_ms, at_s, by) "
-        "VALUES (?, ?, ?, 1, 'completed', 0, 0, 0, 0, '')",
-        (run, place, path),
+        "(run, place, path, attempt, status, text, cut, tokens_used, duration_ms, at_s, by) "
+        "VALUES (?, ?, ?, 1, ?, ?, 0, 0, 0, 0, '')",
+        (run, place, path, status, text),
     )

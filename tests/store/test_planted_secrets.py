@@ -6,6 +6,7 @@ after it: in this one it would drop SQLite's locks.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import subprocess
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any
 from urllib.parse import quote
 
@@ -22,10 +24,14 @@ import pytest
 
 import agentnb
 from agentnb import Session
+from agentnb.core import secrets
+from agentnb.core.durable import AgentKind, MessageKind, ThreadMessage
 from agentnb.core.errors import AgentnbError, ToolError
 from agentnb.core.protocols import ToolContext
+from agentnb.core.types import Role
 from agentnb.run import Run
-from agentnb.store import database, store
+from agentnb.store import database, queue, store, threads
+from agentnb.store.transactions import MemoryTransactions
 from tests.loopback import LoopbackServer, Reply
 from tests.loopback.said import system_of
 from tests.support import DEADLINE_S, spawn
@@ -176,7 +182,7 @@ def test_no_planted_key_is_in_any_file_of_the_store(
         monkeypatch.setattr(module, "is_network_home", lambda path: on_network)
     with served(folder, monkeypatch), ThreadPoolExecutor(1) as pool:
         run = start(llm)
-        while not any(event.kind == "synthesis_started" for event in map(_event, run.events)):
+        while not any(entry.event.kind == "synthesis_started" for entry in run.events):
             assert not run.done, run.notes
             pool.submit(check, folder, marks=0).result(DEADLINE_S)
         during = b""
@@ -195,6 +201,14 @@ def test_no_planted_key_is_in_any_file_of_the_store(
         assert what in after
 
 
+async def _reached(run: Run, kind: str) -> None:
+    """Return at the first event of a kind."""
+    async for entry in run.stream():
+        if entry.event.kind == kind:
+            return
+    pytest.fail(f"the run ended without {kind}: {run.notes}")
+
+
 def test_key_in_the_reason_of_a_cancel_and_in_the_error_of_a_run_is_masked(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,8 +218,7 @@ def test_key_in_the_reason_of_a_cancel_and_in_the_error_of_a_run_is_masked(
         with pytest.raises(AgentnbError):
             failing.result(DEADLINE_S)
         run = start("anthropic/m")
-        while not any(event.kind == "synthesis_started" for event in map(_event, run.events)):
-            assert not run.done, run.notes
+        asyncio.run(_reached(run, "synthesis_started"))
         run.cancel(None, f"because of {ALL}")
         check(folder, marks=10)
 
@@ -224,5 +237,91 @@ def test_key_in_a_name_or_a_tag_is_refused_and_not_quoted(
                 assert key not in str(refused.value)
 
 
-def _event(entry: Any) -> Any:
-    return entry.event
+def test_key_in_what_outlives_a_run_is_masked(folder: Path) -> None:
+    secrets.note_variable("THE_LAB")
+    secrets.note("password in the base URL", IN_ADDRESS)
+    folder.mkdir()
+    kept = store.store_at(folder / "x.db")
+    transactions = kept.transactions()
+    process = transactions.process
+
+    def work(db: Connection) -> None:
+        threads.open_session(db, "nb_1", now=0.0)
+        threads.new_thread(db, "nb_1.1", "nb_1", parent_id="nb_1", now=0.0)
+        threads.add_metadata(
+            db,
+            "nb_1.1",
+            name=f"Name {ALL}",
+            provider="p",
+            model=f"Model {ALL}",
+            kind=AgentKind.PERSISTENT,
+            profile=f"Profile {ALL}",
+            now=0.0,
+        )
+        threads.set_current_task(db, "nb_1.1", f"Title {ALL}")
+        threads.add_message(db, "nb_1.1", Role.USER, f"Message {ALL} {ENCODED}", now=0.0)
+        settings = {"soul": f"Setting {ALL}"}
+        queue.enqueue(db, "nb_1.1", f"Queued {ALL}", process=process, now=0.0, settings=settings)
+        db.execute(
+            "INSERT INTO tasks (session_id, id, title, prompt, status, priority, created_at, "
+            "updated_at) VALUES ('nb_1', 't1', ?, ?, 'pending', 'low', 0, 0)",
+            (f"Task {ALL}", f"Prompt {ALL}"),
+        )
+        db.execute(
+            "INSERT INTO task_notes (task, text, created_at) VALUES (1, :text, 0)",
+            {"text": f"Note {ALL}"},
+        )
+        db.executemany(
+            "INSERT INTO memories (text, source_agent_id, run_id, created_at) "
+            "VALUES (?, '', '', 0)",
+            [(f"Memory {ALL}",)],
+        )
+
+    transactions.do(work)
+    check(folder, marks=10)
+    kept.close()
+    found = check(folder, marks=10)
+
+    for what in ("Name", "Model", "Profile", "Title", "Message", "Queued", "Setting", "Task"):
+        assert f"{what} [secret ".encode() in found, what
+    for what in ("Prompt", "Note", "Memory"):
+        assert f"{what} [secret ".encode() in found, what
+
+
+def test_word_of_the_schema_that_is_the_value_of_some_key_is_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, word in enumerate(("assistant", "persistent", "in_progress", "task_assignment")):
+        monkeypatch.setenv(f"A{place}_TOKEN", word)
+    folder.mkdir()
+    kept = store.store_at(folder / "x.db")
+
+    def work(db: Connection) -> None:
+        threads.open_session(db, "nb_1", now=0.0)
+        threads.add_metadata(
+            db, "nb_1", name="n", provider="p", model="m", kind=AgentKind.PERSISTENT, now=0.0
+        )
+        threads.add_message(
+            db, "nb_1", Role.ASSISTANT, "Yes.", kind=MessageKind.TASK_ASSIGNMENT, now=0.0
+        )
+        db.execute(
+            "INSERT INTO tasks (session_id, id, title, prompt, status, priority, created_at, "
+            "updated_at) VALUES ('nb_1', 't1', 'a persistent one', '', ?, 'low', 0, 0)",
+            ("in_progress",),
+        )
+
+    kept.transactions().do(work)
+    assert kept.trouble is None
+    kept.close()
+
+
+def test_without_a_file_nothing_is_masked_since_it_goes_to_models_only(folder: Path) -> None:
+    transactions = MemoryTransactions()
+
+    def work(db: Connection) -> list[ThreadMessage]:
+        threads.open_session(db, "nb_1", now=0.0)
+        threads.add_message(db, "nb_1", Role.USER, ALL, now=0.0)
+        return threads.messages_of(db, "nb_1")
+
+    (message,) = transactions.do(work)
+    assert message.content == ALL

@@ -324,6 +324,17 @@ def test_tags_are_searched_one_by_one(db: sqlite3.Connection) -> None:
     assert list_runs(db, is_alive=nobody, text="wE") == []
 
 
+def test_runs_of_a_thread_are_listed_by_its_id(db: sqlite3.Connection) -> None:
+    for run, thread in (("a", "t"), ("b", "t.1"), ("c", "t"), ("d", "t")):
+        status = None if run == "d" else "completed"
+        add_run(db, run, thread_id=thread, name=f"nr {run}", status=status)
+    assert ids(list_runs(db, is_alive=nobody, thread="t")) == ["d", "c", "a"]
+    assert ids(list_runs(db, is_alive=nobody, thread="t", limit=1)) == ["d"]
+    assert ids(list_runs(db, is_alive=nobody, thread="t", status="completed")) == ["c", "a"]
+    assert ids(list_runs(db, is_alive=nobody, thread="t", text="NR A")) == ["a"]
+    assert ids(list_runs(db, is_alive=nobody, thread="nobody")) == []
+
+
 @pytest.mark.parametrize("limit", [0, -1, 2.5, "5", True])
 def test_limit_is_a_whole_number_above_0(db: sqlite3.Connection, limit: object) -> None:
     with pytest.raises(ValueError, match="`limit` must be a whole number above 0, or None"):

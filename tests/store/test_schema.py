@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentnb.store.database import StoreTrouble, open_to_read, open_to_write
-from agentnb.store.schema import APPLICATION_ID, VERSION, migrate, version_of
+from agentnb.store.database import open_to_read, open_to_write
+from agentnb.store.schema import APPLICATION_ID, MIGRATIONS, VERSION, migrate, version_of
+from agentnb.store.transactions import MemoryTransactions
+from agentnb.store.trouble import StoreTrouble
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -129,7 +131,8 @@ def test_deleting_a_run_deletes_all_of_it(tmp_path: Path) -> None:
         " VALUES (1, 'r', 't', 's', '', '[]', '', '', 1, 1, '{}', 0, '')"
     )
     found = db.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%CASCADE%'"
+        "SELECT name FROM sqlite_master WHERE type = 'table' "
+        "AND sql LIKE '%REFERENCES runs (id) ON DELETE CASCADE%'"
     )
     tables = [name for (name,) in found]
     assert len(tables) == 7
@@ -217,3 +220,29 @@ def test_a_file_that_changes_while_it_is_looked_at_is_looked_at_again(
     monkeypatch.setattr("agentnb.store.database._state", lambda path: (next(states),))
     open_to_write(path).close()
     assert len(looks) == 4
+
+
+def test_sqlite_without_full_text_search_is_one_sentence_and_leaves_the_file_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "agentnb.store.schema.MIGRATIONS",
+        (MIGRATIONS[0], tuple(each.replace("fts5", "no_such_module") for each in MIGRATIONS[1])),
+    )
+    with pytest.raises(StoreTrouble, match=r"full-text search \(FTS5\); run a Python") as caught:
+        open_to_write(tmp_path / "x.db")
+    assert str(caught.value).count("\n") == 0
+    with sqlite3.connect(tmp_path / "x.db") as db:
+        assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    db.close()
+
+
+def test_threads_in_memory_need_no_full_text_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentnb.store.schema._has_search", lambda db: False)
+
+    def tables(db: sqlite3.Connection) -> set[str]:
+        return {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+
+    made = MemoryTransactions().do(tables)
+    assert {"threads", "tasks", "memories"} <= made
+    assert not any("memories_" in name for name in made)

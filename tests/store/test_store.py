@@ -20,9 +20,10 @@ from agentnb.core.events import AgentInterrupted, RunFinished, ToolCallFinished
 from agentnb.core.records import ToolCallRecord
 from agentnb.core.types import AgentStatus, Usage
 from agentnb.store import store as store_module
-from agentnb.store.database import StoreTrouble, open_to_write
+from agentnb.store.database import open_to_write
 from agentnb.store.runs import PricedCall
 from agentnb.store.store import Store, store_at
+from agentnb.store.trouble import StoreTrouble
 from agentnb.store.upkeep import RunGoesOn
 from tests.store.fake_runs import FakeRun
 from tests.store.filled import NOW, add_call, add_run
@@ -168,6 +169,9 @@ async def test_runs_are_filtered(store: Store) -> None:
     assert [run.id for run in store.runs(limit=2)] == ["b1", "a2"]
     assert [run.id for run in store.runs(text="A NAME", limit=None)] == ["b1", "a2", "a1"]
     assert store.runs(text="nothing like it") == []
+    assert store.runs(thread="nobody") == []
+    (thread,) = {run.thread_id for run in store.runs(limit=1)}
+    assert [run.thread_id for run in store.runs(thread=thread, limit=1)] == [thread]
     assert store.runs(status="interrupted") == []
     with pytest.raises(AmbiguousRun):
         store.load("a")

@@ -8,9 +8,13 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agentnb.core.durable import AgentKind, TaskStatus
+from agentnb.core.types import Role
+from agentnb.store import queue, threads
 from agentnb.store.database import open_to_read, open_to_write
 from agentnb.store.upkeep import age_s, delete, give_back, prune, size_bytes
 from tests.store.filled import NOW, add_call, add_end, add_event, add_run
@@ -126,6 +130,92 @@ def test_run_that_is_not_there_is_not_deleted(db: sqlite3.Connection) -> None:
     assert not db.in_transaction
 
 
+OLD: dict[str, Any] = {"started_at": NOW - 90 * DAY_S, "status": "completed", "duration_ms": 0}
+
+
+def have_threads(db: sqlite3.Connection, *names: str) -> None:
+    threads.open_session(db, "s", now=0.0)
+    for name in names:
+        threads.new_thread(db, name, "s", now=0.0)
+        add_run(db, f"of {name}", thread_id=name, **OLD)
+    for process in (1, 2):
+        db.execute("INSERT INTO processes VALUES (?, 'host', 1, 0)", (process,))
+
+
+def pruned(db: sqlite3.Connection) -> set[str]:
+    """Prune, and tell which threads have no run any more."""
+    before = set(ids(db))
+    prune(db, ended_before=NOW, is_alive={1}.__contains__)
+    return {run.removeprefix("of ") for run in before - set(ids(db))}
+
+
+def test_runs_of_agents_that_stay_are_kept(db: sqlite3.Connection) -> None:
+    have_threads(db, "persistent", "ephemeral", "plain")
+    for kind in AgentKind:
+        threads.add_metadata(db, str(kind), name="n", provider="p", model="m", kind=kind, now=0.0)
+    add_run(db, "of no thread", **OLD)
+    assert pruned(db) == {"ephemeral", "plain", "no thread"}
+
+
+def test_runs_of_threads_at_work_are_kept(db: sqlite3.Connection) -> None:
+    have_threads(db, "alive", "dead", "idle")
+    queue.take_over(db, "alive", "r", process=1)
+    queue.take_over(db, "dead", "r", process=2)
+    assert pruned(db) == {"dead", "idle"}
+
+
+def test_runs_that_the_queue_names_are_kept(db: sqlite3.Connection) -> None:
+    have_threads(db, "begun", "pot", "waits")
+    for thread, pot in (("begun", None), ("waits", "of pot")):
+        queued = queue.enqueue(db, thread, "text", process=1, now=0.0, pot=pot)
+        if thread == "begun":
+            queue.begin(db, queued.message, "of begun", process=2, is_alive=nobody)
+    assert pruned(db) == {"waits"}
+
+
+@pytest.mark.parametrize("status", TaskStatus)
+def test_runs_of_threads_with_an_open_task_are_kept(
+    db: sqlite3.Connection, status: TaskStatus
+) -> None:
+    have_threads(db, "agent", "creator", "above", "above.1", "pot", "above2")
+    db.execute("DELETE FROM runs WHERE thread_id = 'above.1'")
+    db.execute("UPDATE threads SET parent_id = 'above' WHERE id = 'above.1'")
+    for number, (agent, creator, pot) in enumerate(
+        [("agent", "creator", None), (None, "above.1", "of pot"), (None, None, None)]
+    ):
+        db.execute(
+            "INSERT INTO tasks (session_id, id, title, prompt, status, priority, assigned_to, "
+            "created_by, pot, created_at, updated_at) "
+            "VALUES ('s', ?, 'Look', '', ?, 'low', ?, ?, ?, 0, 0)",
+            (f"t{number}", str(status), agent, creator, pot),
+        )
+    is_over = status in (TaskStatus.COMPLETED, TaskStatus.ARCHIVED)
+    everything = {"agent", "creator", "above", "pot", "above2"}
+    assert pruned(db) == (everything if is_over else {"above2"})
+
+
+def test_nothing_but_runs_is_pruned_or_deleted_with_a_run(db: sqlite3.Connection) -> None:
+    have_threads(db, "t", "u")
+    threads.add_metadata(
+        db, "t", name="n", provider="p", model="m", kind=AgentKind.EPHEMERAL, now=0.0
+    )
+    threads.add_message(db, "t", Role.USER, "text", now=0.0, run_id="of t")
+    queue.enqueue(db, "t", "text", process=1, now=0.0)
+    db.execute(
+        "INSERT INTO tasks (session_id, id, title, prompt, status, priority, assigned_to, "
+        "created_at, updated_at) VALUES ('s', 't1', 'Look', '', 'completed', 'low', 't', 0, 0)"
+    )
+    db.execute("INSERT INTO task_notes (task, text, created_at) VALUES (1, 'a note', 0)")
+    db.execute("INSERT INTO memories VALUES (1, 'text', 't', 'of t', 0)")
+    tables = ("threads", "messages", "queue", "agent_metadata", "tasks", "task_notes", "memories")
+    before = [db.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+
+    assert pruned(db) == {"t", "u"}
+
+    assert [db.execute(f"SELECT * FROM {table}").fetchall() for table in tables] == before
+    assert all(before)
+
+
 # -- how ----------------------------------------------------------------------------------------
 
 
@@ -197,7 +287,7 @@ def test_reader_keeps_its_picture_and_the_rest_comes_back_the_next_time(
 
     reader.close()
     give_back(db)
-    assert size_bytes(path) < 200_000
+    assert size_bytes(path) < 300_000
 
 
 def test_waiting_time_of_the_connection_is_as_before(db: sqlite3.Connection) -> None:

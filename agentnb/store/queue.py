@@ -1,0 +1,473 @@
+"""The queue of each thread in a store, and who is at work on a thread.
+
+At most one process works on a thread at a time: `threads.process` is its owner, from the beginning
+of a run (`begin`) to its end (`end`), or until the process dies. Messages get their turn in the
+order in which they were queued. The process that queued a message runs it; those of a dead process
+go to the first that looks for them (`adopt`). A message whose run died with its process begins once
+more, at the end of the conversation.
+
+All functions work within their caller's transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agentnb.core.durable import AgentKind, MessageKind, ThreadMessage
+from agentnb.core.types import Role
+from agentnb.store.runs import answer_kept
+from agentnb.store.threads import add_message, messages_of, place_message, take_place
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+IsAlive = Callable[[int], bool]
+
+
+class NotQueued(LookupError):
+    """A message is not in the queue any more: someone took it out."""
+
+
+AHEAD = 100_000
+"""While a run works on a thread it numbers the children itself. Whoever makes one from elsewhere
+meanwhile gets a number this far ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A message that waits for its run, or has begun it."""
+
+    message: int
+    """`messages.id`."""
+    thread_id: str
+    content: str
+    kind: MessageKind
+    task: int | None
+    """`tasks.number` of the task that it assigns or tells of."""
+    pot: str | None
+    """The run in whose budget its own run stands."""
+    settings: Mapping[str, Any]
+    """Settings that were given for its run."""
+    run_id: str | None
+    """Its run, if that has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A message whose turn has come."""
+
+    before: tuple[ThreadMessage, ...]
+    """The conversation before it."""
+    first_child: int
+    """The number of the next child."""
+
+
+def enqueue(
+    db: Connection,
+    thread_id: str,
+    content: str,
+    *,
+    process: int,
+    now: float,
+    kind: MessageKind = MessageKind.MESSAGE,
+    author: str | None = None,
+    task: int | None = None,
+    pot: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Queued:
+    """Queue a message for a run of its own.
+
+    Args:
+        db: In a transaction.
+        thread_id: The thread, which must be there.
+        content: The message.
+        process: The process that will run it.
+        now: Seconds since 1970.
+        kind: Why it is sent.
+        author: The thread of the agent that sends it.
+        task: `tasks.number` of the task that it assigns or tells of.
+        pot: The run in whose budget its own run stands.
+        settings: Settings given for its run, as plain values.
+    """
+    message = add_message(
+        db, thread_id, Role.USER, content, now=now, kind=kind, author=author, is_queued=True
+    )
+    _put(db, message, thread_id, "run", process, task, pot, settings or {})
+    return Queued(message, thread_id, content, kind, task, pot, settings or {}, None)
+
+
+def tell(
+    db: Connection,
+    thread_id: str,
+    content: str,
+    *,
+    kind: MessageKind,
+    process: int,
+    now: float,
+    is_alive: IsAlive,
+    author: str | None = None,
+    task: int | None = None,
+    pot: str | None = None,
+) -> Queued | None:
+    """Tell an agent something, in the way that fits what it does now.
+
+    At work, it gets the message with its next turn. A persistent agent without work gets a run. Any
+    other thread only keeps the message.
+
+    Returns:
+        What must be started in this process; `None` for nothing.
+    """
+    thread = db.execute("SELECT process FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if thread is None:
+        return None
+    (owner,) = thread
+    if owner is not None and is_alive(owner):
+        message = add_message(
+            db, thread_id, Role.USER, content, now=now, kind=kind, author=author, is_queued=True
+        )
+        _put(db, message, thread_id, "notice", owner, task, pot, {})
+        return None
+    if _is_persistent(db, thread_id):
+        return enqueue(
+            db,
+            thread_id,
+            content,
+            process=process,
+            now=now,
+            kind=kind,
+            author=author,
+            task=task,
+            pot=pot,
+        )
+    add_message(db, thread_id, Role.USER, content, now=now, kind=kind, author=author)
+    return None
+
+
+def _put(
+    db: Connection,
+    message: int,
+    thread_id: str,
+    kind: str,
+    process: int | None,
+    task: int | None,
+    pot: str | None,
+    settings: Mapping[str, Any],
+) -> None:
+    db.execute(
+        "INSERT INTO queue (message, thread_id, process, kind, task, pot, settings) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (message, thread_id, process, kind, task, pot, json.dumps(dict(settings))),
+    )
+
+
+# -- turns ----------------------------------------------------------------------------------------
+
+
+def begin(
+    db: Connection, message: int, run_id: str, *, process: int, is_alive: IsAlive
+) -> Begun | None:
+    """Begin the run of a queued message, if its turn has come.
+
+    Returns:
+        `None` if an earlier message of its thread is not done, or someone is at work on the thread.
+        The message may be a dead process's: who waits asks `is_held_up_by_dead` now and then.
+
+    Raises:
+        NotQueued: The message is not in the queue any more.
+    """
+    row = db.execute("SELECT thread_id, run_id FROM queue WHERE message = ?", (message,)).fetchone()
+    if row is None:
+        raise NotQueued(f"The message {message} is not queued any more.")
+    thread_id, earlier_run = row
+    (head,) = db.execute(
+        "SELECT min(message) FROM queue WHERE thread_id = ? AND kind = 'run'", (thread_id,)
+    ).fetchone()
+    (owner,) = db.execute("SELECT process FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if head != message or (owner is not None and is_alive(owner)):
+        return None
+    first = take_over(db, thread_id, run_id, process=process)
+    if earlier_run is not None:
+        # What its agent was told in that run, and would not be told again, stands before it now.
+        take_place(db, message)
+    before = tuple(messages_of(db, thread_id, is_placed=True))
+    place_message(db, message, run_id)
+    db.execute(
+        "UPDATE queue SET run_id = ?, process = ? WHERE message = ?", (run_id, process, message)
+    )
+    return Begun(before, first)
+
+
+def is_held_up_by_dead(db: Connection, message: int, *, is_alive: IsAlive) -> bool:
+    """Whether the first message of a message's line is a dead process's, which `adopt` takes."""
+    first = db.execute(
+        "SELECT process FROM queue WHERE kind = 'run' AND thread_id = "
+        "(SELECT thread_id FROM queue WHERE message = ?) ORDER BY message LIMIT 1",
+        (message,),
+    ).fetchone()
+    return first is not None and (first[0] is None or not is_alive(first[0]))
+
+
+def begin_new(
+    db: Connection, thread_id: str, content: str, run_id: str, *, process: int, now: float
+) -> Begun:
+    """Begin a run on a thread that was just added, with its first message."""
+    add_message(db, thread_id, Role.USER, content, now=now, run_id=run_id)
+    return Begun((), take_over(db, thread_id, run_id, process=process))
+
+
+def take_over(db: Connection, thread_id: str, run_id: str, *, process: int) -> int:
+    """Make a process the owner of a thread. Returns the number of the thread's next child.
+
+    An owner that the thread has is dead.
+    """
+    (owner,) = db.execute("SELECT process FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if owner is not None:
+        _release_dead(db, thread_id)
+    (first,) = db.execute("SELECT next_child FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    db.execute(
+        "UPDATE threads SET process = ?, run_id = ?, next_child = ? WHERE id = ?",
+        (process, run_id, first + AHEAD, thread_id),
+    )
+    return int(first)
+
+
+def _release_dead(db: Connection, thread_id: str) -> None:
+    """Let go of a thread whose process died: perhaps between its agent's end and `end`."""
+    (run_id,) = db.execute("SELECT run_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    # A run that a message began is ended with that message.
+    is_queued = db.execute(
+        "SELECT 1 FROM queue WHERE thread_id = ? AND run_id = ?", (thread_id, run_id)
+    ).fetchone()
+    kept = None if is_queued else answer_kept(db, run_id, thread_id)
+    text, at = kept or ("", 0.0)
+    if text:
+        add_message(db, thread_id, Role.ASSISTANT, text, now=at, author=thread_id, run_id=run_id)
+    _release(db, thread_id, None)
+
+
+def _release(db: Connection, thread_id: str, counted: int | None) -> None:
+    """Let go of a thread.
+
+    Args:
+        db: In a transaction.
+        thread_id: The thread.
+        counted: The number of its next child, as the run counted; `None` if that is not known any
+            more, so that it follows from what is there.
+    """
+    children = db.execute("SELECT id FROM threads WHERE parent_id = ?", (thread_id,))
+    # Others may have made some meanwhile.
+    numbers = [_number_below(child, thread_id) for (child,) in children]
+    if counted is None:
+        numbers += [_number_below(agent, thread_id) for agent in _spawned(db, thread_id)]
+    db.execute(
+        "UPDATE threads SET process = NULL, next_child = ? WHERE id = ?",
+        (max(counted or 1, 1 + max(numbers, default=0)), thread_id),
+    )
+
+
+def _number_below(agent: str, parent: str) -> int:
+    """An agent's number among the children of a parent; 0 if it is none of them."""
+    above, _, number = agent.rpartition(".")
+    return int(number) if above == parent and number.isdecimal() else 0
+
+
+def _spawned(db: Connection, thread_id: str) -> Iterator[str]:
+    """The agents of all runs on a thread, and on those above it."""
+    root = thread_id
+    while root:
+        found = db.execute(
+            "SELECT e.path FROM runs r JOIN events e ON e.run = r.id "
+            "WHERE r.thread_id = ? AND e.kind = 'agent_spawned'",
+            (root,),
+        )
+        yield from (f"{root}.{path}" for (path,) in found)
+        root = root.rpartition(".")[0]
+
+
+def notices(db: Connection, thread_id: str, run_id: str) -> list[str]:
+    """Take what an agent at work has been told since its last turn: each once."""
+    found = db.execute(
+        "SELECT m.id, m.content FROM queue q JOIN messages m ON m.id = q.message "
+        "WHERE q.thread_id = ? AND q.kind = 'notice' ORDER BY m.id",
+        (thread_id,),
+    ).fetchall()
+    for message, _ in found:
+        keep_only(db, message, run_id)
+    return [content for _, content in found]
+
+
+def end(
+    db: Connection,
+    thread_id: str,
+    run_id: str,
+    answer: str | None,
+    *,
+    message: int | None,
+    next_children: Mapping[str, int],
+    process: int,
+    now: float,
+) -> list[Queued]:
+    """End a run: keep its answer, and let go of its threads.
+
+    Args:
+        db: In a transaction.
+        thread_id: The thread of the run's root.
+        run_id: The run.
+        answer: What its root said; `None` for nothing.
+        message: The queued message that began it.
+        next_children: By thread: the number of the next child, as the run counted. Of a thread
+            that is not here it follows from what is stored.
+        process: This process.
+        now: Seconds since 1970.
+
+    Returns:
+        What its agents were told and had no turn for, and now begins runs in this process. Nothing
+        happens if the end was kept before.
+    """
+    theirs = [
+        thread
+        for (thread,) in db.execute(
+            "SELECT id FROM threads INDEXED BY threads_at_work "
+            "WHERE run_id = ? AND process IS NOT NULL",
+            (run_id,),
+        )
+    ]
+    if message is None:
+        is_open = thread_id in theirs
+    else:
+        is_open = _take_out(db, message, run_id)
+    if not is_open:
+        return []
+    if answer:
+        add_message(db, thread_id, Role.ASSISTANT, answer, now=now, author=thread_id, run_id=run_id)
+    woken: list[Queued] = []
+    for thread in theirs:
+        _release(db, thread, next_children.get(thread))
+        woken += _wake(db, thread, process)
+    return woken
+
+
+def _take_out(db: Connection, message: int, run_id: str) -> bool:
+    """Take a message out of the queue, if this run is the one that it began last."""
+    found = db.execute(
+        "DELETE FROM queue WHERE message = ? AND run_id = ?", (message, run_id)
+    ).rowcount
+    return bool(found)
+
+
+def _wake(db: Connection, thread_id: str, process: int) -> list[Queued]:
+    """What an agent was told and had no turn for: it begins runs, or is only kept."""
+    found = db.execute(
+        "SELECT message FROM queue WHERE thread_id = ? AND kind = 'notice' ORDER BY message",
+        (thread_id,),
+    ).fetchall()
+    if found and not _is_persistent(db, thread_id):
+        for (message,) in found:
+            keep_only(db, message, None)
+        return []
+    for (message,) in found:
+        db.execute(
+            "UPDATE queue SET kind = 'run', process = ? WHERE message = ?", (process, message)
+        )
+    woken = {message for (message,) in found}
+    return [each for each in queued_of(db, process, thread_id=thread_id) if each.message in woken]
+
+
+def keep_only(db: Connection, message: int, run_id: str | None) -> None:
+    """Give a queued message its place in the conversation; nothing begins with it."""
+    place_message(db, message, run_id)
+    db.execute("DELETE FROM queue WHERE message = ?", (message,))
+
+
+def _is_persistent(db: Connection, thread_id: str) -> bool:
+    found = db.execute(
+        "SELECT 1 FROM agent_metadata WHERE thread_id = ? AND kind = ?",
+        (thread_id, str(AgentKind.PERSISTENT)),
+    ).fetchone()
+    return found is not None
+
+
+def queued_of(db: Connection, process: int, *, thread_id: str | None = None) -> list[Queued]:
+    """The messages that a process will run or runs, in order; with `thread_id` of one thread."""
+    found = db.execute(
+        "SELECT q.message, q.thread_id, m.content, m.kind, q.task, q.pot, q.settings, q.run_id "
+        "FROM queue q JOIN messages m ON m.id = q.message "
+        "WHERE q.kind = 'run' AND q.process = ? AND (? IS NULL OR q.thread_id = ?) "
+        "ORDER BY q.message",
+        (process, thread_id, thread_id),
+    )
+    return [
+        Queued(message, thread, content, MessageKind(kind), task, pot, json.loads(given), run)
+        for message, thread, content, kind, task, pot, given, run in found
+    ]
+
+
+def told(db: Connection, *, process: int) -> list[str]:
+    """The threads at work in a process whose agents have been told something."""
+    found = db.execute(
+        "SELECT DISTINCT thread_id FROM queue WHERE kind = 'notice' AND process = ?", (process,)
+    )
+    return [thread for (thread,) in found]
+
+
+def withdraw(db: Connection, message: int) -> bool:
+    """Take a message that nobody works on out of the queue.
+
+    One that never began is taken out of its thread, too.
+
+    Returns:
+        Whether it was there, and nobody worked on it.
+    """
+    changed = db.execute(
+        "DELETE FROM queue WHERE message = ? AND NOT EXISTS ("
+        "SELECT 1 FROM threads t WHERE t.id = thread_id AND t.run_id = queue.run_id "
+        "AND t.process IS NOT NULL)",
+        (message,),
+    ).rowcount
+    if changed:
+        db.execute("DELETE FROM messages WHERE id = ? AND place IS NULL", (message,))
+    return bool(changed)
+
+
+def adopt(db: Connection, session_id: str, *, process: int, is_alive: IsAlive) -> list[Queued]:
+    """Take over what dead processes left of a session: its messages, and threads held by them.
+
+    Returns:
+        The messages that begin runs in this process now, in order. One with a `run_id` had begun:
+        `agentnb.store.runs.finished_run` tells whether that run came to its end.
+    """
+
+    def is_dead(owner: int | None) -> bool:
+        return owner is None or not is_alive(owner)
+
+    held = db.execute(
+        "SELECT id, process FROM threads INDEXED BY threads_at_work "
+        "WHERE session_id = ? AND process IS NOT NULL",
+        (session_id,),
+    ).fetchall()
+    dead = {owner for owner in {owner for _, owner in held} if is_dead(owner)}
+    for thread, owner in held:
+        if owner in dead:
+            _release_dead(db, thread)
+    left = db.execute(
+        "SELECT q.message, q.process, q.kind, q.thread_id FROM queue q "
+        "JOIN threads t ON t.id = q.thread_id WHERE t.session_id = ?",
+        (session_id,),
+    ).fetchall()
+    dead = {owner for owner in {owner for _, owner, *_ in left} if is_dead(owner)}
+    taken: set[int] = set()
+    for message, owner, kind, thread in left:
+        if owner not in dead:
+            continue
+        if kind == "notice" and not _is_persistent(db, thread):
+            keep_only(db, message, None)
+        else:
+            db.execute(
+                "UPDATE queue SET kind = 'run', process = ? WHERE message = ?", (process, message)
+            )
+            taken.add(message)
+    return [each for each in queued_of(db, process) if each.message in taken]

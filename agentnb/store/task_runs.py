@@ -1,0 +1,130 @@
+"""What the beginning and the end of a run do to the task that it works on.
+
+All functions work within their caller's transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentnb.core.durable import TaskStatus
+from agentnb.core.secrets import masked_as_known
+from agentnb.core.text import one_line
+from agentnb.core.types import AgentStatus
+from agentnb.store.threads import set_current_task
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+LONGEST_NOTE = 500
+"""Characters of an answer that become a note."""
+
+_OVER = (TaskStatus.COMPLETED, TaskStatus.ARCHIVED)
+
+
+def begin_work(db: Connection, task: int, thread_id: str, *, now: float) -> None:
+    """An agent begins to work on a task.
+
+    Args:
+        db: In a transaction.
+        task: `tasks.number`.
+        thread_id: The agent's thread.
+        now: Seconds since 1970.
+    """
+    row = db.execute("SELECT title, status FROM tasks WHERE number = ?", (task,)).fetchone()
+    if row is None:
+        return
+    title, status = row
+    set_current_task(db, thread_id, title)
+    if status == TaskStatus.PENDING:
+        _set_status(db, task, TaskStatus.IN_PROGRESS, now)
+
+
+def end_work(
+    db: Connection,
+    task: int,
+    thread_id: str,
+    *,
+    status: AgentStatus,
+    answer: str,
+    reason: str,
+    now: float,
+) -> None:
+    """An agent's run on a task has ended: only `task_complete` completes a task.
+
+    The beginning of an answer becomes a note. A run that did not complete blocks the task, with the
+    reason as a note.
+
+    Args:
+        db: In a transaction.
+        task: `tasks.number`.
+        thread_id: The agent's thread.
+        status: How the run ended.
+        answer: What it answered.
+        reason: Why it did not complete.
+        now: Seconds since 1970.
+    """
+    set_current_task(db, thread_id, None)
+    row = db.execute("SELECT status FROM tasks WHERE number = ?", (task,)).fetchone()
+    if row is None or row[0] in _OVER:
+        return
+    if status is AgentStatus.COMPLETED:
+        _add_note(db, task, masked_as_known(answer)[:LONGEST_NOTE], thread_id, now)
+        return
+    _set_status(db, task, TaskStatus.BLOCKED, now)
+    _add_note(db, task, reason, None, now)
+
+
+def name_of(db: Connection, task: int | None, *, is_told: bool) -> str:
+    """What a list of runs calls a run on a task, or one that is told of its completion.
+
+    Args:
+        db: In a transaction.
+        task: `tasks.number`; `None` for a run without a task.
+        is_told: Whether its agent is told that the task is completed.
+    """
+    row = db.execute("SELECT title FROM tasks WHERE number = ?", (task,)).fetchone()
+    if row is None:
+        return ""
+    title = one_line(row[0])
+    return f"{title} (completed)" if is_told else title
+
+
+def lineage(db: Connection, thread_id: str, task: int | None) -> list[str]:
+    """The prompts of the tasks that led to a run, the nearest first: a cycle repeats one of them.
+
+    Args:
+        db: In a transaction.
+        thread_id: The thread of the run's root.
+        task: `tasks.number` of the task that it works on.
+    """
+    prompts = []
+    if task is not None:
+        prompts += db.execute("SELECT prompt FROM tasks WHERE number = ?", (task,)).fetchall()
+    at: str | None = thread_id
+    while at is not None:
+        row = db.execute(
+            "SELECT t.parent_id, k.prompt FROM threads t "
+            "LEFT JOIN agent_metadata m ON m.thread_id = t.id "
+            "LEFT JOIN tasks k ON k.number = m.created_for_task WHERE t.id = ?",
+            (at,),
+        ).fetchone()
+        at, prompt = (None, None) if row is None else row
+        if prompt is not None and (prompt,) not in prompts[:1]:
+            prompts.append((prompt,))
+    return [prompt for (prompt,) in prompts]
+
+
+def _set_status(db: Connection, task: int, status: TaskStatus, now: float) -> None:
+    db.execute(
+        "UPDATE tasks SET status = ?, updated_at = ? WHERE number = ?", (str(status), now, task)
+    )
+
+
+def _add_note(db: Connection, task: int, text: str, author: str | None, now: float) -> None:
+    if text.strip():
+        db.execute(
+            "INSERT INTO task_notes (task, text, author, created_at) VALUES (?, ?, ?, ?)",
+            (task, text, author, now),
+        )

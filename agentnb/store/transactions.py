@@ -1,0 +1,100 @@
+"""Work on the threads and tasks of a session, one transaction each.
+
+In a file it is done by the one thread that writes to it, after all that runs handed over before.
+Without a file the same tables are in memory, so threads and tasks work the same way there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from agentnb.core.secrets import Secrets
+from agentnb.store.schema import migrate
+from agentnb.store.sealing import SealingConnection
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+"""What is done in a transaction, with foreign keys on. It may be called again: the last call
+counts. It must not commit."""
+
+
+class Transactions(Protocol):
+    """The database that a session's threads and tasks are in. Safe from any thread.
+
+    What is bound to a statement there is sealed first (`agentnb.store.sealing`).
+    """
+
+    @property
+    def process(self) -> int:
+        """The number of this process there (`processes.id`). The first look may open the file.
+
+        Raises:
+            StoreTrouble: The file cannot be written.
+        """
+        ...
+
+    def do(self, work: Work[T]) -> T:
+        """Do some work in one transaction, and block until it is on disk.
+
+        What the work raises undoes it, and is raised here.
+
+        Raises:
+            StoreTrouble: The file cannot be written. Nothing was changed.
+        """
+        ...
+
+    async def done(self, work: Work[T]) -> T:
+        """The same, awaited. A cancel meanwhile does not undo it."""
+        ...
+
+    def is_alive(self, process: int) -> bool:
+        """Whether a process lives; true if that cannot be known."""
+        ...
+
+
+class MemoryTransactions:
+    """Implements `Transactions` without a file. It ends with its session."""
+
+    process = 1
+
+    def __init__(self) -> None:
+        self._db = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, factory=SealingConnection
+        )
+        self._db.secrets = Secrets({})  # nothing is written down: only half characters go
+        self._lock = threading.Lock()
+        migrate(self._db, needs_search=False)
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self._db.execute(
+            "INSERT INTO processes (id, host, pid, started_at) VALUES (?, '', ?, ?)",
+            (self.process, os.getpid(), time.time()),
+        )
+
+    def do(self, work: Work[T]) -> T:
+        """See `Transactions`."""
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                value = work(self._db)
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            return value
+
+    async def done(self, work: Work[T]) -> T:
+        """See `Transactions`. It takes microseconds, so it is done at once."""
+        value = self.do(work)
+        await asyncio.sleep(0)
+        return value
+
+    def is_alive(self, process: int) -> bool:
+        """See `Transactions`."""
+        return process == self.process
