@@ -17,14 +17,22 @@ if TYPE_CHECKING:
     from agentnb.agent_view import AgentView
     from agentnb.config import Config, load_config
     from agentnb.core.context import AgentContext
+    from agentnb.core.durable import AgentMetadata, MemoryEntry, MemoryList, Task, TaskList
     from agentnb.core.errors import (
         AgentnbError,
         AmbiguousRun,
+        BadAssignment,
         InternalError,
         LlmError,
+        NoSuchMemory,
         NoSuchRun,
+        NoSuchSession,
+        NoSuchTask,
+        NoSuchThread,
         OrchestratorError,
         RunCancelled,
+        SessionClosed,
+        TaskInProgress,
         ToolError,
         UnreadableRun,
     )
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
         SubAgentResult,
         ToolUse,
     )
+    from agentnb.default_session import configure, delete_run, get_session, prune, runs
     from agentnb.errors import ConfigError
     from agentnb.prices import Cost, Price, set_prices
     from agentnb.providers.demo import DemoProvider
@@ -45,19 +54,24 @@ if TYPE_CHECKING:
     from agentnb.record import RunRecord, load_run
     from agentnb.run import Run
     from agentnb.runtime import allow_nested_loops
-    from agentnb.session import Session, configure, delete_run, get_session, prune, runs
+    from agentnb.session import Session
     from agentnb.store.runs import RunInfo, RunList
+    from agentnb.tasks.lists import AgentList, ThreadList
+    from agentnb.tasks.thread import Thread
     from agentnb.tools.function import tool
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "AgentContext": "core.context",
+    "AgentList": "tasks.lists",
+    "AgentMetadata": "core.durable",
     "AgentNode": "core.types",
     "AgentStatus": "core.types",
     "AgentView": "agent_view",
     "AgentnbError": "core.errors",
     "AmbiguousRun": "core.errors",
+    "BadAssignment": "core.errors",
     "CancelReceipt": "core.types",
     "Config": "config",
     "ConfigError": "errors",
@@ -65,7 +79,13 @@ _HOMES = {
     "DemoProvider": "providers.demo",
     "InternalError": "core.errors",
     "LlmError": "core.errors",
+    "MemoryEntry": "core.durable",
+    "MemoryList": "core.durable",
+    "NoSuchMemory": "core.errors",
     "NoSuchRun": "core.errors",
+    "NoSuchSession": "core.errors",
+    "NoSuchTask": "core.errors",
+    "NoSuchThread": "core.errors",
     "OrchestratorError": "core.errors",
     "OrchestratorResult": "core.types",
     "Price": "prices",
@@ -77,31 +97,40 @@ _HOMES = {
     "RunRecord": "record",
     "ScriptedProvider": "providers.scripted",
     "Session": "session",
+    "SessionClosed": "core.errors",
     "SubAgentResult": "core.types",
+    "Task": "core.durable",
+    "TaskInProgress": "core.errors",
+    "TaskList": "core.durable",
+    "Thread": "tasks.thread",
+    "ThreadList": "tasks.lists",
     "ToolContext": "core.protocols",
     "ToolError": "core.errors",
     "ToolUse": "core.types",
     "UnreadableRun": "core.errors",
     "allow_nested_loops": "runtime",
-    "configure": "session",
-    "delete_run": "session",
-    "get_session": "session",
+    "configure": "default_session",
+    "delete_run": "default_session",
+    "get_session": "default_session",
     "load_config": "config",
     "load_run": "record",
-    "prune": "session",
+    "prune": "default_session",
     "register_provider": "providers.registry",
-    "runs": "session",
+    "runs": "default_session",
     "set_prices": "prices",
     "tool": "tools.function",
 }
 
 __all__ = [
     "AgentContext",
+    "AgentList",
+    "AgentMetadata",
     "AgentNode",
     "AgentStatus",
     "AgentView",
     "AgentnbError",
     "AmbiguousRun",
+    "BadAssignment",
     "CancelReceipt",
     "Config",
     "ConfigError",
@@ -109,7 +138,13 @@ __all__ = [
     "DemoProvider",
     "InternalError",
     "LlmError",
+    "MemoryEntry",
+    "MemoryList",
+    "NoSuchMemory",
     "NoSuchRun",
+    "NoSuchSession",
+    "NoSuchTask",
+    "NoSuchThread",
     "OrchestratorError",
     "OrchestratorResult",
     "Price",
@@ -121,7 +156,13 @@ __all__ = [
     "RunRecord",
     "ScriptedProvider",
     "Session",
+    "SessionClosed",
     "SubAgentResult",
+    "Task",
+    "TaskInProgress",
+    "TaskList",
+    "Thread",
+    "ThreadList",
     "ToolContext",
     "ToolError",
     "ToolUse",

@@ -6,11 +6,19 @@ holds no ids or times, so that saved notebooks can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
-from typing import Any
+from typing import Any, Protocol
 
 from agentnb.agent_view import AgentView, AgentViews
+from agentnb.core.durable import (
+    AgentMetadata,
+    MemoryList,
+    MessageKind,
+    Task,
+    TaskList,
+    ThreadMessage,
+)
 from agentnb.core.events import (
     AgentTextDelta,
     AgentWaiting,
@@ -20,9 +28,9 @@ from agentnb.core.events import (
     ModelCallStarted,
 )
 from agentnb.core.secrets import masked_as_known
-from agentnb.core.shown import Bundle, Listed
+from agentnb.core.shown import Bundle, Listed, counted
 from agentnb.core.spawn import extract_text_before_spawn
-from agentnb.core.text import LONGEST_LINE, visible, visible_text
+from agentnb.core.text import LONGEST_LINE, block_quote, visible, visible_text
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentMemoryContext,
@@ -30,8 +38,10 @@ from agentnb.core.types import (
     AgentNode,
     AgentStatus,
     OrchestratorResult,
+    Role,
     SubAgentResult,
     SubAgentResults,
+    path_of,
 )
 from agentnb.prices import Cost
 from agentnb.record import RunRecord
@@ -45,8 +55,14 @@ OUTLINE_LINES = 100
 """Lines of agents and notes; a note below the root counts the rest."""
 ANSWER_LENGTH = 20_000
 """Characters; a line at the end counts the rest."""
+MESSAGES = 20
+"""Newest messages of a thread that are shown; a line above them counts the rest."""
+_TITLE_LENGTH = 80
+_MESSAGE_LENGTH = 2_000
+"""Characters of a message that are shown."""
 _TASK_LENGTH = 400
 _MOST_CHILDREN = 40
+_MOST_NOTES = 20
 
 _NO_ANSWER = "There is no answer yet: the run has not ended."
 _NOT_ALL = "(So far: the run has not ended.)"
@@ -202,6 +218,15 @@ def _(memories: AgentMemoryContexts) -> Bundle:
 
 
 @bundle_of.register
+def _(memories: MemoryList) -> Bundle:
+    rows = [
+        (path_of(one.source_agent_id, one.source_agent_id.partition(".")[0]), one.text)
+        for one in memories[:ROWS]
+    ]
+    return _list(memories, Table(("agent", "memory"), rows, length=len(memories)))
+
+
+@bundle_of.register
 def _(entries: Entries) -> Bundle:
     """Grouped by agent, since the order between agents differs in every replay."""
     kinds_of: dict[str, list[str]] = {}
@@ -242,10 +267,110 @@ def _(runs: RunList) -> Bundle:
     return _list(runs, Table(("run", "status", "agents", "tokens"), rows, length=len(runs)))
 
 
+@bundle_of.register
+def _(tasks: TaskList) -> Bundle:
+    return list_bundle(tasks, ("", "task", "status", "priority", "notes"), _task_row)
+
+
+def _task_row(_: int, task: Task) -> tuple[object, ...]:
+    return task.id, task.title, task.status, task.priority, f"{len(task.notes):,}"
+
+
+@bundle_of.register
+def _(task: Task) -> Bundle:
+    """Id, status, priority and title; the prompt; the newest notes."""
+    title = visible(task.title, _TASK_LENGTH)
+    parts = [_line(f"{task.id} {task.status} · {task.priority} · {title}"), _answer(task.prompt)]
+    if (left_out := len(task.notes) - _MOST_NOTES) > 0:
+        parts.append(_line(f"… and {left_out:,} older notes: `task.notes` has all"))
+    return _bundle(*parts, *(_line(f"note: {note.text}") for note in task.notes[-_MOST_NOTES:]))
+
+
+def list_bundle(
+    values: Listed[Any], columns: Sequence[str], row_of: Callable[[int, Any], Sequence[object]]
+) -> Bundle:
+    """The bundle of a list whose type is not known here: its headline and a table.
+
+    Args:
+        values: The list.
+        columns: The names of the columns.
+        row_of: A value for each column, from an item's place and the item. Asked of those shown.
+    """
+    rows = [[*map(_cell, row_of(place, each))] for place, each in enumerate(values[:ROWS])]
+    return _list(values, Table(columns, rows, length=len(values)))
+
+
+def _cell(value: object) -> str:
+    return _in_words(value) if isinstance(value, AgentStatus) else str(value)
+
+
 def _list(values: Listed[Any] | Entries | RunList, table: Table) -> Bundle:
     """A table. Its plain text is the `repr`, which IPython prints for any tuple or list."""
     parts = [_line(values.headline), *([_table(table)] if values else [])]
     return _bundle(*parts) | {"text/plain": repr(values)}
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+
+class Conversation(Protocol):
+    """What is shown of a thread."""
+
+    @property
+    def title(self) -> str:
+        """The agent's name, or the beginning of the first message."""
+        ...
+
+    @property
+    def status(self) -> AgentStatus:
+        """What its agent does."""
+        ...
+
+    @property
+    def metadata(self) -> AgentMetadata | None:
+        """What is known of its agent."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[ThreadMessage]:
+        """All messages, in order."""
+        ...
+
+
+def thread_bundle(thread: Conversation) -> Bundle:
+    """A thread's title, and its newest messages: who said what.
+
+    Each message is quoted, so that none can pass for the beginning of another.
+    """
+    messages, agent = thread.messages, thread.metadata
+    above = len(messages) - MESSAGES
+    title = visible(thread.title, _TITLE_LENGTH)
+    count = counted(len(messages), "message")
+    parts = [_line(f"{_in_words(thread.status)} · {title} · {count}")]
+    if above > 0:
+        parts.append(_line(f"… {counted(above, 'message')} above: `thread.messages` has all"))
+    for message in messages[-MESSAGES:]:
+        is_markdown = message.role is Role.ASSISTANT
+        parts += [_line(_speaker(message, agent)), _quoted(message.content, is_markdown)]
+    return _bundle(*parts)
+
+
+def _speaker(message: ThreadMessage, agent: AgentMetadata | None) -> str:
+    # By name, not by the id of a thread: nbval compares it.
+    if message.role is Role.ASSISTANT:
+        return f"agent {agent.name}:" if agent is not None else "agent:"
+    if message.kind in (MessageKind.TASK_ASSIGNMENT, MessageKind.TASK_COMPLETION):
+        return "task system:"
+    who = "person" if message.author is None else "another agent"
+    return f"{who}, a note:" if message.kind is MessageKind.NOTE else f"{who}:"
+
+
+def _quoted(text: str, is_markdown: bool) -> _Part:
+    said = beginning(masked_as_known(text), _MESSAGE_LENGTH) or "(nothing)"
+    lines = visible_text(said).split("\n")
+    # What was typed, and what the task system writes, keeps its lines.
+    html = answer_html(said) if is_markdown else f"<p>{'<br>'.join(map(text_html, lines))}</p>\n"
+    return "\n".join(block_quote(lines)), f"<blockquote>\n{html}</blockquote>"
 
 
 # -- parts ----------------------------------------------------------------------------------------

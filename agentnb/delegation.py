@@ -18,9 +18,9 @@ from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Models, gate_of
-from agentnb.tools.registry import meant_by
+from agentnb.tools.registry import MAKERS, meant_by
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
-from agentnb.tools.workspace import NAME as WORKSPACE
+from agentnb.tools.toolset import Makers
 
 BootstrapOf = Callable[[Profile | None], Sequence[NamedText]]
 
@@ -35,6 +35,7 @@ def delegation_of(
     bootstrap_of: BootstrapOf,
     models: Models,
     max_concurrency: int,
+    makers: Makers = MAKERS,
 ) -> Delegation:
     """Build the delegation of one run.
 
@@ -47,6 +48,7 @@ def delegation_of(
         bootstrap_of: Returns the bootstrap files of a profile, or of `None`, in this run.
         models: Resolves the pools.
         max_concurrency: Open calls per model.
+        makers: The toolsets that a profile may also name.
 
     Raises:
         ValueError: A tool of the run has the name of a spawn tool.
@@ -62,7 +64,7 @@ def delegation_of(
                 "another, by `agentnb.tool(function, name=...)`."
             )
     bootstrap_of(None)  # an unreadable file fails here, not when a model starts a sub-agent
-    settings = _settings(config, known.values(), bootstrap_of, models, max_concurrency)
+    settings = _settings(config, known.values(), makers, bootstrap_of, models, max_concurrency)
     return Delegation(
         by_block=kind == "both",
         spawn_tools=spawn_tools(settings),
@@ -74,6 +76,7 @@ def delegation_of(
 def _settings(
     config: Config,
     known: Collection[Tool],
+    makers: Makers,
     bootstrap_of: BootstrapOf,
     models: Models,
     max_concurrency: int,
@@ -88,7 +91,7 @@ def _settings(
     tools, broken = dict[str, Sequence[Tool] | None](), dict[str, str]()
     for name in (*config.profiles, *config.broken):
         try:
-            tools[name] = tools_of_profile(named.profile(name), known, named)
+            tools[name] = tools_of_profile(named.profile(name), known, named, makers)
         except ConfigError as error:
             broken[name] = str(error)
 
@@ -109,14 +112,15 @@ def _settings(
 
 
 def tools_of_profile(
-    profile: Profile, known: Iterable[Tool], config: Config
+    profile: Profile, known: Iterable[Tool], config: Config, makers: Makers = MAKERS
 ) -> tuple[Tool, ...] | None:
     """The tools that a profile names, each once; `None` if it names none and inherits its parent's.
 
     Args:
         profile: A profile of the settings file.
-        known: Tools that may be named, besides `workspace`.
+        known: Tools that may be named.
         config: Holds the profile's lines in the file.
+        makers: The toolsets that may be named.
 
     Raises:
         ConfigError: The profile names an unknown tool. The spawn tools count as unknown.
@@ -126,10 +130,10 @@ def tools_of_profile(
     by_name = {tool.spec.name: tool for tool in known}
     found, mistakes = dict[str, Tool](), list[ConfigMistake]()
     for at, name in enumerate(profile.tools):
-        meant = meant_by(name, by_name)
+        meant = meant_by(name, by_name, makers)
         found.update((tool.spec.name, tool) for tool in meant)
         if not meant:
-            mistakes.append(_mistake(config, profile, at, _no_tool(name, by_name)))
+            mistakes.append(_mistake(config, profile, at, _no_tool(name, [*by_name, *makers])))
     if mistakes:
         raise ConfigError(config.source, mistakes)
     return tuple(found.values())
@@ -146,7 +150,7 @@ _NOT_NAMED = "{} is not named here: `Session(nested_spawn=True)` gives it to sub
 def _no_tool(name: str, known: Iterable[str]) -> str:
     if name in NAMES:
         return _NOT_NAMED.format(literal(name))
-    names = map(literal, dict.fromkeys([*known, WORKSPACE]))
+    names = map(literal, dict.fromkeys(known))
     return (
         f"This run has no tool {literal(name)} (known: {listed(names)}). Give it to the session, "
         "`Session(tools=[...])`, or to the cell, `%%spawn --tools`, or take it out here."

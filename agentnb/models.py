@@ -19,7 +19,7 @@ from agentnb.core.protocols import FallbackModel, Gate, Provider, links_of
 from agentnb.errors import UntrustedSettings
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.gate import ConcurrencyGate, RoutedGate
-from agentnb.providers.registry import Registry, split_model
+from agentnb.providers.registry import Registry, known_providers, split_model
 from agentnb.settings import DEFAULT_MODEL
 from agentnb.trust import allowed_server
 
@@ -112,6 +112,12 @@ class Models:
         chain = FallbackProvider(self._links(names))
         return chain, chain.links[0].model
 
+    @property
+    def provider_names(self) -> tuple[str, ...]:
+        """The providers that a model may name: the session's own first, then the registered."""
+        own = () if self._provider is None else links_of(self._provider, "")
+        return tuple(dict.fromkeys([*(link.provider.name for link in own), *known_providers()]))
+
     def _links(self, names: Sequence[str]) -> list[FallbackModel]:
         """The models of a chain whose SDK is installed."""
         links: list[FallbackModel] = []
@@ -146,3 +152,17 @@ class Models:
         """Raise `UnknownModel` unless a model has a provider. Creates no provider."""
         if self._own(model) is None:
             split_model(model)
+
+
+_used: dict[str, None] = {}
+
+
+def note_used(model: str) -> None:
+    """Note a model that a person named for a run."""
+    _used.pop(model, None)
+    _used[model] = None
+
+
+def used_models() -> tuple[str, ...]:
+    """The models that runs of this process have used, the newest last."""
+    return tuple(_used)

@@ -36,9 +36,10 @@ from agentnb.core.events import (
     RunFinished,
     is_terminal,
 )
+from agentnb.core.reading import memories_in
 from agentnb.core.secrets import known_secrets
 from agentnb.core.shown import Shown
-from agentnb.core.spawn import without_block
+from agentnb.core.spawn import final_text
 from agentnb.core.text import LONGEST_IN_ERROR, quoted, visible
 from agentnb.core.tree import AgentState, ToolCount, TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, path_of
@@ -52,6 +53,7 @@ from agentnb.views.panel.history import unreported_notes
 if TYPE_CHECKING:
     import networkx as nx
 
+    from agentnb.core.durable import MemoryList
     from agentnb.core.records import ToolCallRecord
     from agentnb.views.figures.figure import RunFigure
     from agentnb.views.panel.frames import FramePublisher
@@ -167,6 +169,11 @@ class RunRecord(Shown):
                 is_roots = getattr(event, "agent_id", None) == root.agent_id
                 return _final_text(event) if is_roots else ""
         return ""
+
+    @property
+    def memories(self) -> MemoryList:
+        """What the agents remembered so far, in the order in which it was kept."""
+        return memories_in(self._bus.lifecycle_rows, self.id)
 
     @property
     def budget(self) -> RequestBudget:
@@ -487,14 +494,12 @@ def _final_text(event: Event) -> str:
     """The text of an agent's terminal event, with the reason for its end."""
     match event:
         case AgentCompleted(text=text) | AgentExhausted(text=text):
-            return text or "(no output)"
+            return final_text(text, None)
         case AgentFailed(text=text, error=error):
-            pass
+            return final_text(text, error)
         case AgentCancelled(text=text, reason=reason):
-            error = str(RunCancelled(reason))
-        case _:
-            return ""
-    return without_block("\n\n".join(part for part in (text, f"*{error}*") if part))
+            return final_text(text, str(RunCancelled(reason)))
+    return ""
 
 
 def _budget_figures(events: Iterator[Event]) -> tuple[int, int]:

@@ -13,7 +13,15 @@ import math
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    MutableMapping,
+)
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -59,12 +67,15 @@ class Run(RunRecord):
         runtime: Runtime,
         viewers: Viewers | None = None,
         kept: RunStore | None = None,
+        among: MutableMapping[str, Run] | None = None,
     ) -> None:
         super().__init__(request.run_id, task, bus)
         self._request = request
         self._runtime = runtime
         self._viewers = viewers or Viewers()
         self._kept = kept
+        if among is not None:  # before it begins: what it does may look for it
+            among[self.id] = self
         self._future = runtime.submit(execution)
         self._waiting = waiting = set[Callable[[], None]]()
         # One callback for all waiters: a future keeps its callbacks, and waiters come and go.
@@ -240,11 +251,13 @@ class Run(RunRecord):
 
     def _cancel(self, agent: str | None, reason: str | None, *, by: str) -> CancelReceipt:
         agent_id = None if agent is None or self._is_root(agent) else self._id_of(agent)
+        cancellation = self._request.cancellation
         if self.done:
+            if agent_id is None:  # the work that its agents have assigned may go on
+                cancellation.cancel(None, reason or "cancelled by hand", by=by)
             return CancelReceipt((), 0, self._abandoned(agent_id))
         self._check_alive()
         started = time.monotonic()
-        cancellation = self._request.cancellation
         order = cancellation.cancel(agent_id, reason or "cancelled by hand", by=by)
         if not self._runtime.is_current_thread:
             self._wait_until_stopped(agent_id)

@@ -9,10 +9,10 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -21,9 +21,10 @@ from agentnb.config.profile import Profile, root_instructions
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
-from agentnb.core.errors import show_as_line
+from agentnb.core.durable import AgentKind, AgentMetadata, one_of
+from agentnb.core.errors import NoSuchRun, NoSuchSession, UnknownAgent, show_as_line
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Provider, Tool
+from agentnb.core.protocols import BudgetGate, Delegation, Provider, Tool
 from agentnb.core.records import RunHead
 from agentnb.core.request import RequestContext, new_thread_id
 from agentnb.core.secrets import note_variable
@@ -32,29 +33,53 @@ from agentnb.core.types import (
     AgentConfig,
     OrchestratorResult,
     SpawnInstruction,
-    SpawnMode,
+    path_of,
 )
 from agentnb.delegation import delegation_of, tools_of_profile
 from agentnb.errors import wrong_settings_as_line
-from agentnb.models import Models, Origin, gate_of, registry
+from agentnb.models import Models, Origin, gate_of, note_used, registry
 from agentnb.record import RunRecord
 from agentnb.run import Run
+from agentnb.run_options import (
+    RunOptions,
+    as_agent,
+    as_plain,
+    checked_mode,
+    checked_name,
+    checked_tags,
+    checked_task,
+    checked_tasks,
+    from_queue,
+    to_queue,
+    without_none,
+)
 from agentnb.run_store import RunStore
 from agentnb.runtime import get_runtime
 from agentnb.settings import (
     DEFAULT_BUDGET,
     DEFAULT_MODEL,
-    SETTINGS,
     Settings,
     arguments_text,
-    one_line,
 )
-from agentnb.tools.registry import tools_of
+from agentnb.store import threads
+from agentnb.store.memories import StoredMemories
+from agentnb.tasks.assignment import NewAgent, check_assignment
+from agentnb.tasks.board import Board, Tasks
+from agentnb.tasks.desk import Desk, Order, Work
+from agentnb.tasks.lists import AgentList, ThreadList
+from agentnb.tasks.thread import LAST, House, Thread, history_of, thread_of
+from agentnb.tools.registry import MAKERS, tools_of
+from agentnb.tools.tasks import task_tools
+from agentnb.tools.toolset import TASKS, Makers
 from agentnb.trust import check_limits
 from agentnb.views.panel.viewers import Viewers
 
 if TYPE_CHECKING:
+    from agentnb.agent_view import AgentView
+    from agentnb.core.durable import MemoryEntry, MemoryList
+    from agentnb.store.queue import Begun
     from agentnb.store.runs import RunInfo, RunList
+    from agentnb.store.transactions import Transactions
     from agentnb.store.upkeep import Pruned
 
 P = ParamSpec("P")
@@ -69,23 +94,8 @@ class _Current:
     models: Models
 
 
-@dataclass(frozen=True, slots=True)
-class _RunOptions:
-    """A run to start."""
-
-    title: str
-    """The task, or a title for several."""
-    given: Mapping[str, Any]
-    """Settings of this run that replace the session's."""
-    profile: str | None = None
-    plan: SpawnInstruction | None = None
-    synthesis: bool = True
-    name: str = ""
-    tags: tuple[str, ...] = ()
-
-
 def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
-    """Store the arguments passed to `init` in `self._given`, without its defaults.
+    """Store the arguments passed to `init` in `self.given`, without its defaults.
 
     The difference matters: a settings file overrides a default, but not an equal value that code
     passes.
@@ -100,7 +110,7 @@ def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
             show_as_line(error)
             raise
         session: Session = given.pop("self")
-        session._given = given
+        session.given = given
         init(*args, **named)
 
     return wrapper
@@ -117,7 +127,7 @@ class Session:
             `ConfigError`, for mistakes in a settings file, are `ValueError`s, too.
     """
 
-    _given: dict[str, Any]
+    given: dict[str, Any]
     """The settings that code passes; normalised by `Settings` once `__init__` has run."""
 
     @wrong_settings_as_line()
@@ -136,12 +146,14 @@ class Session:
         nested_spawn: bool = False,
         config: str | os.PathLike[str] | Config | bool | None = None,
         store: str | os.PathLike[str] | None = "auto",
+        id: str | None = None,
         mode: str = "live",
         provider: Provider | None = None,
         max_concurrency: int = 32,
         max_agents: int = 1000,
         max_output_tokens: int = 8192,
         call_timeout_s: float = 600,
+        recall: int = 0,
         memories: Sequence[str] = (),
         sub_agent_memory: str = "inherit",
         on_budget_warning: str | BudgetGate = "ask",
@@ -150,28 +162,59 @@ class Session:
         max_time_s: float | None = None,
         stop_after_failures: int | None = None,
     ) -> None:
-        settings = Settings(**self._given)
-        self._given = {name: getattr(settings, name) for name in self._given}
-        self.tools = tools_of(settings.tools)
-        """The tools of agents, unless a run names its own."""
+        settings = Settings(**self.given)
+        self.given = {name: getattr(settings, name) for name in self.given}
         self._current = self._current_of(config_of(config))
-        self.id = new_thread_id()
-        """The id of its thread, `nb_YYYYMMDD_xxxxxx`."""
         project = self.config.folder if self.config.source else None
         self.store = RunStore.of(settings.store, project)
         """Where its runs are kept."""
+        self.id = new_thread_id() if settings.id is None else self._found(settings.id)
+        """The id of its thread, `nb_YYYYMMDD_xxxxxx`."""
+        self._move_in(settings.tools)
         self._newest: Run | None = None
         self._owned = threading.local()
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        if settings.id is not None:
+            self._desk.may_be_told = True
+            self._desk.adopt()
+
+    def _found(self, session_id: str) -> str:
+        """The id of a session of the store, also for `last`."""
+        transactions = self._transactions()
+        found = transactions.do(threads.last_session) if session_id == LAST else session_id
+        if found is None or not transactions.do(lambda db: threads.has_session(db, found)):
+            raise NoSuchSession(session_id)
+        return found
+
+    def go_on(self, before: Session, *, is_elsewhere: bool) -> None:
+        """Be the same person's session with other settings: the same id and, mostly, store."""
+        self.id = before.id
+        if not is_elsewhere:
+            self.store = before.store
+        self._move_in(self.settings.tools)
+        if not is_elsewhere:
+            self._desk.go_on(before._desk)
+
+    def _move_in(self, tools: Sequence[Any]) -> None:
+        """Make what belongs to its id and store."""
+        self._desk = Desk(self.id, self.store, self)
+        self._board = Board(self._desk)
+        self.toolsets: Makers = {**MAKERS, TASKS: partial(task_tools, self._board)}
+        """Names in lists of tools that stand for several."""
+        self.tools = tools_of(tools, makers=self.toolsets)
+        """The tools of agents, unless a run names its own."""
+
+    def _transactions(self) -> Transactions:
+        return self.store.transactions()
 
     def _current_of(self, config: Config) -> _Current:
         note_variable(config.openai.api_key_env)
         of_file = dict(config.session)
         if config.spawn_enabled is not None:
             of_file.setdefault("delegation", "both" if config.spawn_enabled else "block")
-        settings = Settings(**{**of_file, **self._given})
-        models = Models(self._given.get("model"), provider=settings.provider, config=config)
+        settings = Settings(**{**of_file, **self.given})
+        models = Models(self.given.get("model"), provider=settings.provider, config=config)
         return _Current(config, settings, models)
 
     def reread_settings(self) -> None:
@@ -221,7 +264,7 @@ class Session:
 
     def is_given(self, setting: str) -> bool:
         """Whether code sets a setting."""
-        return setting in self._given
+        return setting in self.given
 
     @property
     def model_origin(self) -> Origin:
@@ -245,6 +288,7 @@ class Session:
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
         profile: str | None = None,
+        thread: str | None = None,
         name: str | None = None,
         tags: Sequence[str] = (),
     ) -> Run:
@@ -260,10 +304,15 @@ class Session:
             profile: Profile of the root agent. Its pool gives the models unless `model` is given,
                 its tools hold unless `tools` is given, and its texts replace the built-in
                 instructions.
+            thread: The id of the thread that it continues, with what was said there before; `last`
+                for the one that the person spoke to last. A new thread when left out. While others
+                work there, the run is `pending`.
             name: What the person calls the run, in lists of runs: a text of one line.
             tags: Words by which the person finds the run again.
 
         Raises:
+            SessionClosed: The session was closed.
+            NoSuchThread: The session has no such thread.
             ValueError: The task is blank, a limit is out of its range, a tool is not a tool, or
                 `name` or `tags` is not what it must be.
             UnknownModel: No provider has the model.
@@ -273,12 +322,13 @@ class Session:
             UntrustedSettings: The settings file names a server on another machine, or lets the run
                 spend more, and the person does not trust the file yet. Nothing was sent.
         """
-        task = _checked_task(task)
-        given = _without_none(
+        task = checked_task(task)
+        given = without_none(
             model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
         )
-        name, tags = _checked_name(name), _checked_tags(tags)
-        return self._start(_RunOptions(task, given, profile, name=name, tags=tags))
+        name, tags = checked_name(name), checked_tags(tags)
+        on = None if thread is None else self.thread(thread).id
+        return self._start(RunOptions(task, given, profile, name=name, tags=tags, thread=on))
 
     @wrong_settings_as_line()
     def spawn_all(
@@ -292,6 +342,8 @@ class Session:
         max_depth: int | None = None,
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
+        profile: str | None = None,
+        thread: str | None = None,
         name: str | None = None,
         tags: Sequence[str] = (),
     ) -> Run:
@@ -310,23 +362,34 @@ class Session:
             max_depth: Depth of the deepest sub-agent, at least 1.
             max_agents: Most sub-agents that the tasks' agents may start.
             tools: Tools of the agents; the session's own tools may be given by name.
+            profile: Profile of the root agent, as for `spawn`.
+            thread: The id of the thread that it continues, as for `spawn`.
             name: What the person calls the run, in lists of runs: a text of one line.
             tags: Words by which the person finds the run again.
 
         Raises:
+            SessionClosed, NoSuchThread, UnknownProfile: As for `spawn`.
             ValueError: `tasks` is empty, a task is blank or not a text, the mode is unknown, a
                 limit is out of its range, a tool is not a tool, or `name` or `tags` is not what
                 it must be. No call was made.
             UnknownModel: No provider has the model.
         """
-        plan = SpawnInstruction(_checked_mode(mode), _checked_tasks(tasks))
-        given = _without_none(
+        plan = SpawnInstruction(checked_mode(mode), checked_tasks(tasks))
+        given = without_none(
             model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
         )
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
-        name, tags = _checked_name(name), _checked_tags(tags)
         return self._start(
-            _RunOptions(title, given, plan=plan, synthesis=synthesis, name=name, tags=tags)
+            RunOptions(
+                title,
+                given,
+                profile,
+                plan=plan,
+                synthesis=synthesis,
+                name=checked_name(name),
+                tags=checked_tags(tags),
+                thread=None if thread is None else self.thread(thread).id,
+            )
         )
 
     def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
@@ -364,7 +427,15 @@ class Session:
         finally:
             del self._owned.runs
 
-    def _start(self, options: _RunOptions) -> Run:
+    def start_order(self, order: Order) -> Run:
+        """Start the run of a message that is queued. For the session's desk."""
+        return self._start(from_queue(order))
+
+    def _start(self, options: RunOptions) -> Run:
+        self._desk.check_open()
+        metadata = self._metadata_of(options)
+        if metadata is not None:
+            options = as_agent(options, metadata)
         now = self._reread()
         config, models = now.config, now.models
         given, settings = options.given, replace(now.settings, **options.given)
@@ -373,7 +444,7 @@ class Session:
                 "`spawn_all` starts sub-agents, so `max_depth` must be at least 1, not "
                 f"{settings.max_depth}: give it to the session or to this call."
             )
-        check_limits(config, config.session.keys() - self._given.keys() - given.keys())
+        check_limits(config, config.session.keys() - self.given.keys() - given.keys())
         profile = None if options.profile is None else config.profile(options.profile)
         model = settings.model if "model" in given else None
         if profile is not None and model is None:
@@ -381,34 +452,25 @@ class Session:
         provider, label = models.resolve(model)
         bootstrap_of = config.bootstrap_of_run()
         instructions = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
-        gate = gate_of(provider, settings.max_concurrency)
-        warning = settings.on_budget_warning
-        viewers = Viewers()
-        request = RequestContext(
-            RequestBudget(settings.budget),
-            max_depth=settings.max_depth,
-            max_agents=settings.max_agents,
-            gate=gate,
-            call_timeout_s=settings.call_timeout_s,
-            on_budget_warning=warning if isinstance(warning, str) else "ask",
-            pause_timeout_s=settings.pause_timeout_s,
-            max_time_s=settings.max_time_s,
-            stop_after_failures=settings.stop_after_failures,
-            is_attended=viewers.any,
-        )
+        viewers, warning = Viewers(), settings.on_budget_warning
+        request = self._request(settings, options, provider, viewers)
         tools = self._tools_for(settings.tools if "tools" in given else None, profile, config)
-        delegation = delegation_of(
-            settings.delegation,
-            nested=settings.nested_spawn,
-            tools=tools,
-            named=self.tools,
-            config=config,
-            bootstrap_of=bootstrap_of,
-            models=models,
-            max_concurrency=settings.max_concurrency,
-        )
+        if metadata is not None:  # an agent that stays does its tasks itself
+            tools, delegation = _with_task_tools(tools, self._board), Delegation(by_block=False)
+        else:
+            delegation = delegation_of(
+                settings.delegation,
+                nested=settings.nested_spawn,
+                tools=tools,
+                named=self.tools,
+                config=config,
+                bootstrap_of=bootstrap_of,
+                models=models,
+                max_concurrency=settings.max_concurrency,
+                makers=self.toolsets,
+            )
         if isinstance(model, str):
-            _used[model] = None
+            note_used(model)
         bus = EventBus(request.run_id, clock=request.clock)
         runtime = get_runtime()
         runtime.at_close(registry.aclose)
@@ -423,62 +485,210 @@ class Session:
             options.name,
             options.tags,
             self.id,
-            _as_plain(settings, model or self.model, tools, profile, instructions, options),
+            as_plain(settings, model or self.model, tools, profile, instructions, options),
         )
         journal = self.store.journal()
         if not runtime.is_current_thread:
             self.store.tell_trouble()
+        context = _agent_context(settings, label, instructions)
+        orchestrator = AgentOrchestrator(
+            request.max_depth,
+            sub_agent_memory=settings.sub_agent_memory,
+            max_turns=settings.max_turns,
+            delegation=delegation,
+        )
+
+        # What waits for its turn keeps the session: its end may start what comes next.
+        async def execute(begun: Begun, _: Session = self) -> OrchestratorResult:
+            return await orchestrator.execute(
+                provider,
+                replace(context, conversation_history=history_of(begun.before)),
+                options.title,
+                request,
+                bus,
+                budget_gate=None if isinstance(warning, str) else warning,
+                tools=tools,
+                journal=journal,
+                plan=options.plan,
+                synthesis=options.synthesis,
+                head=replace(head, started_at=time.time()),
+            )
+
+        queued = None if options.order is None else options.order.queued
+        if queued is None and options.thread is not None:
+            queued = self._desk.enqueue(options.thread, options.message, to_queue(options))
+        work = Work(request.thread_id, options.message, queued)
         try:
             run = Run(
                 options.title,
-                AgentOrchestrator(
-                    request.max_depth,
-                    sub_agent_memory=settings.sub_agent_memory,
-                    max_turns=settings.max_turns,
-                    delegation=delegation,
-                ).execute(
-                    provider,
-                    _agent_context(settings, label, instructions),
-                    options.title,
-                    request,
-                    bus,
-                    budget_gate=None if isinstance(warning, str) else warning,
-                    tools=tools,
-                    journal=journal,
-                    plan=options.plan,
-                    synthesis=options.synthesis,
-                    head=head,
-                ),
+                self._desk.in_turn(work, request, execute),
                 request=request,
                 bus=bus,
                 runtime=runtime,
                 viewers=viewers,
                 kept=self.store,
+                among=self._by_id,
             )
             self.store.began(head, run)
-            self._remember(run)
-        except KeyboardInterrupt:  # the run may have begun, and the caller would not have it
+            self._remember(run, is_newest=options.order is None)
+        except BaseException:  # the run may have begun, and the caller would not have it
             request.cancellation.cancel(None, "interrupted")
+            if queued is not None and options.order is None:
+                self._desk.withdraw(queued)
             raise
         return run
+
+    def _request(
+        self, settings: Settings, options: RunOptions, provider: Provider, viewers: Viewers
+    ) -> RequestContext:
+        """The state that the agents of a run share."""
+        order, warning = options.order, settings.on_budget_warning
+        return RequestContext(
+            RequestBudget(settings.budget, below=None if order is None else order.below),
+            thread_id=options.thread or "",
+            lineage=() if order is None else order.lineage,
+            inbox=self._desk,
+            max_depth=settings.max_depth,
+            max_agents=settings.max_agents,
+            gate=gate_of(provider, settings.max_concurrency),
+            call_timeout_s=settings.call_timeout_s,
+            on_budget_warning=warning if isinstance(warning, str) else "ask",
+            pause_timeout_s=settings.pause_timeout_s,
+            max_time_s=settings.max_time_s,
+            stop_after_failures=settings.stop_after_failures,
+            is_attended=viewers.any,
+            memory=StoredMemories(self.store.transactions),
+            recall=settings.recall,
+        )
+
+    def check_new(self, new: NewAgent) -> None:
+        """Check the names of an agent that is to be made. For the session's desk.
+
+        Raises:
+            BadAssignment: There is no such provider or profile.
+            AgentnbError: The provider or the profile cannot be used.
+        """
+        now = self._reread()
+        check_assignment(
+            new, providers=now.models.provider_names, profiles=tuple(now.config.profiles)
+        )
+        now.models.resolve(new.label)
+
+    def _metadata_of(self, options: RunOptions) -> AgentMetadata | None:
+        """Of the agent that the run continues, if that stays."""
+        if options.order is not None:
+            metadata = options.order.metadata
+        elif options.thread is not None:
+            thread = options.thread
+            row = self._transactions().do(lambda db: threads.thread_row(db, thread))
+            metadata = None if row is None else row.metadata
+        else:
+            return None
+        is_own = metadata is None or metadata.kind is AgentKind.EPHEMERAL
+        return None if is_own else metadata
 
     def _tools_for(
         self, given: Sequence[Any] | None, profile: Profile | None, config: Config
     ) -> Sequence[Tool]:
         """The tools of a run: its own, else its profile's, else the session's."""
         if given is not None:
-            return tools_of(given, self.tools)
+            return tools_of(given, self.tools, self.toolsets)
         if profile is None:
             return self.tools
-        of_profile = tools_of_profile(profile, self.tools, config)
+        of_profile = tools_of_profile(profile, self.tools, config, self.toolsets)
         return self.tools if of_profile is None else of_profile
+
+    # -- threads and tasks ----------------------------------------------------------------------
+
+    def threads(self) -> ThreadList:
+        """The session's threads, newest first: those of its runs, and of agents that stay."""
+        rows = self._transactions().do(lambda db: threads.list_threads(db, self.id))
+        return ThreadList([Thread(row, self._house) for row in rows])
+
+    @wrong_settings_as_line()
+    def thread(self, id: str) -> Thread:
+        """A thread of the session, to read it and to send it a message.
+
+        Args:
+            id: Its id, which is its agent's; also that of a sub-agent of a run that is kept.
+                `last` for the thread that the person spoke to last.
+
+        Raises:
+            NoSuchThread: The session has no such thread.
+        """
+        return thread_of(id, self._house)
+
+    def agents(self, kind: str | None = None) -> AgentList:
+        """What is known of the session's agents, in the order in which they were made.
+
+        Args:
+            kind: `persistent` or `ephemeral`; both when left out.
+
+        Raises:
+            ValueError: `kind` is neither.
+        """
+        wanted = None if kind is None else one_of(AgentKind, kind, "`kind`")
+        return AgentList(
+            self._transactions().do(lambda db: threads.list_agents(db, self.id, wanted))
+        )
+
+    @property
+    def tasks(self) -> Tasks:
+        """The session's tasks: to create, list, assign, change and complete them."""
+        return Tasks(self._desk, self._board, keeps=self)
+
+    @property
+    def _house(self) -> House:
+        return House(
+            self.id,
+            self._transactions,
+            lambda thread, text, **settings: self.spawn(text, thread=thread, **settings),
+            self._runs_of,
+            self._own_agent,
+        )
+
+    def _runs_of(self, thread_id: str) -> RunList:
+        return self.store.runs(None, thread=thread_id)
+
+    def _own_agent(self, agent_id: str) -> AgentView | None:
+        """A run's own agent by its id, from the newest run that has it."""
+        root = agent_id
+        while "." in root:
+            root = root.rpartition(".")[0]
+            for info in self._runs_of(root):
+                try:
+                    return self.store.load(info).agent(path_of(agent_id, root))
+                except (UnknownAgent, NoSuchRun):
+                    continue
+        return None
+
+    # -- its end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the session: its runs are cancelled, and nothing more is started.
+
+        Messages that have not begun stay queued, for whoever opens the session again. A second call
+        does nothing.
+        """
+        self._desk.close()
+        for run in [*self._going_on.values()]:
+            run.stop_soon("the session was closed")
+        for run in [*self._going_on.values()]:
+            with suppress(RuntimeError):  # it is of the process that this one was forked from
+                run.cancel()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # -- finding runs ---------------------------------------------------------------------------
 
-    def _remember(self, run: Run) -> None:
-        self._newest = run
+    def _remember(self, run: Run, *, is_newest: bool) -> None:
+        if is_newest:
+            self._newest = run
         getattr(self._owned, "runs", []).append(run)
-        self._by_id[run.id] = run
         going_on, run_id = self._going_on, run.id
         going_on[run_id] = run
         store = self.store
@@ -551,6 +761,30 @@ class Session:
         self.store.delete(run)
 
     @wrong_settings_as_line()
+    def memories(self) -> MemoryList:
+        """What agents remembered, newest first: all that the session's store has.
+
+        Raises:
+            StoreTrouble: The store cannot be read.
+        """
+        return self.store.memories()
+
+    @wrong_settings_as_line()
+    def delete_memory(self, memory: int | MemoryEntry) -> None:
+        """Delete a memory from the session's store: no later run recalls it.
+
+        The record of the run in which it was made still has it, until that run is deleted.
+
+        Args:
+            memory: An item of `memories()`, or its `id`.
+
+        Raises:
+            NoSuchMemory: No memory of the store has this id.
+            ValueError: It is neither.
+        """
+        self.store.delete_memory(memory)
+
+    @wrong_settings_as_line()
     def prune(self, older_than: str = "30d") -> Pruned:
         """Delete the runs that began long ago from the session's store. Never one that goes on.
 
@@ -571,10 +805,6 @@ Session.__doc__ = (Session.__doc__ or "").replace(
 )
 
 
-def _without_none(**settings: Any) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
-
-
 def _agent_context(settings: Settings, label: str, instructions: str) -> AgentContext:
     return AgentContext(
         agent_config=AgentConfig(model=label, max_output_tokens=settings.max_output_tokens),
@@ -586,160 +816,6 @@ def _agent_context(settings: Settings, label: str, instructions: str) -> AgentCo
     )
 
 
-def _as_plain(
-    settings: Settings,
-    model: str | Sequence[str],
-    tools: Sequence[Tool],
-    profile: Profile | None,
-    instructions: str,
-    options: _RunOptions,
-) -> dict[str, Any]:
-    """A run's settings as plain values, as they are kept: no provider, no function."""
-    left_out = ("model", "tools", "config", "store", "provider")
-    plain = {name: getattr(settings, name) for name in SETTINGS if name not in left_out}
-    if callable(plain["on_budget_warning"]):
-        del plain["on_budget_warning"]
-    plain["memories"] = list(settings.memories)
-    plain["model"] = model if isinstance(model, str) else list(model)
-    plain["tools"] = [tool.spec.name for tool in tools]
-    if profile is not None:
-        plain["profile"] = {"name": profile.name, "instructions": instructions}
-    if options.plan is not None:
-        plan = {"mode": str(options.plan.mode), "tasks": list(options.plan.tasks)}
-        plain["plan"] = plan | {"synthesis": options.synthesis}
-    return plain
-
-
-def _checked_task(task: str) -> str:
-    if not isinstance(task, str) or not task.strip():
-        raise ValueError(f"A task must be a text that is not blank, not {literal(task)}.")
-    return task.strip()
-
-
-def _checked_tasks(tasks: Sequence[str]) -> tuple[str, ...]:
-    """Check a person's list. An error names the first wrong task by its index."""
-    if isinstance(tasks, str):
-        raise ValueError("`tasks` must be a list of texts; for one task use `spawn`.")
-    # A mapping, a set and a data frame are iterable, but not ordered lists of texts.
-    if isinstance(tasks, Mapping | Set) or hasattr(tasks, "columns"):
-        kind = type(tasks).__name__
-        raise ValueError(f"`tasks` must be a list of texts, not a {kind}: say which texts.")
-    try:
-        listed = list(tasks)
-    except TypeError:
-        raise ValueError(f"`tasks` must be a list of texts, not {literal(tasks)}.") from None
-    if not listed:
-        raise ValueError("`tasks` is empty: give at least one task.")
-    for at, task in enumerate(listed):
-        if not isinstance(task, str) or not task.strip():
-            shown = literal(task, 80)
-            raise ValueError(f"`tasks[{at}]` must be a text that is not blank, not {shown}.")
-    return tuple(task.strip() for task in listed)
-
-
-def _checked_name(name: str | None) -> str:
-    if name is None:
-        return ""
-    if not one_line(name):
-        raise ValueError(f"`name` must be a text of one line, not {literal(name)}.")
-    return name.strip()
-
-
-def _checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(tags, str | Mapping | Set) or not isinstance(tags, Iterable):
-        raise ValueError(f"`tags` must be a list of texts, not {literal(tags)}.")
-    listed = list(tags)
-    for at, tag in enumerate(listed):
-        if not one_line(tag):
-            raise ValueError(f"`tags[{at}]` must be a text of one line, not {literal(tag)}.")
-    return tuple(dict.fromkeys(tag.strip() for tag in listed))
-
-
-def _checked_mode(mode: str) -> SpawnMode:
-    try:
-        return SpawnMode(mode)
-    except ValueError:
-        raise ValueError(
-            f"`mode` must be 'parallel' or 'sequential', not {literal(mode)}."
-        ) from None
-
-
-_used: dict[str, None] = {}
-_default: Session | None = None
-_default_lock = threading.Lock()
-
-
-def session_at_hand() -> Session | None:
-    """The session that the magics use; `None` if there is none yet."""
-    return _default
-
-
-def config_at_hand() -> Config:
-    """The settings file for the next run of the magics. Creates no session.
-
-    Raises:
-        ConfigError: The settings file has mistakes.
-    """
-    if _default is None:
-        return config_of(None)
-    _default.reread_settings()
-    return _default.config
-
-
-def used_models() -> tuple[str, ...]:
-    """The models that runs of this process have used, the newest last."""
-    return tuple(_used)
-
-
-def get_session() -> Session:
-    """The session that the magics use; created with the defaults if there is none."""
-    global _default
-    with _default_lock:
-        if _default is None:
-            _default = Session()
-        return _default
-
-
-@wrong_settings_as_line()
-def configure(**settings: Any) -> Session:
-    """Make a new session for the magics, with the old one's settings and these.
-
-    Takes the arguments of `Session`. Setting one of `model` and `provider` drops the other. The
-    settings file is looked for and read again. Runs that have begun are not affected.
-
-    Raises:
-        ValueError: There is no such setting, or as for `Session`.
-    """
-    global _default
-    unknown = ", ".join(literal(name) for name in settings if name not in SETTINGS)
-    if unknown:
-        raise ValueError(f"There is no setting {unknown}. Known are: {', '.join(SETTINGS)}.")
-    # Do not create a session here: a broken settings file must not stop a person from naming
-    # another one.
-    given = dict(_default._given) if _default is not None else {}
-    for one, other in (("model", "provider"), ("provider", "model")):
-        if one in settings:
-            given.pop(other, None)
-    made = Session(**{**given, **settings})
-    if _default is not None:  # the same person goes on in the same notebook
-        made.id = _default.id
-        if "store" not in settings:
-            made.store = _default.store
-    with _default_lock:
-        _default = made
-    return made
-
-
-def runs(limit: int | None = 50, status: str | None = None, text: str | None = None) -> RunList:
-    """The runs in the store of the session that the magics use. See `Session.runs`."""
-    return get_session().runs(limit, status, text)
-
-
-def prune(older_than: str = "30d") -> Pruned:
-    """Delete old runs from the store of the session that the magics use. See `Session.prune`."""
-    return get_session().prune(older_than)
-
-
-def delete_run(run: str | RunInfo) -> None:
-    """Delete a run from the store of the session that the magics use: see `Session.delete_run`."""
-    get_session().delete_run(run)
+def _with_task_tools(tools: Sequence[Tool], board: Board) -> tuple[Tool, ...]:
+    """The tools of an agent that stays: it can always read, note and complete its tasks."""
+    return tuple({tool.spec.name: tool for tool in (*tools, *task_tools(board))}.values())

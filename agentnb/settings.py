@@ -241,9 +241,9 @@ class Settings:
     )
     tools: Sequence[Any] = _setting(
         (),
-        "What agents may call: functions (see `agentnb.tool`), tools by name, and `workspace`, "
-        "notes that the agents share. Anything with `spec` and `call` "
-        "(`agentnb.core.protocols.Tool`) is a tool, too.",
+        "What agents may call: functions (see `agentnb.tool`), tools by name, `workspace`, notes "
+        "that the agents share, and `memory`, what they remember for later runs. Anything with "
+        "`spec` and `call` (`agentnb.core.protocols.Tool`) is a tool, too.",
         # `tools_of` checks each of them.
         _row("a list of functions, tools or names", lambda value: True),
         option="a,b",
@@ -277,6 +277,12 @@ class Settings:
         "directory. Decided when the session is made; the file is made at its first run.",
         _STORE,
     )
+    id: str | None = _setting(
+        None,
+        "Opens a session of the store again, with its threads and tasks: its id, or `last` for the "
+        "newest; a new session when left out. Messages that a process left behind are run then.",
+        _or_none(_check("the id of a session, or 'last'", _is_text)),
+    )
     mode: str = _setting("live", "`live` is the only value so far.", _one_of("live"))
     provider: Provider | None = _setting(
         None,
@@ -309,6 +315,13 @@ class Settings:
     )
     call_timeout_s: float = _setting(
         600, "Seconds that a turn may take; a longer one fails.", _SECONDS, in_file=True
+    )
+    recall: int = _setting(
+        0,
+        "Most memories of earlier runs that a run begins with: those of the store that fit the "
+        "words of its task best. They stand behind `memories`.",
+        whole_number("memories", at_least=0),
+        in_file=True,
     )
     memories: Sequence[str] = _setting(
         (),

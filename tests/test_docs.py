@@ -7,11 +7,14 @@ import dataclasses
 import pkgutil
 import re
 import typing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from agentnb.core.durable import Priority, Task, TaskNote, TaskStatus
 from agentnb.core.events import Event
+from agentnb.tasks.wording import format_task_assignment, format_task_completion
 from tests.loopback import LoopbackServer
 from tests.support import run_python
 
@@ -127,6 +130,9 @@ print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"]
     assert said.splitlines() == [
         "It is 2850 km long.",
         "{'length': 1233}",
+        "Anna travels without a car.",
+        "By train.",
+        "True",
         "Read. 2 pages read",
         "['page 2 of 2']",
     ]
@@ -165,3 +171,34 @@ def test_python_of_the_page_on_delegation_runs_from_top_to_bottom() -> None:
     assert answer == "Not the thermistor."
     assert re.fullmatch("[0-9a-f]{6}", job)
     assert told == f"[{job}: OK]\nCheap and quick, but its curve has to be corrected."
+
+
+def test_python_of_the_page_on_threads_and_tasks_runs_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "threads-and-tasks.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+    said = run_python("\n".join(blocks))
+
+    assert len(blocks) == 2
+    assert said.splitlines() == [
+        "['user', 'assistant', 'user', 'assistant']",
+        "in_progress ['(demo) Here a model ']",
+    ]
+
+
+def test_page_on_threads_and_tasks_quotes_what_agents_are_sent_letter_for_letter() -> None:
+    text = (ROOT / "docs" / "threads-and-tasks.md").read_text(encoding="utf-8")
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    prompt = "Is each of these rivers in Europe? Volga, Po, Nile"
+    note = TaskNote("The Nile is not.", None, now)
+    task = Task(
+        "t1", "Check the list", prompt, TaskStatus.COMPLETED, Priority.MEDIUM, None, None, (note,),
+        "nb_20261101_k3x9aa", now, now,
+    )  # fmt: skip
+
+    quoted = re.findall(r"^```text\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+    assert [each.strip() for each in quoted] == [
+        format_task_assignment(task),
+        format_task_completion(task),
+    ]

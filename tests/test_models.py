@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-import agentnb.session
+import agentnb.default_session
 from agentnb.core.errors import MissingExtra, ServerFailed, UnknownModel
 from agentnb.core.events import ProviderFailover, ToolCallFinished
 from agentnb.core.prompt import DEFAULT_INSTRUCTIONS
 from agentnb.core.protocols import FallbackModel, Provider
 from agentnb.core.types import ToolUse
+from agentnb.default_session import configure, get_session
 from agentnb.errors import ConfigError, UnknownPool, UnknownProfile
 from agentnb.models import Origin
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.registry import register_provider
 from agentnb.providers.scripted import Reply, ScriptedProvider
-from agentnb.session import Session, configure, get_session
+from agentnb.session import Session
 from agentnb.settings import DEFAULT_MODEL
 from tests.support import DEADLINE_S, by_agent, events_of, spawn
 
@@ -49,7 +50,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "reviewer.md").write_text("Look twice.")
     (tmp_path / "AGENTS.md").write_text("The house rules.")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(agentnb.session, "_default", None)
+    monkeypatch.setattr(agentnb.default_session, "_default", None)
     return tmp_path
 
 

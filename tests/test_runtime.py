@@ -185,13 +185,15 @@ def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there() -
             streams.set()
             await asyncio.Event().wait()
 
-        run = Session(provider=ScriptedProvider([Reply("a", pause=held)])).spawn("hello")
+        session = Session(provider=ScriptedProvider([Reply("a", pause=held)]))
+        run = session.spawn("hello")
         streams.wait(30)
         if os.fork() == 0:
             async def watch():
                 async for entry in run.stream():
                     print(entry.event.kind, flush=True)
 
+            session.close()
             for order in (run.result, run.cancel, lambda: asyncio.run(watch())):
                 try:
                     order()

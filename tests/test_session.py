@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import agentnb.session
+import agentnb.default_session
 from agentnb.config import load_config
 from agentnb.core.errors import InvalidRequest, RunCancelled, UnknownModel
 from agentnb.core.events import (
@@ -22,9 +22,10 @@ from agentnb.core.events import (
     SynthesisStarted,
 )
 from agentnb.core.types import AgentStatus, Usage
+from agentnb.default_session import configure, get_session
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
-from agentnb.session import Session, configure, get_session
+from agentnb.session import Session
 from tests.support import (
     DEADLINE_S,
     Hold,
@@ -47,7 +48,7 @@ def ended(run: Run) -> Run:
 
 @pytest.fixture
 def default_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agentnb.session, "_default", None)
+    monkeypatch.setattr(agentnb.default_session, "_default", None)
 
 
 # -- what is handed on ----------------------------------------------------------------------------

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import agentnb
-import agentnb.session
+import agentnb.default_session
 from agentnb import AgentStatus, Session, configure
 from agentnb.core.codec import plain
 from agentnb.core.errors import AmbiguousRun, InvalidRequest, NoSuchRun
@@ -22,6 +23,8 @@ from agentnb.notebook.settings import settings_text
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
 from agentnb.run_store import MOST_SUMMARIES, _KernelRuns
+from agentnb.store.threads import has_session, open_session
+from agentnb.store.transactions import MemoryTransactions
 from tests.support import DEADLINE_S, Hold, by_agent, spawn
 
 DEFAULT = Path(".agentnb/agentnb.db")
@@ -32,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory, no default session, nothing set in the environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AGENTNB_STORE", raising=False)
-    monkeypatch.setattr("agentnb.session._default", None)
+    monkeypatch.setattr("agentnb.default_session._default", None)
     monkeypatch.setattr("agentnb.run_store._kernel", _KernelRuns())
     return tmp_path
 
@@ -396,6 +399,73 @@ def test_without_a_store_only_the_newest_summaries_are_kept() -> None:
     assert len(listed) == MOST_SUMMARIES
     with pytest.raises(NoSuchRun, match=r"^Only a summary of the run .* was kept: "):
         session.load(listed[-1])
+
+
+# -- the database of threads, tasks and memories --------------------------------------------------
+
+
+def add_session(session: Session) -> bool:
+    """Write to the session's database. Returns whether the same session reads that back."""
+    work = partial(open_session, session_id=session.id, now=0.0)
+    session.store.transactions().do(work)
+    return session.store.transactions().do(partial(has_session, session_id=session.id))
+
+
+def test_transactions_make_the_file_and_write_to_it(project: Path) -> None:
+    session = session_of(store="mine.db")
+    assert not Path("mine.db").exists()
+
+    assert add_session(session)
+
+    assert session.store.transactions() is session.store.transactions()
+    other = session_of(store="mine.db")
+    assert other.store.transactions().do(partial(has_session, session_id=session.id))
+
+
+def test_without_a_file_transactions_are_in_the_memory_of_their_session(project: Path) -> None:
+    session, other = session_of(store=None), session_of(store=None)
+
+    assert add_session(session)
+
+    assert session.store.transactions() is session.store.transactions()
+    assert not other.store.transactions().do(partial(has_session, session_id=session.id))
+    assert list(project.iterdir()) == []
+
+
+def test_file_that_cannot_be_opened_gives_transactions_in_memory_and_is_told(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "no folder").write_text("a file")
+    session = session_of(store=project / "no folder" / "runs.db")
+
+    assert add_session(session)
+    ended(session)
+
+    assert isinstance(session.store.transactions(), MemoryTransactions)
+    assert capsys.readouterr().err.splitlines() == [session.store.trouble]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_fork_has_transactions_in_its_own_memory(project: Path) -> None:
+    code = """
+    import os
+    import agentnb
+    session = agentnb.Session(model="demo/demo", store="mine.db")
+    parents = type(session.store.transactions()).__name__
+    if not (child := os.fork()):
+        print(parents, type(session.store.transactions()).__name__, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.split() == ["_FileTransactions", "MemoryTransactions"]
 
 
 # -- trouble --------------------------------------------------------------------------------------

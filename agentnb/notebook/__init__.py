@@ -13,6 +13,7 @@ from agentnb.notebook.completion import install, uninstall
 from agentnb.notebook.display import preload_widgets
 from agentnb.notebook.errors import ONE_LINE_ERRORS, show_error
 from agentnb.notebook.magics import AgentMagics, spawn_cell
+from agentnb.notebook.task_magic import TaskMagics
 from agentnb.notebook.transform import rewrite_spawn_cell
 from agentnb.providers.anthropic import preload
 
@@ -27,7 +28,7 @@ def load(shell: InteractiveShell) -> None:
 
     The transform is registered only in a kernel, whose loop can await a cell.
     """
-    shell.register_magics(AgentMagics)
+    shell.register_magics(AgentMagics, TaskMagics)
     transforms = shell.input_transformers_cleanup
     if hasattr(shell, "kernel") and rewrite_spawn_cell not in transforms:
         transforms.append(rewrite_spawn_cell)
@@ -50,8 +51,9 @@ def unload(shell: InteractiveShell) -> None:
         uninstall(shell.Completer)
     if shell.custom_exceptions == ONE_LINE_ERRORS:
         _set_handler(shell, (), None)
-    for kind, name in (("cell", "spawn"), ("line", "spawn"), ("line", "agentnb")):
-        shell.magics_manager.magics[kind].pop(name, None)
+    for name in ("spawn", "agentnb", "task"):
+        for kind in ("line", "cell"):
+            shell.magics_manager.magics[kind].pop(name, None)
         shell.magics_manager.lazy_magics.pop(name, None)
 
 

@@ -1,8 +1,8 @@
-"""Tab completion for `%%spawn`, `%spawn` and `%agentnb`.
+"""Tab completion for `%%spawn`, `%spawn`, `%%task`, `%task` and `%agentnb`.
 
 Options and verbs come from the tables that the magics read. Names come from what is known already:
-nothing here waits for a network or a file. A thread reads the settings; Tab waits for it a moment,
-and what it finds later is offered at the next Tab.
+nothing here waits for a network or a file. Threads read the settings, and the tasks and threads of
+the store; Tab waits for them a moment, and what they find later is offered at the next Tab.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from IPython.core.completer import (
 from IPython.core.getipython import get_ipython
 
 from agentnb.config import Config, config_of
+from agentnb.core.durable import Priority, TaskStatus
 from agentnb.core.text import visible
+from agentnb.default_session import session_at_hand
+from agentnb.models import used_models
 from agentnb.notebook.line import Option, Verb, Words
 from agentnb.notebook.magics import (
     AGENTNB_VERBS,
@@ -32,19 +35,24 @@ from agentnb.notebook.magics import (
     RUN_OPTIONS,
     SPAWN_VERBS,
 )
+from agentnb.notebook.task_magic import TASK_CELL_VERBS, TASK_VERBS
 from agentnb.notebook.toolbox import names_of_tools
 from agentnb.providers.registry import model_beginnings
-from agentnb.session import Session, session_at_hand, used_models
+from agentnb.session import Session
 from agentnb.settings import DEFAULT_MODEL
 
 _PATIENCE_S = 0.15
 _IDENTIFIER = "agentnb"
 
 # A line magic may follow an assignment: `said = %spawn status`.
-_MAGIC = re.compile(r"\s*(?:[\w.,\[\] ]+=\s*)?(?P<magic>%%spawn|%spawn|%agentnb)[ \t]+(?P<rest>.*)")
+_MAGIC = re.compile(
+    r"\s*(?:[\w.,\[\] ]+=\s*)?(?P<magic>%%?(?:spawn|task)|%agentnb)[ \t]+(?P<rest>.*)"
+)
 _MAGICS: Mapping[str, tuple[Mapping[str, Option], Mapping[str, Verb]]] = {
     "%%spawn": (CELL_OPTIONS, {}),
     "%spawn": (RUN_OPTIONS, SPAWN_VERBS),
+    "%%task": ({}, TASK_CELL_VERBS),
+    "%task": (TASK_VERBS["list"].options, TASK_VERBS),
     "%agentnb": ({}, AGENTNB_VERBS),
 }
 
@@ -78,6 +86,10 @@ def complete(
     if "{{" in current:
         return None
     values, plain, pending = _read(words, options)
+    verb = verbs.get(plain[0]) if plain else None
+    if verb and verb.options:
+        options = verb.options
+        values, plain, pending = _read(words, options)
     known = _Known(session, notebook, config)
     if pending is None and current.startswith("-") and "=" in current:
         name, _, current = current.partition("=")
@@ -89,9 +101,9 @@ def complete(
     offered: list[str] = []
     if verbs and not plain:
         offered += verbs
-    elif len(plain) == 1 and plain[0] in verbs and (kind := verbs[plain[0]].words):
+    elif verb and len(plain) in (1, 2) and (kind := (verb.words, verb.then)[len(plain) - 1]):
         offered += known.names(kind, values)
-    if not plain:
+    if not plain or (verb and verb.options):
         offered += [typed for typed, option in options.items() if option.name not in values]
     return _matching(current, offered)
 
@@ -101,7 +113,7 @@ def _is_magic(magic: str, line: str, above: Sequence[str]) -> bool:
     written = [each for each in above if each.strip()]
     if magic.startswith("%%"):  # only other cell magics may stand above it
         return line.startswith("%%") and all(each.startswith("%%") for each in written)
-    return not any(re.match(r"%%spawn\b", each) for each in written)
+    return not any(re.match(r"%%(?:spawn|task)\b", each) for each in written)
 
 
 def _read(
@@ -163,6 +175,21 @@ class _Known:
                 return MODES
             case Words.FILES:
                 return ()
+            case Words.THREADS:
+                names = self.names(Words.AGENTS, values)
+                return ["last", *names, *self._ids(lambda session: session.threads())]
+            case Words.TASKS:
+                return self._ids(lambda session: session.tasks.list())
+            case Words.STATUSES:
+                return [*TaskStatus]
+            case Words.PRIORITIES:
+                return [*Priority]
+            case Words.ASSIGNEES:
+                return [*self._new_agents(), *self.names(Words.AGENTS, values)]
+            case Words.AGENTS:
+                return self._found(
+                    lambda session: [each.name for each in session.agents(kind="persistent")]
+                )
 
     def _models(self) -> list[str]:
         config = self._config()  # first: it may change the session's model
@@ -171,6 +198,33 @@ class _Known:
         begun = model_beginnings()
         whole = [each for each in begun if not each.endswith("/")]
         return [*([own] if isinstance(own, str) else own), *whole, *pools, *used_models(), *begun]
+
+    def _new_agents(self) -> list[str]:
+        """Beginnings of `new:provider/model`, with and without a profile."""
+        names = [each for each in self._models() if not each.startswith("pool:")]
+        # A provider that needs no model still stands before one.
+        models = [each if "/" in each else f"{each}/{each}" for each in names]
+        config = self._config()
+        profiles = [f"{name}:" for name in (config.profiles if config else ())]
+        return [f"new:{profile}{model}" for profile in ("", *profiles) for model in models]
+
+    def _ids(self, listed: Callable[[Any], Iterable[Any]]) -> list[str]:
+        return self._found(lambda session: [each.id for each in listed(session)])
+
+    def _found(self, look: Callable[[Any], list[str]]) -> list[str]:
+        """What a look into the session's store finds within a moment."""
+        session, found = self._session, list[str]()
+        if session is None:
+            return found
+
+        def run() -> None:
+            with suppress(Exception):  # the magic reports it
+                found.extend(look(session))
+
+        thread = threading.Thread(target=run, name="agentnb-names", daemon=True)
+        thread.start()
+        thread.join(_PATIENCE_S)
+        return [*found]
 
     def _paths(self, run_id: str | None) -> list[str]:
         if self._session is None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import keyword
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum, auto
 from textwrap import wrap
@@ -32,6 +32,17 @@ class Words(Enum):
     MODES = auto()
     FILES = auto()
     """Completed by IPython, not by us."""
+    THREADS = auto()
+    """`last`, names of agents that stay, and ids of the session's threads."""
+    TASKS = auto()
+    """Ids of the session's tasks."""
+    STATUSES = auto()
+    """Statuses of a task."""
+    PRIORITIES = auto()
+    ASSIGNEES = auto()
+    """Agents that a task can be given to: new ones, and those that stay."""
+    AGENTS = auto()
+    """Names of agents that stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +65,14 @@ class Option:
 class Verb:
     """The first word of a line magic, and its action."""
 
-    act: Callable[..., str]
-    """Performs it, and returns the text to print."""
+    act: Callable[..., Any]
+    """Performs it, and returns what to show."""
     words: Words | None = None
     """What completes its argument."""
+    then: Words | None = None
+    """What completes its second argument."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    """Options of its own, by how they are typed."""
 
 
 def usage_of(magic: str, options: Mapping[str, Option]) -> str:
@@ -147,6 +162,11 @@ def _unknown(typed: str, options: Mapping[str, Option], *, magic: str) -> str:
     return f"`{magic}` has no option {literal(typed)}: {hint}"
 
 
+def does_not_take(surplus: Sequence[str], magic: str) -> str:
+    """What to say of words that a magic does not take."""
+    return f"`{magic}` does not take {literal(' '.join(surplus))}: leave it out."
+
+
 def value_of(check: Check) -> Callable[[str, str], Any]:
     """A reader of values that a check accepts."""
 
@@ -183,6 +203,20 @@ def text(option: str, value: str) -> str:
     if not value.strip():
         raise NotebookError(f"{literal(option)} needs a value, not {literal(value)}.")
     return value
+
+
+def one_of(words: Iterable[str]) -> Callable[[str, str], str]:
+    """A reader of one of a few words."""
+    known = [*words]
+
+    def read(option: str, value: str) -> str:
+        if value not in known:
+            raise NotebookError(
+                f"{literal(option)} must be one of {', '.join(known)}, not {literal(value)}."
+            )
+        return value
+
+    return read
 
 
 def several_names(option: str, value: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from agentnb.core.errors import OrchestratorError
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_of
+from agentnb.default_session import config_at_hand, get_session
 from agentnb.errors import NotebookError
 from agentnb.notebook.display import (
     check_settings,
@@ -33,6 +34,7 @@ from agentnb.notebook.line import (
     Verb,
     Words,
     about_options,
+    does_not_take,
     options_of_settings,
     read_options,
     several_names,
@@ -43,11 +45,11 @@ from agentnb.notebook.line import (
     words_of,
 )
 from agentnb.notebook.settings import settings_text
-from agentnb.notebook.template import fill
+from agentnb.notebook.task_magic import thread_meant
+from agentnb.notebook.template import fill, notebook_names
 from agentnb.notebook.toolbox import tools_named
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
-from agentnb.session import config_at_hand, get_session
 from agentnb.settings import SETTINGS, whole_number
 from agentnb.trust import trust
 from agentnb.views.outline import GLYPHS, lines_below, outline_shortened
@@ -61,6 +63,16 @@ CELL_OPTIONS = {
         "P",
         ["configure the first agent by a profile of agentnb.yaml"],
         Words.PROFILES,
+    ),
+    "--thread": Option(
+        "thread",
+        text,
+        "T",
+        [
+            "go on with a thread: its id, or the name of an agent that stays;",
+            "`last` is the one you spoke to last",
+        ],
+        Words.THREADS,
     ),
     "--name": Option("name", text, "N", ["what you call the run, in lists of runs"]),
     "-o": Option(
@@ -95,6 +107,9 @@ Examples:
     %%spawn --tools look_up,workspace
     Find out which of these rivers is the longest: {{{{rivers}}}}
 
+    %%spawn --thread last
+    And which is the second longest?
+
 And for the newest run, while it runs (`--run ID` for another, with the id that `run.id` holds):
 
     %spawn status         how far it is
@@ -117,7 +132,7 @@ _AGENTNB_HELP = """\
     %agentnb nest         let asyncio.run() work in this kernel's cells; slows all its loops
     %agentnb help         this text
 
-`%%spawn?` shows how to start a tree of agents.
+`%%spawn?` shows how to start a tree of agents, `%task?` how to give tasks to agents that stay.
 """
 
 
@@ -132,6 +147,8 @@ class _CellRequest:
     quiet: bool = False
     raw: bool = False
     profile: str | None = None
+    thread: str | None = None
+    """A thread's id, an agent's name, or `last`; `None` for a new thread."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings typed for this run, by name; `tools` holds names."""
 
@@ -181,7 +198,7 @@ class AgentMagics(Magics):
                 known = ", ".join(AGENTNB_VERBS)
                 raise NotebookError(f"`%agentnb` does not know {literal(word)}: known are {known}.")
             if AGENTNB_VERBS[word].words is None and arguments:
-                raise NotebookError(_does_not_take(arguments, f"%agentnb {word}"))
+                raise NotebookError(does_not_take(arguments, f"%agentnb {word}"))
             print(AGENTNB_VERBS[word].act(*arguments))
 
 
@@ -232,7 +249,7 @@ AgentMagics.agentnb.__doc__ = _AGENTNB_HELP
 
 
 def _read_cell(line: str, cell: str) -> _CellRequest:
-    names = _notebook_names()
+    names = notebook_names()
     values, rest = read_options(words_of(fill(line, names)), CELL_OPTIONS, magic="%%spawn")
     if rest:
         raise NotebookError(
@@ -251,7 +268,9 @@ def _start(request: _CellRequest) -> Run:
     session = get_session()
     settings = dict(request.settings)
     if "tools" in settings:
-        settings["tools"] = tools_named(settings["tools"], _notebook_names(), session.tools)
+        settings["tools"] = tools_named(settings["tools"], notebook_names(), session.tools)
+    if request.thread is not None:
+        settings["thread"] = thread_meant(session, request.thread)
     run = session.spawn(request.task, profile=request.profile, name=request.name, **settings)
     if request.in_background:
         _bind(request.variable, run)
@@ -323,11 +342,6 @@ def _bind(name: str | None, value: object) -> None:
     shell = get_ipython()
     if name is not None and shell is not None:
         shell.user_ns[name] = value
-
-
-def _notebook_names() -> dict[str, Any]:
-    shell = get_ipython()
-    return shell.user_ns if shell is not None else {}
 
 
 # -- %spawn -----------------------------------------------------------------------------------
@@ -433,8 +447,4 @@ _VERBS_WITHOUT_RUN = ("runs", "help")
 
 def _take_at_most(count: int, arguments: list[str], verb: str) -> None:
     if len(arguments) > count:
-        raise NotebookError(_does_not_take(arguments[count:], f"%spawn {verb}"))
-
-
-def _does_not_take(surplus: list[str], magic: str) -> str:
-    return f"`{magic}` does not take {literal(' '.join(surplus))}: leave it out."
+        raise NotebookError(does_not_take(arguments[count:], f"%spawn {verb}"))

@@ -175,7 +175,7 @@ def _profile(profile: Profile, session: Session) -> Iterator[Row]:
     tools = "all of its parent's (the default)"
     yield "  tools", tools if profile.tools is None else ", ".join(profile.tools) or "none"
     try:
-        tools_of_profile(profile, session.tools, session.config)
+        tools_of_profile(profile, session.tools, session.config, session.toolsets)
     except ConfigError as error:
         yield from _mistakes(error.mistakes)
     yield "  pool", profile.pool or "its parent's model (the default)"

@@ -11,11 +11,19 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from IPython.core.getipython import get_ipython
+
 from agentnb.core.text import literal, visible
 from agentnb.errors import NotebookError
 
 _EVERYWHERE = frozenset({"In", "Out", "exit", "get_ipython", "open", "quit"})
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+
+
+def notebook_names() -> dict[str, Any]:
+    """The names of the notebook, by reference; none outside IPython."""
+    shell = get_ipython()
+    return shell.user_ns if shell is not None else {}
 
 
 def fill(text: str, names: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from agentnb.core.protocols import Tool
 from agentnb.core.text import literal
 from agentnb.errors import NotebookError
 from agentnb.tools.registry import is_function, is_tool
-from agentnb.tools.workspace import NAME as WORKSPACE
+from agentnb.tools.toolset import TOOLSETS
 
 _MOST_NAMES = 20
 
@@ -45,7 +45,7 @@ def names_of_tools(notebook: Mapping[str, Any], of_session: Sequence[Tool]) -> l
 
 
 def _other_names(of_session: Sequence[Tool]) -> list[str]:
-    return [*(tool.spec.name for tool in of_session), WORKSPACE]
+    return [*(tool.spec.name for tool in of_session), *TOOLSETS]
 
 
 def _meant(name: str, notebook: Mapping[str, Any], others: Sequence[str]) -> Any:

@@ -411,7 +411,7 @@ async def tell_everything(
             agent_id=root, task_description=text("x"), cycle_description=text("again"), number=3
         ),
         events.SpawnIgnored(agent_id=root, reason=text("no end"), tasks=(text("y"),), numbers=(4,)),
-        events.MemoryCreated(agent_id=root, fact=text("a fact")),
+        events.MemoryCreated(agent_id=root, fact=text("a fact"), memory_id=7, created_at=0.5),
         events.ProviderFailover(
             agent_id=one, from_provider="demo/any", to_provider="demo/b", error=text("down")
         ),

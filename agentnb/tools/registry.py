@@ -12,16 +12,23 @@ from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.core.types import ToolSpec
 from agentnb.tools.function import check_name, tool
-from agentnb.tools.workspace import NAME as WORKSPACE
+from agentnb.tools.memory import memory_tools
+from agentnb.tools.toolset import MEMORY, WORKSPACE, Makers, members
 from agentnb.tools.workspace import workspace_tools
 
+MAKERS: Makers = {WORKSPACE: workspace_tools, MEMORY: memory_tools}
+"""The toolsets that need no session."""
 
-def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ...]:
+
+def tools_of(
+    given: Iterable[Any], known: Iterable[Tool] = (), makers: Makers = MAKERS
+) -> tuple[Tool, ...]:
     """Make the given tools, in order.
 
     Args:
-        given: Functions, tools, and names: of known tools, or `workspace`.
+        given: Functions, tools, and names: of known tools, or of toolsets such as `workspace`.
         known: Tools that may be given by name.
+        makers: The toolsets that may be given.
 
     Raises:
         ValueError: An entry is not a tool, a name is unknown, or two tools share a name.
@@ -31,7 +38,7 @@ def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ..
             f"`tools` must be a list of functions, tools or names, not {literal(given)}."
         )
     by_name = {each.spec.name: each for each in known}
-    made = [each for one in given for each in _made(one, by_name)]
+    made = [each for one in given for each in _made(one, by_name, makers)]
     names = [each.spec.name for each in made]
     for name in names:
         check_name(name)
@@ -43,11 +50,11 @@ def tools_of(given: Iterable[Any], known: Iterable[Tool] = ()) -> tuple[Tool, ..
     return tuple(made)
 
 
-def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
+def _made(given: Any, known: Mapping[str, Tool], makers: Makers) -> tuple[Tool, ...]:
     if isinstance(given, str):
-        if meant := meant_by(given, known):
+        if meant := meant_by(given, known, makers):
             return meant
-        names = listed(map(literal, [*known, WORKSPACE]))
+        names = listed(map(literal, [*known, *makers]))
         raise ValueError(
             f"There is no tool {literal(given)} (known: {names}). Give the function itself."
         )
@@ -61,11 +68,11 @@ def _made(given: Any, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
     )
 
 
-def meant_by(name: str, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
-    """The tools that a name stands for: a known one, or the two of `workspace`; else none."""
+def meant_by(name: str, known: Mapping[str, Tool], makers: Makers) -> tuple[Tool, ...]:
+    """The tools that a name stands for: a known one, or those of a toolset; else none."""
     if name in known:
         return (known[name],)
-    return workspace_tools() if name == WORKSPACE else ()
+    return members(name, known) or (tuple(makers[name]()) if name in makers else ())
 
 
 def is_tool(value: Any) -> bool:

@@ -30,8 +30,7 @@ from agentnb.core.spawn import SPAWN
 from agentnb.core.synthesis import even_limit
 from agentnb.core.text import one_line
 from agentnb.core.types import AgentStatus, Briefing, SubAgentResult, ToolSpec
-from agentnb.tools.workspace import NAME as WORKSPACE
-from agentnb.tools.workspace import both_of
+from agentnb.tools.toolset import TOOLSETS, members
 
 NAMES = (SPAWN, "spawn_await", "spawn_status", "spawn_cancel")
 
@@ -154,7 +153,7 @@ class _Spawn:
             return tuple(parents if of_profile is None else of_profile)
         known = {tool.spec.name: tool for tool in (*(of_profile or ()), *parents)}
         alone = {name: (tool,) for name, tool in known.items()}
-        meant: dict[str, tuple[Tool, ...]] = {WORKSPACE: both_of(known), **alone}
+        meant = {**{name: members(name, known) for name in TOOLSETS}, **alone}
         unknown = [name for name in wanted if not meant.get(name)]
         if unknown:
             which = listed(repr(one_line(name)) for name in unknown)

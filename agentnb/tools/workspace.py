@@ -7,7 +7,6 @@ so that no model can read or replace it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 
 from agentnb.core.errors import ToolError
@@ -15,8 +14,6 @@ from agentnb.core.protocols import Tool, ToolContext
 from agentnb.core.text import one_line
 from agentnb.tools.function import tool
 
-NAME = "workspace"
-"""The name for both tools in lists of tools."""
 MOST_NOTES = 200
 MOST_IN_KEY = 100
 MOST_IN_NOTE = 20_000
@@ -30,12 +27,6 @@ def workspace_tools() -> tuple[Tool, ...]:
     for each in both:
         each.effects = False  # the notes are the run's own
     return both
-
-
-def both_of(known: Mapping[str, Tool]) -> tuple[Tool, ...]:
-    """The two tools, if both are known; else none."""
-    names = ("workspace_read", "workspace_write")
-    return tuple(known[name] for name in names) if all(name in known for name in names) else ()
 
 
 # Both run on the runtime's loop without awaiting, so they never interleave.

@@ -118,6 +118,7 @@ Settings of a run (session):
   max_agents           100 (session.max_agents)
   max_output_tokens    4,096 (session.max_output_tokens)
   call_timeout_s       300 (session.call_timeout_s)
+  recall               5 (session.recall)
   sub_agent_memory     fresh (session.sub_agent_memory)
   on_budget_warning    stop (session.on_budget_warning)
   pause_timeout_s      120 (session.pause_timeout_s)
@@ -161,6 +162,7 @@ Settings of a run (session):
   max_agents           1,000 (the default)
   max_output_tokens    8,192 (the default)
   call_timeout_s       600 (the default)
+  recall               0 (the default)
   sub_agent_memory     inherit (the default)
   on_budget_warning    ask (the default)
   pause_timeout_s      600 (the default)
@@ -213,8 +215,8 @@ def test_what_is_wrong_with_profiles_is_shown_with_its_lines(project: Path) -> N
         "  deaf         no description",
         "    tools      listen",
         "               line 7, `tools.spawn.profiles.deaf.tools[0]`: This run has no tool "
-        "'listen' (known: 'workspace'). Give it to the session, `Session(tools=[...])`, or to the "
-        "cell, `%%spawn --tools`, or take it out here.",
+        "'listen' (known: 'workspace', 'memory', 'tasks'). Give it to the session, "
+        "`Session(tools=[...])`, or to the cell, `%%spawn --tools`, or take it out here.",
         "    pool       its parent's model (the default)",
         "    bootstrap  the default ones",
         "    prompt     none",

@@ -32,7 +32,7 @@ def nothing_trusted_and_no_session(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
-    monkeypatch.setattr("agentnb.session._default", None)
+    monkeypatch.setattr("agentnb.default_session._default", None)
 
 
 def written(*lines: str) -> None:
@@ -57,6 +57,10 @@ def test_signature_of_a_session_is_that_of_the_settings() -> None:
     assert list(SETTINGS) == [name for name, *_ in of(Session)]
 
 
+OF_THE_CALL = ("profile", "thread", "name", "tags")
+"""What a run is started with beside its settings."""
+
+
 @pytest.mark.parametrize("method", [Session.spawn, Session.spawn_all])
 def test_settings_that_a_run_may_have_of_its_own_are_parameters_and_options(
     method: Callable[..., Any],
@@ -65,7 +69,7 @@ def test_settings_that_a_run_may_have_of_its_own_are_parameters_and_options(
     taken = {
         each.name: (each.annotation, each.default)
         for each in parameters
-        if each.kind is Parameter.KEYWORD_ONLY and each.name not in ("profile", "name", "tags")
+        if each.kind is Parameter.KEYWORD_ONLY and each.name not in OF_THE_CALL
     }
 
     assert taken == {name: (f"{FIELDS[name].type} | None", None) for name in OF_A_RUN}
@@ -191,7 +195,7 @@ def test_wrong_value_in_code_is_one_line_that_names_it_and_what_is_right(mistake
         else:
             assert line.startswith(f"ValueError: `{mistake.name}` must be {mistake.right}, not 'x")
             assert line.endswith("x…'.")
-    assert agentnb.session.session_at_hand() is None
+    assert agentnb.default_session.session_at_hand() is None
 
 
 @pytest.mark.parametrize("mistake", [each for each in MISTAKES if each.written], ids=str)

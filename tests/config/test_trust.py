@@ -86,7 +86,7 @@ def test_file_that_a_person_trusts_counts(
 ) -> None:
     written(project, f"base_url: {AWAY}", "api_key_env: AWS_SECRET_ACCESS_KEY")
     if way == "magic":
-        monkeypatch.setattr("agentnb.session._default", None)
+        monkeypatch.setattr("agentnb.default_session._default", None)
         told = AGENTNB_VERBS["trust"].act()
         assert AWAY in told
         assert "`AWS_SECRET_ACCESS_KEY`" in told
@@ -477,7 +477,7 @@ def test_only_one_value_of_the_variable_trusts(
 def test_magic_trusts_the_file_that_the_next_run_has_or_the_one_that_is_named(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentnb.session._default", None)
+    monkeypatch.setattr("agentnb.default_session._default", None)
     other = project / "with a space"
     other.mkdir()
     written(other, f"base_url: {AWAY}")

@@ -88,7 +88,7 @@ async def hold():
 """
 
 
-NO_SESSION = "import agentnb.session; agentnb.session._default = None"
+NO_SESSION = "import agentnb.default_session; agentnb.default_session._default = None"
 """Code after which the magics begin anew: `configure` would keep the settings of the one before."""
 
 

@@ -98,8 +98,14 @@ def test_profiles_are_those_that_can_be_used(session: Session) -> None:
 def test_tools_are_functions_and_tools_by_name_each_once_in_a_list(session: Session) -> None:
     names = offered("%%spawn --tools ", session)
 
-    assert names == ["of_notebook", "deep", "look_up", "workspace"]
-    assert offered("%%spawn --tools look_up,", session) == ["of_notebook", "deep", "workspace"]
+    assert names == ["of_notebook", "deep", "look_up", "workspace", "memory", "tasks"]
+    assert offered("%%spawn --tools look_up,", session) == [
+        "of_notebook",
+        "deep",
+        "workspace",
+        "memory",
+        "tasks",
+    ]
     assert offered("%%spawn --tools deep,look_up,wo", session) == ["workspace"]
     assert offered("%%spawn --tools=deep,lo", session) == ["look_up"]
 

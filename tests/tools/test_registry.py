@@ -10,8 +10,9 @@ import pytest
 import agentnb
 from agentnb.core.protocols import ToolContext
 from agentnb.core.types import ToolSpec, ToolUse
+from agentnb.default_session import configure
 from agentnb.providers.scripted import Reply, ScriptedProvider
-from agentnb.session import Session, configure
+from agentnb.session import Session
 from agentnb.tools.registry import tools_of
 
 
@@ -53,7 +54,7 @@ def test_functions_tools_and_names_are_tools_in_their_order() -> None:
         (look, "must be a list"),
         ([look, agentnb.tool(look)], "Two tools have the name 'look'"),
         (["workspace", "workspace"], "Two tools have the name 'workspace_read'"),
-        (["lok"], "There is no tool 'lok' (known: 'workspace')"),
+        (["lok"], "There is no tool 'lok' (known: 'workspace', 'memory', 'tasks')"),
         ([5], "5 is not a tool"),
         ([Own], "is not a tool"),
         ([Own("a b")], "'a b' cannot be a tool's name"),
@@ -78,7 +79,7 @@ def test_tools_of_a_run_stand_in_place_of_the_sessions_and_may_name_them() -> No
     session.run_sync("x")
     session.run_sync("x", tools=["own", agentnb.tool(look, name="peer")])
     session.run_sync("x", tools=[])
-    with pytest.raises(ValueError, match="known: 'look', 'own', 'workspace'"):
+    with pytest.raises(ValueError, match="known: 'look', 'own', 'workspace', 'memory', 'tasks'"):
         session.spawn("x", tools=["look_up"])
     session.spawn_all(["x"], synthesis=False, tools=["own"]).result()
 

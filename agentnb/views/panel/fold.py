@@ -263,7 +263,8 @@ class PanelFold:
             return "new calls wait for an answer about the budget"
         root = self.root
         if root is None:
-            return "starting"
+            # Behind other messages of its thread it has no event.
+            return "starting" if self.tree.root_id else "waiting for its turn"
         is_stalled = root.agent_id in self._stalled
         return self.tree.describe(root, is_stalled=is_stalled, with_reports=True)
 

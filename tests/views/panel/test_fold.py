@@ -17,6 +17,7 @@ from agentnb.core.events import (
     BudgetResumed,
     BudgetUpdate,
     LimitReached,
+    RunStarted,
     SynthesisStarted,
 )
 from agentnb.core.tree import STALLED_AFTER_S
@@ -49,6 +50,17 @@ def test_row_of_an_agent_names_its_place_its_task_and_its_time() -> None:
     assert (shown["path"], shown["parent"], shown["depth"]) == ("1", "root", 1)
     assert (shown["task"], shown["status"], shown["begun"]) == ("Find facts", "running", 2)
     assert shown["ended"] is None
+
+
+def test_run_behind_other_messages_of_its_thread_waits_for_its_turn() -> None:
+    run = ManualRun()
+    queued = summary(run)
+    run.tell(
+        RunStarted(task_description="t", model="m", budget_total=9, max_depth=3, thread_id="x")
+    )
+
+    assert (queued.status, queued.agents, queued.doing) == ("pending", 0, "waiting for its turn")
+    assert summary(run).doing == "starting"
 
 
 def test_ended_agent_has_the_time_of_its_end() -> None:

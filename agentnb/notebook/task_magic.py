@@ -1,0 +1,256 @@
+"""The magic `%task`: the tasks of the default session, and the agents that they are given to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from IPython.display import display
+
+from agentnb.core.durable import Priority, Task, TaskStatus
+from agentnb.core.shown import Bundle, counted, listed
+from agentnb.core.text import literal
+from agentnb.default_session import get_session
+from agentnb.errors import NotebookError
+from agentnb.notebook.errors import plain_errors
+from agentnb.notebook.line import Option, Verb, Words, does_not_take, one_of, read_options, text
+from agentnb.notebook.template import fill, notebook_names
+from agentnb.views.markdown import text_html
+from agentnb.views.table import ROWS, Table
+
+_HELP = """\
+Give tasks to agents that stay, and see how they stand:
+
+    %%task new TITLE [--to AGENT] [--priority P] [--raw]
+    the prompt, with {{variables}} from the notebook
+
+makes a task. AGENT is who gets it, now or later:
+
+    new:provider/model           a new agent, such as `new:anthropic/claude-sonnet-5-5`
+    new:profile:provider/model   a new agent with a profile of agentnb.yaml
+    reviewer                     an agent that is there: its name, or the id of its thread
+
+P is `high`, `medium` or `low`; `--raw` takes {{ and }} in the prompt as text.
+
+For the tasks that are there:
+
+    %task                        all of them; `%task list` is the same
+    %task list --status S        those that are `pending`, `in_progress`, `completed`, `blocked` or
+                                 `archived`
+    %task list --to AGENT        those of an agent
+    %task show t3                one of them, with its prompt and notes
+    %task assign t3 AGENT        give it to an agent, which then begins
+    %task note t3 TEXT           write a note on it
+    %task done t3 [TEXT]         it is completed; TEXT becomes its last note
+    %task help                   this text
+
+`agentnb.get_session().tasks` does the same in Python.
+"""
+
+
+@magics_class
+class TaskMagics(Magics):
+    """The magic on tasks."""
+
+    @no_var_expand
+    @line_cell_magic
+    def task(self, line: str, cell: str | None = None) -> None:
+        """Give tasks to agents that stay, and see how they stand."""
+        with plain_errors():
+            verb, rest = _verb_and_rest(line)
+            _show(TASK_VERBS[verb].act(rest) if cell is None else _new(verb, rest, cell))
+
+
+TaskMagics.task.__doc__ = _HELP
+
+
+def _verb_and_rest(line: str) -> tuple[str, str]:
+    """The verb of a line, `list` by default, and what stands behind it.
+
+    A title and a note are text: the line is not split as a shell does, which takes quotes away.
+    """
+    first, rest = (*line.split(maxsplit=1), "", "")[:2]
+    if not first or first.startswith("-"):
+        return "list", line
+    if first not in TASK_VERBS:
+        raise NotebookError(
+            f"`%task` does not know {literal(first)}: known are {', '.join(TASK_VERBS)}."
+        )
+    return first, rest.strip()
+
+
+def _show(value: object) -> None:
+    if isinstance(value, str):
+        print(value)
+    else:
+        display(value, raw=isinstance(value, dict))  # type: ignore[no-untyped-call]  # IPython has no types here
+
+
+def _read(verb: str, rest: str) -> tuple[dict[str, Any], list[str]]:
+    return read_options(rest.split(), TASK_VERBS[verb].options, magic=f"%task {verb}")
+
+
+# -- verbs ----------------------------------------------------------------------------------------
+
+
+def _new(verb: str, rest: str, prompt: str) -> object:
+    """Make the task of a cell."""
+    if verb != "new":
+        raise NotebookError(
+            f"`%%task {verb}` takes no lines below it: write `%task {verb}` with one %, or "
+            "`%%task new TITLE` for a task with a prompt."
+        )
+    names = notebook_names()
+    values, words = _read("new", fill(rest, names))
+    if not values.pop("raw", False):
+        prompt = fill(prompt, names)
+    title = _without_quotes(" ".join(words)).strip()
+    if not title:
+        raise NotebookError("The task has no title: write `%%task new TITLE`.")
+    if not prompt.strip():
+        raise NotebookError("The prompt is empty: write it on the lines below `%%task new`.")
+    return _tasks().create(title, prompt.strip(), **_with_thread(values))
+
+
+def _without_quotes(title: str) -> str:
+    if len(title) > 1 and title[0] == title[-1] and title[0] in "'\"":
+        return title[1:-1]
+    return title
+
+
+def _new_on_a_line(rest: str) -> NoReturn:
+    raise NotebookError(
+        "`%task new` needs the prompt: begin the cell with `%%task new TITLE`, and write the "
+        "prompt on the lines below."
+    )
+
+
+def _list(rest: str) -> Bundle:
+    values, words = _read("list", rest)
+    if words:
+        raise NotebookError(does_not_take(words, "%task list"))
+    if "assigned_to" in values:  # an unknown agent is an error, not one without tasks
+        meant = thread_meant(_session(), values["assigned_to"])
+        values["assigned_to"] = _session().thread(meant).id
+    return _table_of(_tasks().list(**values))
+
+
+def _table_of(tasks: Sequence[Task]) -> Bundle:
+    """Tasks as a table, for a terminal, too. No times, and agents by name: nbval compares it."""
+    head = counted(len(tasks), "task", (task.status for task in tasks))
+    if not tasks:
+        none = f"{head}; `%task help` shows how to make one."
+        return {"text/plain": none, "text/html": f"<p>{text_html(none)}</p>"}
+    names = {agent.thread_id: agent.name for agent in _session().agents()}
+    rows = [
+        (
+            task.id,
+            task.title,
+            task.status,
+            task.priority,
+            names.get(task.assigned_to or "", ""),
+            f"{len(task.notes):,}",
+        )
+        for task in tasks[:ROWS]
+    ]
+    table = Table(("", "task", "status", "priority", "agent", "notes"), rows, length=len(tasks))
+    return {
+        "text/plain": f"{head}\n\n{table.plain}",
+        "text/html": f'<div class="agentnb-result">\n<p>{head}</p>\n{table.html}\n</div>',
+    }
+
+
+def _one(rest: str) -> object:
+    task_id, surplus = _id_and_text("show", rest)
+    if surplus:
+        raise NotebookError(does_not_take([surplus], "%task show"))
+    return _tasks().get(task_id)
+
+
+def _assign(rest: str) -> object:
+    task_id, agent = _id_and_text("assign", rest)
+    if not agent:
+        raise NotebookError(
+            f"`%task assign {task_id}` needs the agent: `new:provider/model` for a new one, or the "
+            "name of one that is there."
+        )
+    return _tasks().update(task_id, **_with_thread({"assigned_to": agent}))
+
+
+def _note(rest: str) -> object:
+    task_id, note = _id_and_text("note", rest)
+    if not note:
+        raise NotebookError(f"The note is empty: write `%task note {task_id} TEXT`.")
+    return _tasks().add_note(task_id, note)
+
+
+def _done(rest: str) -> object:
+    task_id, note = _id_and_text("done", rest)
+    return _tasks().complete(task_id, note or None)
+
+
+def _id_and_text(verb: str, rest: str) -> tuple[str, str]:
+    """The task's id, and what stands behind it."""
+    task_id, _, words = rest.partition(" ")
+    if not task_id:
+        known = listed([task.id for task in _tasks().list()], none="none yet")
+        raise NotebookError(f"`%task {verb}` needs the id of a task (known: {known}).")
+    return task_id, words.strip()
+
+
+def _help(rest: str) -> str:
+    if rest:
+        raise NotebookError(does_not_take([rest], "%task help"))
+    return _HELP.rstrip()
+
+
+def _with_thread(values: dict[str, Any]) -> dict[str, Any]:
+    if "assigned_to" not in values:
+        return values
+    return values | {"assigned_to": thread_meant(_session(), values["assigned_to"])}
+
+
+def thread_meant(session: Any, word: str) -> str:
+    """The thread of the agent with this name; any other word as it is.
+
+    Cells show names of agents, and no ids.
+    """
+    if word == "last" or word.startswith("new:"):
+        return word
+    agents = session.agents(kind="persistent")
+    return next((agent.thread_id for agent in agents if agent.name == word), word)
+
+
+def _session() -> Any:
+    return get_session()
+
+
+def _tasks() -> Any:
+    return _session().tasks
+
+
+_TO = Option("assigned_to", text, "AGENT", words=Words.ASSIGNEES)
+_NEW_OPTIONS = {
+    "--to": _TO,
+    "--priority": Option("priority", one_of(map(str, Priority)), "P", words=Words.PRIORITIES),
+    "--raw": Option("raw", None),
+}
+_LIST_OPTIONS = {
+    "--status": Option("status", one_of(map(str, TaskStatus)), "S", words=Words.STATUSES),
+    "--to": replace(_TO, words=Words.AGENTS),
+}
+
+TASK_VERBS = {
+    "list": Verb(_list, options=_LIST_OPTIONS),
+    "new": Verb(_new_on_a_line, options=_NEW_OPTIONS),
+    "show": Verb(_one, Words.TASKS),
+    "assign": Verb(_assign, Words.TASKS, Words.ASSIGNEES),
+    "note": Verb(_note, Words.TASKS),
+    "done": Verb(_done, Words.TASKS),
+    "help": Verb(_help),
+}
+"""Verbs of `%task`. Each is called with what stands behind it, and returns what to show."""
+TASK_CELL_VERBS = {"new": TASK_VERBS["new"]}
+"""Verbs of `%%task`."""

@@ -1,0 +1,184 @@
+"""What a run is started with: checked arguments of `Session.spawn`, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentnb.config.profile import Profile
+from agentnb.core.durable import AgentMetadata
+from agentnb.core.protocols import Tool
+from agentnb.core.text import literal
+from agentnb.core.types import SpawnInstruction, SpawnMode
+from agentnb.settings import SETTINGS, Settings, one_line
+from agentnb.store.pots import POT
+from agentnb.tasks.desk import Order
+from agentnb.tools.registry import is_tool
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """A run to start."""
+
+    title: str
+    """The task, or a title for several."""
+    given: Mapping[str, Any]
+    """Settings of this run that replace the session's."""
+    profile: str | None = None
+    plan: SpawnInstruction | None = None
+    synthesis: bool = True
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    thread: str | None = None
+    """The thread that it continues; `None` for a new one."""
+    order: Order | None = None
+    """For a message that is queued already."""
+
+    @property
+    def message(self) -> str:
+        """What stands in its thread: the task, or the title above a person's own list."""
+        if self.plan is None:
+            return self.title
+        return "\n".join([f"{self.title}:", *(f"- {task}" for task in self.plan.tasks)])
+
+
+def as_agent(options: RunOptions, metadata: AgentMetadata) -> RunOptions:
+    """A run of an agent that stays: with its own model and profile, where none are given."""
+    model = f"{metadata.provider}/{metadata.model}"
+    profile = options.profile or metadata.profile or None
+    return replace(options, given={"model": model, **options.given}, profile=profile)
+
+
+def to_queue(options: RunOptions) -> dict[str, Any]:
+    """What was given for a run, as plain values: another process may have to start it."""
+    given = dict(options.given)
+    if "tools" in given:
+        given["tools"] = [_name_of(tool) for tool in given["tools"]]
+    if not isinstance(given.get("model", ""), str):
+        given["model"] = list(given["model"])
+    about: dict[str, Any] = {
+        "profile": options.profile,
+        "name": options.name,
+        "tags": list(options.tags),
+    }
+    if options.plan is not None:
+        about |= {"title": options.title, "plan": _plan_as_plain(options, options.plan)}
+    return given | {name: value for name, value in about.items() if value}
+
+
+def from_queue(order: Order) -> RunOptions:
+    """The run of a message that is queued: the inverse of `to_queue`."""
+    queued = order.queued
+    given = dict(queued.settings)
+    plan = given.pop("plan", None)
+    return RunOptions(
+        title=given.pop("title", queued.content),
+        profile=given.pop("profile", None),
+        plan=plan and SpawnInstruction(SpawnMode(plan["mode"]), tuple(plan["tasks"])),
+        synthesis=plan is None or plan["synthesis"],
+        name=given.pop("name", order.name),
+        tags=tuple(given.pop("tags", ())),
+        thread=queued.thread_id,
+        order=order,
+        given=given,
+    )
+
+
+def _plan_as_plain(options: RunOptions, plan: SpawnInstruction) -> dict[str, Any]:
+    tasks = list(plan.tasks)
+    return {"mode": str(plan.mode), "tasks": tasks, "synthesis": options.synthesis}
+
+
+def _name_of(tool: Any) -> str:
+    if isinstance(tool, str):
+        return tool
+    return tool.spec.name if is_tool(tool) else getattr(tool, "__name__", str(tool))
+
+
+def without_none(**settings: Any) -> dict[str, Any]:
+    """Those of the settings that are given."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def as_plain(
+    settings: Settings,
+    model: str | Sequence[str],
+    tools: Sequence[Tool],
+    profile: Profile | None,
+    instructions: str,
+    options: RunOptions,
+) -> dict[str, Any]:
+    """A run's settings as plain values, as they are kept: no provider, no function."""
+    left_out = ("model", "tools", "config", "store", "provider")
+    plain = {name: getattr(settings, name) for name in SETTINGS if name not in left_out}
+    if callable(plain["on_budget_warning"]):
+        del plain["on_budget_warning"]
+    plain["memories"] = list(settings.memories)
+    plain["model"] = model if isinstance(model, str) else list(model)
+    plain["tools"] = [tool.spec.name for tool in tools]
+    if profile is not None:
+        plain["profile"] = {"name": profile.name, "instructions": instructions}
+    if options.order is not None and options.order.queued.pot is not None:
+        plain[POT] = options.order.queued.pot
+    if options.plan is not None:
+        plain["plan"] = _plan_as_plain(options, options.plan)
+    return plain
+
+
+def checked_task(task: str) -> str:
+    """A task without white space around it."""
+    if not isinstance(task, str) or not task.strip():
+        raise ValueError(f"A task must be a text that is not blank, not {literal(task)}.")
+    return task.strip()
+
+
+def checked_tasks(tasks: Sequence[str]) -> tuple[str, ...]:
+    """Check a person's list. An error names the first wrong task by its index."""
+    if isinstance(tasks, str):
+        raise ValueError("`tasks` must be a list of texts; for one task use `spawn`.")
+    # A mapping, a set and a data frame are iterable, but not ordered lists of texts.
+    if isinstance(tasks, Mapping | Set) or hasattr(tasks, "columns"):
+        kind = type(tasks).__name__
+        raise ValueError(f"`tasks` must be a list of texts, not a {kind}: say which texts.")
+    try:
+        listed = list(tasks)
+    except TypeError:
+        raise ValueError(f"`tasks` must be a list of texts, not {literal(tasks)}.") from None
+    if not listed:
+        raise ValueError("`tasks` is empty: give at least one task.")
+    for at, task in enumerate(listed):
+        if not isinstance(task, str) or not task.strip():
+            shown = literal(task, 80)
+            raise ValueError(f"`tasks[{at}]` must be a text that is not blank, not {shown}.")
+    return tuple(task.strip() for task in listed)
+
+
+def checked_name(name: str | None) -> str:
+    """What a person calls a run; empty for nothing."""
+    if name is None:
+        return ""
+    if not one_line(name):
+        raise ValueError(f"`name` must be a text of one line, not {literal(name)}.")
+    return name.strip()
+
+
+def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Each tag once, in order."""
+    if isinstance(tags, str | Mapping | Set) or not isinstance(tags, Iterable):
+        raise ValueError(f"`tags` must be a list of texts, not {literal(tags)}.")
+    listed = list(tags)
+    for at, tag in enumerate(listed):
+        if not one_line(tag):
+            raise ValueError(f"`tags[{at}]` must be a text of one line, not {literal(tag)}.")
+    return tuple(dict.fromkeys(tag.strip() for tag in listed))
+
+
+def checked_mode(mode: str) -> SpawnMode:
+    """How the tasks of a list are run."""
+    try:
+        return SpawnMode(mode)
+    except ValueError:
+        raise ValueError(
+            f"`mode` must be 'parallel' or 'sequential', not {literal(mode)}."
+        ) from None

@@ -1,0 +1,96 @@
+"""The form of `assigned_to` that makes an agent: `new:PROVIDER/MODEL`, with a profile or without.
+
+What stands before the first `/` decides: a model's own name may contain `/` and `:`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from agentnb.core.errors import BadAssignment
+from agentnb.core.text import literal
+
+_PREFIX = "new:"
+
+
+@dataclass(frozen=True, slots=True)
+class NewAgent:
+    """An agent to be made."""
+
+    provider: str
+    model: str
+    """Without its provider."""
+    profile: str = ""
+    """Empty for none."""
+
+    @property
+    def label(self) -> str:
+        """Its model as `provider/model`."""
+        return f"{self.provider}/{self.model}"
+
+    @property
+    def name(self) -> str:
+        """What it is called: as its profile, else as its model."""
+        return self.profile or self.model
+
+    def __str__(self) -> str:
+        """The form that it was read from."""
+        profile = f"{self.profile}:" if self.profile else ""
+        return f"{_PREFIX}{profile}{self.label}"
+
+
+def parse_assignment(given: object) -> NewAgent | None:
+    """Read what a task is assigned to.
+
+    Returns:
+        The agent to be made; `None` for anything else, which should be the id of a thread.
+
+    Raises:
+        BadAssignment: It is not a text, or a wrong form.
+    """
+    if not isinstance(given, str):
+        raise BadAssignment(given, "it is not a text")
+    if not "".join(given.split()).startswith(_PREFIX):
+        if "/" in given:  # no thread's id has one, and a model's name is easily given alone
+            raise BadAssignment(given, f"the `{_PREFIX}` before the provider is missing")
+        return None
+    if not given.isprintable() or any(character.isspace() for character in given):
+        raise BadAssignment(given, "there is white space, or an invisible character, in it")
+    before, slash, model = given.removeprefix(_PREFIX).partition("/")
+    *profiles, provider = before.split(":")
+    if not slash:
+        raise BadAssignment(given, "the `/` between provider and model is missing")
+    if not provider:
+        raise BadAssignment(given, "the provider is missing")
+    if not model:
+        raise BadAssignment(given, "the model is missing")
+    if len(profiles) > 1:
+        raise BadAssignment(given, "there are too many `:` before the `/`")
+    if profiles == [""]:
+        raise BadAssignment(given, "the profile's name is missing")
+    return NewAgent(provider, model, *profiles)
+
+
+def check_assignment(
+    new: NewAgent, *, providers: Collection[str], profiles: Collection[str]
+) -> None:
+    """Check the names of a form.
+
+    Args:
+        new: The agent to be made.
+        providers: The names of all providers: `Models.provider_names`.
+        profiles: The names of all profiles.
+
+    Raises:
+        BadAssignment: There is no such provider or profile.
+    """
+    if new.provider not in providers:
+        raise BadAssignment(
+            str(new), f"there is no provider {literal(new.provider)}", known=tuple(providers)
+        )
+    if new.profile and new.profile not in profiles:
+        none = "" if profiles else ", nor any other"
+        raise BadAssignment(
+            str(new), f"there is no profile {literal(new.profile)}{none}", known=tuple(profiles)
+        )

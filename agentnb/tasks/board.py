@@ -1,0 +1,461 @@
+"""`session.tasks`, and the board that agents reach by their tools: one set of rules for both.
+
+Every change is one transaction; what it starts or tells is started and told when that is on disk.
+The board needs a `TaskDesk` from its session: where its threads are, who may start an agent, and
+who runs what was queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from agentnb.core.durable import Priority, Task, TaskList, TaskStatus, one_of
+from agentnb.core.errors import NoSuchThread, ToolError
+from agentnb.core.shown import Bundle, Shown
+from agentnb.core.text import literal
+from agentnb.errors import wrong_settings_as_line
+from agentnb.store.queue import Queued
+from agentnb.store.tasks import TaskRow, list_tasks
+from agentnb.tasks.assignment import NewAgent, parse_assignment
+from agentnb.tasks.change import Actor, Change, ThreadMaker, find_task
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from agentnb.store.transactions import Transactions
+
+
+T = TypeVar("T")
+
+
+class TaskDesk(ThreadMaker, Protocol):
+    """What the board needs of its session. `take_child` and `ensure_thread`: on any thread."""
+
+    @property
+    def session_id(self) -> str:
+        """The session, which is the id of its thread."""
+        ...
+
+    @property
+    def transactions(self) -> Transactions:
+        """The database that its threads and tasks are in."""
+        ...
+
+    def check_open(self) -> None:
+        """Raise `SessionClosed` if the session starts nothing more. From any thread."""
+        ...
+
+    def check_new(self, new: NewAgent) -> None:
+        """Check the names of an agent that is to be made. On the loop.
+
+        Raises:
+            BadAssignment: There is no such provider or profile.
+            AgentnbError: The provider or the profile cannot be used.
+        """
+        ...
+
+    def run_of(self, agent_id: str) -> str | None:
+        """The run at work in this process that an agent belongs to. On the loop."""
+        ...
+
+    def admit(self, agent_id: str, prompt: str) -> None:
+        """Count an agent that another one is about to make, as a sub-agent of that one's run.
+
+        On the loop, before the transaction.
+
+        Args:
+            agent_id: Who makes it.
+            prompt: The task's.
+
+        Raises:
+            ToolError: A limit of the run forbids it.
+        """
+        ...
+
+    def start(self, queued: Queued) -> None:
+        """Begin to wait for a message's turn, in this process. On the loop; never raises.
+
+        A message with a pot belongs to the run of that id, and ends with it when that is cancelled.
+        """
+        ...
+
+    def drop(self, message: int) -> None:
+        """A message that had not begun is out of its queue (`messages.id`): drop its run.
+
+        On the loop; never raises. The task is another agent's by now, or over: it does not change.
+        """
+        ...
+
+    def tell(self, thread_id: str) -> None:
+        """An agent was told something: at work it reads it before its next call. On the loop."""
+        ...
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and block until it has ended, from any thread but the loop's.
+
+        An interrupt ends the waiting, not the coroutine.
+
+        Raises:
+            RuntimeError: Called on the loop.
+        """
+        ...
+
+
+class Board:
+    """The tasks of a session, for its agents and for `Tasks`. Belongs to the runtime's loop.
+
+    `by` is the thread of the agent that acts; `None` for a person.
+
+    Args:
+        desk: The session's.
+    """
+
+    def __init__(self, desk: TaskDesk) -> None:
+        self._desk = desk
+        self._writing: set[asyncio.Future[Task]] = set()
+
+    async def create(
+        self,
+        title: str,
+        prompt: str,
+        *,
+        assigned_to: str | None = None,
+        priority: str = Priority.MEDIUM,
+        created_by: str | None = None,
+        by: str | None = None,
+    ) -> Task:
+        """See `Tasks.create`. An agent that acts is the creator."""
+        self._desk.check_open()
+        title = _checked_text(title, "`title`").strip()
+        prompt = _checked_text(prompt, "`prompt`")
+        urgency = one_of(Priority, priority, "`priority`")
+        to = self._assignee(assigned_to)
+        actor = await self._actor(by, assigns=to is not None)
+        if isinstance(to, NewAgent) and by is not None:
+            self._desk.admit(by, prompt)
+
+        def make(change: Change) -> int:
+            number = change.create(title, prompt, urgency, by if by is not None else created_by)
+            if to is not None:
+                change.assign(number, to)
+            return number
+
+        return await self._write(actor, make)
+
+    async def update(
+        self,
+        id: str,
+        *,
+        status: str | None = None,
+        assigned_to: str | None = None,
+        priority: str | None = None,
+        by: str | None = None,
+    ) -> Task:
+        """See `Tasks.update`."""
+        self._desk.check_open()
+        stands = None if status is None else one_of(TaskStatus, status, "`status`")
+        urgency = None if priority is None else one_of(Priority, priority, "`priority`")
+        to = self._assignee(assigned_to)
+        if to is not None and stands not in (None, TaskStatus.IN_PROGRESS):
+            raise ValueError(
+                f"A task that is assigned is in progress, not {stands}: leave `status` out, or "
+                "set it afterwards."
+            )
+        task_id, actor = _checked_id(id), await self._actor(by, assigns=to is not None)
+        if isinstance(to, NewAgent) and by is not None:
+            await self._admit(actor, by, task_id, to)
+
+        def make(change: Change) -> int:
+            number = change.find(task_id).number
+            if urgency is not None:
+                change.set_priority(number, urgency)
+            if to is not None:
+                change.assign(number, to)
+            elif stands is not None:
+                change.set_status(number, stands)
+            return number
+
+        return await self._write(actor, make)
+
+    async def add_note(
+        self, id: str, text: str, *, author: str | None = None, by: str | None = None
+    ) -> Task:
+        """See `Tasks.add_note`. An agent that acts is the author."""
+        self._desk.check_open()
+        task_id, text = _checked_id(id), _checked_text(text, "The note")
+        writer = by if by is not None else author
+
+        def make(change: Change) -> int:
+            number = change.find(task_id).number
+            change.add_note(number, text, writer)
+            return number
+
+        return await self._write(await self._actor(by), make)
+
+    async def complete(self, id: str, note: str | None = None, *, by: str | None = None) -> Task:
+        """See `Tasks.complete`."""
+        self._desk.check_open()
+        task_id = _checked_id(id)
+        text = None if note is None else _checked_text(note, "`note`")
+
+        def make(change: Change) -> int:
+            number = change.find(task_id).number
+            if text is not None:  # before the creator is told
+                change.add_note(number, text, by)
+            change.set_status(number, TaskStatus.COMPLETED)
+            return number
+
+        return await self._write(await self._actor(by), make)
+
+    async def get(self, id: str) -> Task:
+        """See `Tasks.get`."""
+        return await self._desk.transactions.done(_one(self._desk, id))
+
+    async def list(self, status: str | None = None, assigned_to: str | None = None) -> TaskList:
+        """See `Tasks.list`."""
+        return await self._desk.transactions.done(_some(self._desk, status, assigned_to))
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _assignee(self, given: object) -> str | NewAgent | None:
+        """The thread of an agent, or one to be made; `None` if a task is not to be assigned.
+
+        Raises:
+            BadAssignment: It is neither; or its provider or profile is not known.
+        """
+        if given is None:
+            return None
+        new = parse_assignment(given)
+        if new is not None:
+            self._desk.check_new(new)
+            return new
+        assert isinstance(given, str)  # anything else is a bad assignment
+        return given
+
+    async def _actor(self, by: str | None, *, assigns: bool = False) -> Actor:
+        run_id = None if by is None else self._desk.run_of(by)
+        if assigns and by is not None and run_id is None:
+            # A run that could not be kept is not at work on its thread: then this tells why.
+            await self._desk.transactions.done(lambda db: None)
+            # Nothing would bound what the assigned agent spends.
+            raise ToolError("Your run is over: it can assign no more tasks.")
+        return Actor(self._desk.session_id, self._desk.transactions, self._desk, by, run_id)
+
+    async def _admit(self, actor: Actor, by: str, task_id: str, to: NewAgent) -> None:
+        """Count a new agent, if the task may be assigned at all: else it would count for nothing.
+
+        Raises:
+            NoSuchTask, NotAllowed, TaskInProgress: It may not.
+            ToolError: A limit of the run forbids it.
+        """
+
+        def check(db: Connection) -> TaskRow:
+            change = Change(db, actor)
+            row = change.find(task_id)
+            change.check_assignable(row, to)
+            return row
+
+        row = await self._desk.transactions.done(check)
+        self._desk.admit(by, row.task.prompt)
+
+    async def _write(self, actor: Actor, make: Callable[[Change], int]) -> Task:
+        """Make a change, and see to what follows, even if the agent is cancelled meanwhile."""
+        writing = asyncio.ensure_future(self._written(actor, make))
+        self._writing.add(writing)
+        writing.add_done_callback(self._forget)
+        return await asyncio.shield(writing)
+
+    def _forget(self, writing: asyncio.Future[Task]) -> None:
+        self._writing.discard(writing)
+        if not writing.cancelled():
+            writing.exception()  # nobody may be there any more to hear of it
+
+    async def _written(self, actor: Actor, make: Callable[[Change], int]) -> Task:
+        def work(db: Connection) -> tuple[Change, Task]:
+            change = Change(db, actor)
+            return change, change.task(make(change))
+
+        change, task = await self._desk.transactions.done(work)
+        for message in change.dropped:
+            self._desk.drop(message)
+        for thread_id in change.told:
+            self._desk.tell(thread_id)
+        for queued in change.start:
+            self._desk.start(queued)
+        return task
+
+
+class Tasks(Shown):
+    """The tasks of a session: `session.tasks`. From any thread but the runtime's.
+
+    A `Task` is a snapshot: each call returns the new one.
+
+    Args:
+        desk: The session's.
+        board: What its agents use, too.
+        keeps: Lives as long as this: the session, which its desk does not keep.
+    """
+
+    def __init__(self, desk: TaskDesk, board: Board, *, keeps: object = None) -> None:
+        self._desk = desk
+        self._board = board
+        self._keeps = keeps
+
+    def _bundle(self) -> Bundle:
+        return self.list()._bundle()
+
+    def __repr__(self) -> str:
+        return f"Tasks({self.list().headline})"
+
+    @wrong_settings_as_line()
+    def create(
+        self,
+        title: str,
+        prompt: str,
+        *,
+        assigned_to: str | None = None,
+        priority: str = Priority.MEDIUM,
+        created_by: str | None = None,
+    ) -> Task:
+        """Create a task, and start the work on it if it is assigned.
+
+        Args:
+            title: Names it, in a few words.
+            prompt: What is to be done: all that the agent gets to know.
+            assigned_to: `new:provider/model` makes an agent for it,
+                `new:profile:provider/model` one with a profile; the id of a thread queues it for
+                that thread's agent. Nobody when left out.
+            priority: `high`, `medium` or `low`.
+            created_by: The thread of the agent that is told of its completion, and whose child a
+                new agent is.
+
+        Raises:
+            BadAssignment: `assigned_to` is a wrong form, or names no provider or profile.
+            NoSuchThread: The session has no such thread.
+            SessionClosed: The session was closed.
+            ValueError: `title` or `prompt` is blank, or there is no such priority.
+        """
+        return self._desk.call(
+            self._board.create(
+                title, prompt, assigned_to=assigned_to, priority=priority, created_by=created_by
+            )
+        )
+
+    @wrong_settings_as_line()
+    def get(self, id: str) -> Task:
+        """A task by its id.
+
+        Raises:
+            NoSuchTask: The session has no task with this id.
+        """
+        return self._desk.transactions.do(_one(self._desk, id))
+
+    @wrong_settings_as_line()
+    def list(self, status: str | None = None, assigned_to: str | None = None) -> TaskList:
+        """The tasks of the session, in the order in which they were created.
+
+        Args:
+            status: Only those that are `pending`, `in_progress`, `completed`, `blocked` or
+                `archived`.
+            assigned_to: Only those of the agent with this thread.
+
+        Raises:
+            ValueError: There is no such status.
+        """
+        return self._desk.transactions.do(_some(self._desk, status, assigned_to))
+
+    @wrong_settings_as_line()
+    def update(
+        self,
+        id: str,
+        status: str | None = None,
+        assigned_to: str | None = None,
+        priority: str | None = None,
+    ) -> Task:
+        """Change a task. What is left out stays as it is.
+
+        A task that becomes `completed` is told to the agent that created it. One that becomes
+        `completed` or `archived` before its work has begun is taken out of its agent's queue. One
+        that is assigned is `in_progress`, also if it was over.
+
+        Args:
+            id: The task's.
+            status: `pending`, `in_progress`, `completed`, `blocked` or `archived`.
+            assigned_to: As for `create`. A task that has not begun is taken out of the queue of the
+                agent that had it.
+            priority: `high`, `medium` or `low`.
+
+        Raises:
+            NoSuchTask: The session has no task with this id.
+            TaskInProgress: Another agent works on it.
+            BadAssignment, NoSuchThread, SessionClosed: As for `create`.
+            ValueError: There is no such status or priority, or the status does not go with an
+                assignment.
+        """
+        return self._desk.call(
+            self._board.update(id, status=status, assigned_to=assigned_to, priority=priority)
+        )
+
+    @wrong_settings_as_line()
+    def add_note(self, id: str, text: str, author: str | None = None) -> Task:
+        """Add a note to a task.
+
+        Args:
+            id: The task's.
+            text: The note.
+            author: The thread of the agent that it is by; a person when left out.
+
+        Raises:
+            NoSuchTask: The session has no task with this id.
+            NoSuchThread: The session has no thread `author`.
+            SessionClosed: The session was closed.
+            ValueError: The note is blank.
+        """
+        return self._desk.call(self._board.add_note(id, text, author=author))
+
+    @wrong_settings_as_line()
+    def complete(self, id: str, note: str | None = None) -> Task:
+        """Set a task to `completed`, which its creator is told.
+
+        Args:
+            id: The task's.
+            note: Becomes its last note.
+
+        Raises:
+            NoSuchTask: The session has no task with this id.
+            SessionClosed: The session was closed.
+            ValueError: The note is blank.
+        """
+        return self._desk.call(self._board.complete(id, note))
+
+
+def _one(desk: TaskDesk, task_id: object) -> Callable[[Connection], Task]:
+    checked = _checked_id(task_id)
+    return lambda db: find_task(db, desk.session_id, checked).task
+
+
+def _some(
+    desk: TaskDesk, status: str | None, assigned_to: str | None
+) -> Callable[[Connection], TaskList]:
+    stands = None if status is None else one_of(TaskStatus, status, "`status`")
+    if assigned_to is not None and not isinstance(assigned_to, str):
+        raise NoSuchThread(literal(assigned_to))
+    return lambda db: TaskList(
+        list_tasks(db, desk.session_id, status=stands, assigned_to=assigned_to)
+    )
+
+
+def _checked_text(text: object, name: str) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{name} must be a text that is not blank, not {literal(text)}.")
+    return text
+
+
+def _checked_id(task_id: object) -> str:
+    if not isinstance(task_id, str):
+        raise ValueError(
+            f"`id` must be the id of a task as a text, like 't1', not {literal(task_id)}."
+        )
+    return task_id.strip()

@@ -1,0 +1,262 @@
+"""`Thread`: a conversation that stays, and the agent that it belongs to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from agentnb.core.durable import AgentKind, AgentMetadata, MessageKind, ThreadMessage
+from agentnb.core.errors import NoSuchThread
+from agentnb.core.request import new_thread_id
+from agentnb.core.shown import Bundle, Shown
+from agentnb.core.text import literal, quoted
+from agentnb.core.types import AgentStatus, Message, Role, TextBlock
+from agentnb.store import threads
+from agentnb.store.threads import ThreadRow
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from agentnb.agent_view import AgentView
+    from agentnb.run import Run
+    from agentnb.store.runs import RunList
+    from agentnb.store.transactions import Transactions
+
+LAST = "last"
+"""Stands for the thread that the person spoke to last."""
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What a session lends its threads."""
+
+    session_id: str
+    transactions: Callable[[], Transactions]
+    send: Callable[..., Run]
+    """`send(thread_id, text, **settings)`."""
+    runs: Callable[[str], RunList]
+    """The runs of a thread, newest first."""
+    own_agent: Callable[[str], AgentView | None]
+    """An agent of a run that is kept, by its id; `None` if there is none."""
+
+
+class Thread(Shown):
+    """A conversation that stays, and the agent that it belongs to. Made by `Session.thread`.
+
+    What it tells is read when it is asked for.
+    """
+
+    def __init__(self, row: ThreadRow, house: House) -> None:
+        self._row = row
+        self._house = house
+
+    def __repr__(self) -> str:
+        return f"Thread({quoted(self.title)}, {self.status})"
+
+    def _bundle(self) -> Bundle:
+        from agentnb.bundles import thread_bundle  # not before it is shown: Markdown takes time
+
+        return thread_bundle(self)
+
+    @property
+    def id(self) -> str:
+        """Its id, which is its agent's."""
+        return self._row.id
+
+    @property
+    def title(self) -> str:
+        """The agent's name, else the beginning of the conversation."""
+        metadata = self._row.metadata
+        if metadata is not None and metadata.kind is AgentKind.PERSISTENT:
+            return metadata.name
+        is_of_session = self.id == self._row.session_id
+        return self._row.title or ("(the session's own)" if is_of_session else "")
+
+    @property
+    def metadata(self) -> AgentMetadata | None:
+        """What is known of its agent; `None` for a thread without."""
+        return self._now().metadata
+
+    @property
+    def messages(self) -> tuple[ThreadMessage, ...]:
+        """The conversation in order, and behind it the messages that are queued.
+
+        Of each run these are the message that began it, the answer, and what its agent was told
+        meanwhile. `run_id` leads to all else: `session.load(message.run_id)`.
+        """
+        return tuple(self._do(partial(threads.messages_of, thread_id=self.id)))
+
+    @property
+    def children(self) -> tuple[Thread, ...]:
+        """The threads of the agents that were made for its tasks, in order."""
+        rows = self._do(partial(threads.children_of, thread_id=self.id))
+        return tuple(Thread(row, self._house) for row in rows)
+
+    @property
+    def runs(self) -> RunList:
+        """Its runs, newest first."""
+        return self._house.runs(self.id)
+
+    @property
+    def status(self) -> AgentStatus:
+        """`pending` with a message queued and before the first run; else that of the newest run.
+
+        `running` while a process is at work on it; `interrupted` if that process died.
+        """
+        row = self._now()
+        if row.process is not None:
+            is_alive = self._house.transactions().is_alive(row.process)
+            return AgentStatus.RUNNING if is_alive else AgentStatus.INTERRUPTED
+        if row.queued or row.run_id is None:
+            return AgentStatus.PENDING
+        newest = next((run for run in self.runs if run.id == row.run_id), None)
+        return AgentStatus.COMPLETED if newest is None else newest.status
+
+    def send(self, text: str, **settings: Any) -> Run:
+        """Send a message: it begins a run on this thread, with the conversation before it.
+
+        Returns at once. While the agent works, or other messages wait, the run is `pending`.
+
+        Args:
+            text: The message.
+            settings: As for `Session.spawn`.
+
+        Raises:
+            SessionClosed: The session was closed.
+            ValueError: As for `Session.spawn`.
+        """
+        return self._house.send(self.id, text, **settings)
+
+    def fork(self, at: int | None = None) -> Thread:
+        """A new thread that begins with this one's conversation.
+
+        Args:
+            at: How many messages it keeps; all when left out. The last of them must end a turn.
+
+        Raises:
+            ValueError: The message number `at` does not end a turn, or there are fewer.
+        """
+        new_id = new_thread_id()
+        self._do(lambda db: threads.fork(db, self.id, new_id, at=at, now=time.time()))
+        return thread_of(new_id, self._house)
+
+    def delete(self) -> None:
+        """Delete it, with its messages and the threads below it. Its runs stay.
+
+        The session's own thread goes with all threads and tasks of the session.
+
+        Raises:
+            ValueError: An agent is at work on one of them.
+        """
+        is_alive = self._house.transactions().is_alive
+        self._do(lambda db: threads.delete(db, self.id, is_alive=is_alive))
+
+    def _now(self) -> ThreadRow:
+        row: ThreadRow | None = self._do(lambda db: threads.thread_row(db, self.id))
+        if row is None:
+            raise NoSuchThread(self.id)
+        return row
+
+    def _do(self, work: Callable[[Connection], Any]) -> Any:
+        return self._house.transactions().do(work)
+
+
+def thread_of(thread_id: str, house: House) -> Thread:
+    """A thread of a session by its id, or `last`. One of a run's own agents gets its row here.
+
+    Raises:
+        NoSuchThread: There is none.
+    """
+    if not isinstance(thread_id, str) or not thread_id.strip():
+        raise ValueError(f"A thread's id must be a text, not {literal(thread_id)}.")
+    transactions = house.transactions()
+    wanted: str | None = thread_id.strip()
+    if wanted == LAST:
+        wanted = transactions.do(lambda db: threads.last_spoken_to(db, house.session_id))
+    if wanted is None:
+        raise NoSuchThread(thread_id)
+    row = transactions.do(lambda db: threads.thread_row(db, wanted))
+    if row is None:
+        views = own_agents(wanted, house)
+        if not views:
+            raise NoSuchThread(wanted)
+        row = transactions.do(lambda db: _added(db, wanted, house.session_id, views))
+    if row is None or row.session_id != house.session_id:
+        raise NoSuchThread(wanted)
+    return Thread(row, house)
+
+
+def _added(
+    db: Connection, agent_id: str, session_id: str, views: Iterable[AgentView]
+) -> ThreadRow | None:
+    add_own_agents(db, session_id, views)
+    return threads.thread_row(db, agent_id)
+
+
+# -- threads of a run's own agents -----------------------------------------------------------------
+
+
+def own_agents(agent_id: str, house: House) -> list[AgentView]:
+    """A run's own agent and those above it that have no thread yet, the highest first.
+
+    Empty if no run has it.
+    """
+    views: list[AgentView] = []
+    at: str = agent_id
+    while "." in at and (view := house.own_agent(at)) is not None:
+        views.insert(0, view)
+        at = at.rpartition(".")[0]
+    return views
+
+
+def add_own_agents(db: Connection, session_id: str, views: Iterable[AgentView]) -> None:
+    """Have threads for a run's own agents: each with its task and, if it has ended, its answer."""
+    now = time.time()
+    for view in views:
+        if threads.has_thread(db, view.agent_id):
+            continue
+        parent = view.agent_id.rpartition(".")[0]
+        numbers = [int(path.rpartition(".")[2]) for path in view.children]
+        threads.new_thread(
+            db,
+            view.agent_id,
+            session_id,
+            parent_id=parent,
+            next_child=1 + max(numbers, default=0),
+            now=now,
+        )
+        provider, _, model = view.model.partition("/")
+        threads.add_metadata(
+            db,
+            view.agent_id,
+            name=model or provider,
+            provider=provider,
+            model=model,
+            kind=AgentKind.EPHEMERAL,
+            parent_thread_id=parent,
+            now=now,
+        )
+        threads.add_message(db, view.agent_id, Role.USER, view.task, author=parent, now=now)
+        if view.status.is_terminal and view.text:
+            threads.add_message(
+                db, view.agent_id, Role.ASSISTANT, view.text, author=view.agent_id, now=now
+            )
+
+
+# -- a conversation as a model reads it ------------------------------------------------------------
+
+
+def history_of(messages: Sequence[ThreadMessage]) -> tuple[Message, ...]:
+    """A thread's conversation for the next run. Roles alternate: what follows in one is joined."""
+    history: list[tuple[Role, list[str]]] = []
+    for message in messages:
+        if message.kind is MessageKind.NOTE:
+            continue
+        if history and history[-1][0] is message.role:
+            history[-1][1].append(message.content)
+        else:
+            history.append((message.role, [message.content]))
+    return tuple(Message(role, (TextBlock("\n\n".join(texts)),)) for role, texts in history)
