@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-HARNESSES = {"kills": 100, "two_kernels": 20, "disk": 1}
+HARNESSES = {"kills": 100, "two_kernels": 20, "disk": 1, "queue": 2, "tasks": 50, "sessions": 2}
 """Names of the modules, and their number of points by hand."""
 
 Points = Callable[[Path, int, int], Iterator[tuple[str, list[str]]]]

@@ -1,0 +1,72 @@
+"""How long it takes to list 10,000 threads of a session.
+
+Run by hand from the root of the checkout: `python -m tests.benchmarks.threads [--threads N]`. Half
+of the threads have an agent's metadata, some have messages, some of these are queued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from sqlite3 import Connection
+
+from agentnb.core.durable import AgentKind
+from agentnb.core.types import Role
+from agentnb.store import queue, threads
+from agentnb.store.store import store_at
+from agentnb.store.transactions import MemoryTransactions, Transactions
+from tests.benchmarks.store import took_ms
+
+SESSION = "nb_20261123_sessio"
+
+
+def fill(db: Connection, count: int, process: int) -> None:
+    """Have a session with so many threads below its own."""
+    threads.open_session(db, SESSION, now=0.0)
+    for number in range(1, count):
+        thread_id = f"{SESSION}.{number}"
+        threads.new_thread(db, thread_id, SESSION, now=float(number), parent_id=SESSION)
+        if number % 2:
+            threads.add_metadata(
+                db,
+                thread_id,
+                name=f"agent {number}",
+                provider="demo",
+                model="demo",
+                kind=AgentKind.PERSISTENT,
+                now=float(number),
+                parent_thread_id=SESSION,
+            )
+        if number % 10 == 0:
+            threads.add_message(db, thread_id, Role.USER, "Look at it. " * 20, now=float(number))
+        if number % 100 == 0:
+            queue.enqueue(db, thread_id, "And again.", process=process, now=float(number))
+
+
+def listed(where: str, transactions: Transactions, count: int) -> None:
+    """Print how long it takes to list the threads that are there."""
+    process = transactions.process
+    transactions.do(lambda db: fill(db, count, process))
+
+    def listing() -> None:
+        rows = transactions.do(lambda db: threads.list_threads(db, SESSION))
+        assert len(rows) == count
+
+    print(f"{count:,} threads {where} are listed in {took_ms(listing):.0f} ms")
+
+
+def main() -> None:
+    """Read the arguments."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=10_000)
+    count = parser.parse_args().threads
+    with tempfile.TemporaryDirectory() as folder:
+        store = store_at(Path(folder, "threads.db"))
+        listed("in a file", store.transactions(), count)
+        store.close()
+    listed("in memory", MemoryTransactions(), count)
+
+
+if __name__ == "__main__":
+    main()
