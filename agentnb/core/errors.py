@@ -471,10 +471,12 @@ class NoSuchThread(AgentnbError, LookupError):
 
     def __init__(self, thread: str) -> None:
         self.thread = thread
-        super().__init__(
-            f"No agent found for thread {literal(thread)}. `session.threads()` lists the threads "
-            "of a session: give the `id` of one."
-        )
+        fix = "`session.threads()` lists the threads of a session: give the `id` of one."
+        if thread == "last":
+            fix = (
+                "Nothing has been said in this session yet: start with `%%spawn`, without a thread."
+            )
+        super().__init__(f"No agent found for thread {literal(thread)}. {fix}")
 
 
 class NoSuchSession(AgentnbError, LookupError):
@@ -486,9 +488,12 @@ class NoSuchSession(AgentnbError, LookupError):
 
     def __init__(self, session: str) -> None:
         self.session = session
+        fix = "`session.id` of an earlier one, or 'last', opens it again."
+        if session == "last":
+            fix = "there is none so far, so check that `store` is the one that you mean."
         super().__init__(
-            f"There is no session {literal(session)} in this store. Leave `id` out for a new one; "
-            "`session.id` of an earlier one, or 'last', opens it again."
+            f"There is no session {literal(session)} in this store. Leave `id` out for a new "
+            f"one; {fix}"
         )
 
 

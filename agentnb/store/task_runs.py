@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 LONGEST_NOTE = 500
 """Characters of an answer that become a note."""
 
-_OVER = (TaskStatus.COMPLETED, TaskStatus.ARCHIVED)
+OVER = (TaskStatus.COMPLETED, TaskStatus.ARCHIVED)
+"""A task that is over is begun by nobody, unless it is assigned once more."""
 
 
 def begin_work(db: Connection, task: int, thread_id: str, *, now: float) -> None:
@@ -67,7 +68,7 @@ def end_work(
     """
     set_current_task(db, thread_id, None)
     row = db.execute("SELECT status FROM tasks WHERE number = ?", (task,)).fetchone()
-    if row is None or row[0] in _OVER:
+    if row is None or row[0] in OVER:
         return
     if status is AgentStatus.COMPLETED:
         _add_note(db, task, masked_as_known(answer)[:LONGEST_NOTE], thread_id, now)

@@ -14,6 +14,7 @@ from agentnb.core.durable import AgentKind, MessageKind, Priority, Task, TaskSta
 from agentnb.core.errors import NoSuchTask, NoSuchThread, NotAllowed, TaskInProgress
 from agentnb.store import queue, tasks, threads
 from agentnb.store.queue import Queued
+from agentnb.store.task_runs import OVER
 from agentnb.store.tasks import TaskRow
 from agentnb.tasks.assignment import NewAgent
 from agentnb.tasks.wording import format_task_assignment, format_task_completion
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from agentnb.store.transactions import Transactions
-
-
-OVER = (TaskStatus.COMPLETED, TaskStatus.ARCHIVED)
-"""A task that is over is begun by nobody, unless it is assigned once more."""
 
 
 class ThreadMaker(Protocol):

@@ -4,7 +4,7 @@ A run on a thread waits here until every earlier message of that thread is done,
 and in others. Then it begins with the conversation before it. At its end one transaction keeps its
 answer, lets go of the thread and does to its task what is to be done.
 
-Everything but `enqueue` belongs to the runtime's loop.
+A run's turn belongs to the runtime's loop; messages are queued and started on any thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from agentnb.core.budget import RequestBudget
 from agentnb.core.cancel import Cancellation
 from agentnb.core.durable import AgentMetadata, MessageKind
 from agentnb.core.errors import (
-    AgentnbError,
     NoSuchThread,
     OrchestratorError,
     RunCancelled,
@@ -234,8 +233,8 @@ class Desk:
         except SessionClosed:
             self._leave(queued)
             return
-        except (AgentnbError, ValueError) as error:
-            self._refuse(queued, str(error))
+        except Exception as error:  # settings of another version, say: the others must still start
+            self._refuse(queued, str(error) or type(error).__name__)
             return
         above = None if queued.pot is None else self._cancellations.get(queued.pot)
         is_work = queued.kind is MessageKind.TASK_ASSIGNMENT
@@ -324,6 +323,7 @@ class Desk:
                 return await self._run(work, request, execute, begun)
             finally:
                 del self._live[request.run_id]
+                self._told -= {each for each in self._told if is_at_or_below(each, work.thread_id)}
         finally:
             line.remove(waiting)
             if line:

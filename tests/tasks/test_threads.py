@@ -24,6 +24,7 @@ from agentnb.core.errors import (
 from agentnb.core.types import Role
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
+from agentnb.store import queue
 from agentnb.tasks.thread import Thread
 from tests.support import DEADLINE_S, Hold, by_agent, requests_of, spawn
 
@@ -223,6 +224,24 @@ def test_unknown_thread_is_an_error_that_says_so(make: Make, wanted: str) -> Non
         with pytest.raises(NoSuchThread, match="No agent found for thread"):
             ask(wanted)
     assert session.newest_run is None
+
+
+def test_message_whose_settings_nobody_knows_ends_and_holds_up_no_other(tmp_path: Path) -> None:
+    first = Session(provider=echo(), store=tmp_path)
+    run = ended(first.spawn("1"))
+    kept = first.store.transactions()
+    kept.do(
+        lambda db: queue.enqueue(
+            db, run.thread_id, "2", process=kept.process, now=0.0, settings={"of_tomorrow": 1}
+        )
+    )
+    kept.do(lambda db: db.execute("UPDATE queue SET process = NULL"))
+
+    again = Session(provider=echo(), store=tmp_path, id=first.id)
+    ended(again.thread(run.thread_id).send("3"))
+
+    texts = [text for _, text in said(again.thread(run.thread_id))]
+    assert texts == ["1", "heard: 1", "2", "3", "heard: 3"]
 
 
 def test_wrong_setting_queues_nothing(make: Make) -> None:
