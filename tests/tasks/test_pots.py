@@ -66,9 +66,11 @@ def test_thousand_assigned_tasks_spend_no_more_than_their_run_had(tmp_path: Path
     )
 
     run = ended(session.spawn("x"))
+    for each in session.started:
+        ended(each)
     tasks = worked_on(session)
 
-    assert len(tasks) == many
+    assert len(tasks) == len(session.started) == many
     assert total // 2 < provider.tokens == run.budget.tokens_used <= total
     assert set(reasons(tasks)) == {("in_progress", "x" * 400), ("blocked", USED_UP)}
 
