@@ -107,5 +107,5 @@ def test_session_that_goes_on_with_other_settings_keeps_the_pots(
     after.tasks.complete("t2")
 
     thread = after.thread(assigned(whole))
-    asyncio.run(until(lambda: thread.status.is_terminal and len(thread.runs) == 2))
+    asyncio.run(until(lambda: len(thread.runs) == 2 and thread.status.is_terminal))
     assert thread.messages[-1].content == "heard"
