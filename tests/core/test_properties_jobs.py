@@ -110,7 +110,7 @@ class AnyRunWithJobs(AnyRun):
 
 
 def test_any_run_with_jobs_is_told_in_order_keeps_its_books_and_ends() -> None:
-    examples = int(os.environ.get("PROPERTY_EXAMPLES", "120"))
+    examples = int(os.environ.get("PROPERTY_EXAMPLES", "80"))
     run_state_machine_as_test(
         AnyRunWithJobs, settings=settings(max_examples=examples, stateful_step_count=25)
     )
