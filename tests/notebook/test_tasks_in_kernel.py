@@ -79,6 +79,7 @@ def test_thread_that_is_not_there_is_a_line(kernel: Kernel) -> None:
 
 
 def test_task_is_made_done_and_looked_at_without_ids_and_times(kernel: Kernel) -> None:
+    kernel.ok(SCRIPT)  # a store in which it is the first task
     made = kernel.ok("%%task new Check {{city}} --to new:scripted/checker\nIs it {{city}}?")
     kernel.ok(
         "agent = session.thread(session.tasks.get('t1').assigned_to)",
