@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext
 
 from tests.browser.chromium import a_chromium, a_playwright, find_chromium
 from tests.browser.desk import Desk
@@ -53,13 +53,23 @@ def tree_address() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="package")
+def tree_context(chromium: Browser) -> Iterator[BrowserContext]:
+    """Where the trees without a kernel are opened: a context for each page would be a window more.
+
+    They store nothing, and keys, mouse and media are a page's own.
+    """
+    with chromium.new_context() as context:
+        yield context
+
+
 @pytest.fixture
-def open_tree(chromium: Browser, tree_address: str) -> Iterator[Open]:
+def open_tree(tree_context: BrowserContext, tree_address: str) -> Iterator[Open]:
     """Opens the tree in a page of its own; closed after the test."""
     with ExitStack() as stack:
 
         def opened(query: str = "agents=30", *, width: int = 1400) -> TreePage:
-            return stack.enter_context(a_tree_page(chromium, tree_address, query, width=width))
+            return stack.enter_context(a_tree_page(tree_context, tree_address, query, width=width))
 
         yield opened
 

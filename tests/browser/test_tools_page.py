@@ -87,6 +87,22 @@ def test_afterwards_the_card_counts_calls_and_errors(open_tree: Open) -> None:
     expect(card).to_have_accessible_name(re.compile(r" 3 calls, 1 error \S+ tok$"))
 
 
+def test_words_of_many_calls_stay_on_the_card_and_give_way_last(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    many = {**AFTERWARDS, "tool_calls": 125, "tool_errors": 125, "tokens": 123_400}
+
+    card = tree.item("root")
+    foot = card.locator(".agentnb-node-foot")
+    for seq, error in enumerate(["", "The model is overloaded, says the provider."], start=2):
+        tree.frame({**many, "status": "failed", "ended": 60.0, "error": error}, seq=seq)
+        tree.painted()
+        assert foot.evaluate("foot => foot.scrollWidth <= foot.clientWidth")
+        expect(card).to_contain_text("123k tok")
+    words = foot.locator(".agentnb-node-tool-words")
+    expect(words).to_have_text("125")
+    assert words.evaluate("words => words.scrollWidth <= words.clientWidth")
+
+
 def test_card_without_a_call_has_no_mark(open_tree: Open) -> None:
     tree = open_tree("agents=3")
 

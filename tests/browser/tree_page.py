@@ -14,7 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import BrowserContext, Locator, Page
 
 from tests.browser.chromium import DEADLINE_MS
 
@@ -115,12 +115,13 @@ class TreePage:
 
 @contextmanager
 def a_tree_page(
-    browser: Browser, address: str, query: str, *, width: int = 1400
+    context: BrowserContext, address: str, query: str, *, width: int = 1400
 ) -> Iterator[TreePage]:
     """A tree that is drawn, closed again afterwards; `query` is explained in `page.js`."""
-    page = browser.new_page(viewport={"width": width, "height": 800})
+    page = context.new_page()
     page.set_default_timeout(DEADLINE_MS)
     try:
+        page.set_viewport_size({"width": width, "height": 800})
         tree = TreePage(page)
         page.goto(f"{address}?{query}")
         page.get_by_role("tree").wait_for()

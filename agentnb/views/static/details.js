@@ -46,15 +46,21 @@ export class Details {
 
   /** Shows a newly chosen agent: the tree's data at once, the rest when it arrives. */
   begin(row) {
-    const known = { agent: row.path, task: row.task, model: row.model, error: row.error };
-    this.#data = { ...known, calls: [], call: null, prompt: null, text: "", notes: [] };
+    // The rest may be there before the tree is painted for the first time.
+    if (this.#data.agent !== row.path) this.#clear(row);
     this.#asked = null;
     setAttribute(this.element, "data-agent-details", row.path);
     setAttribute(this.element, "aria-label", `Details of agent ${row.path}`);
     setText(this.#title, row.path);
-    this.#tools.clear(row.path);
+    this.#tools.label(row.path);
     this.#draw();
     this.element.scrollTop = 0;
+  }
+
+  #clear(row) {
+    const known = { agent: row.path, task: row.task, model: row.model, error: row.error };
+    this.#data = { ...known, calls: [], call: null, prompt: null, text: "", notes: [] };
+    this.#tools.set([]);
   }
 
   /** Applies a `details` message for the chosen agent. */

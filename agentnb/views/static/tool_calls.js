@@ -29,9 +29,8 @@ export class ToolCalls {
     this.#box,
   );
 
-  /** Clears the list for another agent. */
-  clear(path) {
-    this.set([]);
+  /** Names the agent that made them. */
+  label(path) {
     setAttribute(this.#box, "aria-label", `Tool calls of agent ${path}`);
   }
 

@@ -1,5 +1,5 @@
-// Shows a made-up run. In the address: `agents` (how many), `dark`, `done`, `live` (it goes on by
-// itself), `loaded` (no controls). `window.page` drives it.
+// Shows a made-up run. In the address: `agents` (how many), `dark`, `done`, `early` (before its first
+// frame), `live` (it goes on by itself), `loaded` (no controls). `window.page` drives it.
 
 import widget from "/agentnb/views/static/panel.js";
 import { fakeModel } from "./fake_model.js";
@@ -10,7 +10,8 @@ const done = asked.has("done");
 let frame = madeUpFrame(Number(asked.get("agents") ?? 30), { done });
 let looks = 0;
 const rows = structuredClone(frame.agents);
-const model = fakeModel({ snapshot: frame, controls: !asked.has("loaded") });
+const snapshot = asked.has("early") ? {} : frame;
+const model = fakeModel({ snapshot, controls: !asked.has("loaded") });
 const { initialize, render } = widget();
 
 document.body.dataset.jpThemeLight = String(!asked.has("dark"));
