@@ -125,6 +125,8 @@ def test_text_is_what_the_task_is_about(task: str, name: str, expected: str) -> 
     [
         ({"pattern": r"^\\d{9}$", "type": "string"}, "`a` has to match"),
         ({"pattern": "(", "type": "string"}, "`a` has to match a pattern that cannot be read"),
+        ({"pattern": [[]], "type": "string"}, "`a` has to match a pattern that cannot be read"),
+        ({"pattern": "[[]]", "type": "string"}, "`a` has to match a pattern that cannot be read"),
         ({"minimum": 5, "maximum": 4, "type": "integer"}, "`a` has no value between 5 and 4"),
         ({"exclusiveMinimum": 1, "exclusiveMaximum": 2, "type": "integer"}, "between 1 and 2"),
         ({"minLength": 9, "maxLength": 8, "type": "string"}, "`a` has no value between 9 and 8"),
