@@ -6,9 +6,10 @@ sightings in a run, so a cycle through several agents is found like one of a sin
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from agentnb.core.text import literal, one_line
 
@@ -35,7 +36,7 @@ class CycleDetector:
         self._lock = threading.Lock()
 
     def check_and_register(
-        self, task: str, depth: int, ancestors: Iterable[str] = ()
+        self, task: str, depth: int, ancestors: Iterable[str] = (), above: Collection[str] = ()
     ) -> str | None:
         """Count a task that is about to start, and check whether it is a cycle.
 
@@ -45,6 +46,7 @@ class CycleDetector:
             task: The task.
             depth: The depth at which it would run.
             ancestors: The tasks of the agents above it, the asking one included.
+            above: The marks of the tasks of other runs that led to this one.
 
         Returns:
             A description, as part of a sentence, with the normalised task, the number of its
@@ -56,7 +58,7 @@ class CycleDetector:
             count = self._sightings[known_as]
         shown = f'the task "{one_line(known_as)}" at depth {depth}'
         seen = f"came up {count} {'time' if count == 1 else 'times'} in this run"
-        if any(signature(ancestor) == known_as for ancestor in ancestors):
+        if is_among(task, ancestors, above):
             return (
                 f"{shown} is the task of an agent above it "
                 f"(it {seen}; the threshold is {self.threshold})"
@@ -64,6 +66,19 @@ class CycleDetector:
         if count > self.threshold:
             return f"{shown} {seen}, more often than the threshold of {self.threshold} allows"
         return None
+
+
+def is_among(task: str, ancestors: Iterable[str], above: Collection[str] = ()) -> bool:
+    """Whether a task is one of some others: tasks of the same run, or marks of those above it."""
+    known_as = signature(task)
+    if any(signature(ancestor) == known_as for ancestor in ancestors):
+        return True
+    return bool(above) and mark(task) in above  # for most runs there is none: no digest
+
+
+def mark(task: str) -> str:
+    """What a run keeps of a task of another run to know it again, however long it is."""
+    return hashlib.sha256(signature(task).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def signature(task: str) -> str:

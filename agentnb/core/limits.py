@@ -8,7 +8,7 @@ only decide: the caller acts, and publishes the event.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from agentnb.core.clock import Clock, TimerHandle
@@ -79,11 +79,21 @@ class RunLimits:
         self._reached: Refusal | None = None
         self._on_reached: Callable[[Refusal], None] = _ignore
         self._time: _Stopwatch | None = None
+        self._used_s = 0.0
+        """Seconds of its time that the run had used before its process died."""
+        self._is_held = False
+        """Whether its time stands still, since the run is done again."""
 
     # -- questions --------------------------------------------------------------------------------
 
     def admit(
-        self, task: str, depth: int, lineage: Sequence[str], *, in_plan: bool = False
+        self,
+        task: str,
+        depth: int,
+        lineage: Sequence[str],
+        *,
+        above: Collection[str] = (),
+        in_plan: bool = False,
     ) -> Refusal | None:
         """Count a task that is about to start.
 
@@ -91,6 +101,7 @@ class RunLimits:
             task: The task, or another key that detects its repetition.
             depth: The depth of its agent.
             lineage: The tasks of the agents above it, the asking one included.
+            above: The marks of the tasks of other runs that led to this one.
             in_plan: Whether the task is from a person's own list.
 
         Returns:
@@ -101,7 +112,7 @@ class RunLimits:
             return self._reached
         if (refusal := self.too_deep(depth)) is not None:
             return refusal
-        if (cycle := self.cycles.check_and_register(task, depth, lineage)) is not None:
+        if (cycle := self.cycles.check_and_register(task, depth, lineage, above)) is not None:
             return Refusal(CYCLE, cycle, self.cycles.threshold)
         with self._lock:
             if self._started < self.max_agents:
@@ -136,8 +147,24 @@ class RunLimits:
         """
         self._on_reached = on_reached
         if self._max_time_s is not None:
-            self._time = _Stopwatch(clock, self._max_time_s, self._time_is_over)
-            self._time.go_on()
+            left_s = max(0.0, self._max_time_s - self._used_s)
+            self._time = _Stopwatch(clock, left_s, self._time_is_over)
+            self.resume()
+
+    def follow(self, used_s: float) -> None:
+        """Let the time stand still until `go_on`. Before `begin`.
+
+        Args:
+            used_s: Seconds that the run has used.
+        """
+        self._used_s, self._is_held = used_s, True
+
+    def go_on(self) -> None:
+        """The run has done again what it had done: its time goes on, if any is left."""
+        self._is_held = False
+        if self._time is not None and self._used_s >= (self._max_time_s or 0.0):
+            self._time_is_over()
+        self.resume()
 
     def end(self) -> None:
         """The run is over: no limit is reached from now on."""
@@ -156,7 +183,7 @@ class RunLimits:
 
     def resume(self) -> None:
         """Let the run's time go on after a pause."""
-        if self._time is not None:
+        if self._time is not None and not self._is_held:
             self._time.go_on()
 
     def agent_failed(self) -> None:
@@ -164,18 +191,40 @@ class RunLimits:
         self._failed += 1
         limit = self._stop_after_failures
         if limit is not None and self._failed >= limit:
-            why = f"the run's limit of {counted(limit, 'failed sub-agent')} was reached"
-            self._reach(Refusal(STOP_AFTER_FAILURES, why, limit))
+            self._reach(_too_many_failures(limit))
 
     def _time_is_over(self) -> None:
-        limit = self._max_time_s
-        why = f"the run's time of {limit:g} s was over"
-        self._reach(Refusal(MAX_TIME, why, limit, stops_open_calls=True))
+        assert self._max_time_s is not None
+        self._reach(_no_time_left(self._max_time_s))
+
+    def reached_before(self, reason: str) -> None:
+        """A limit that ended the run's work before its process died has been reached.
+
+        Args:
+            reason: The limit's, as it was; another one's changes nothing.
+        """
+        for limit, refusal in (
+            (self._max_time_s, _no_time_left),
+            (self._stop_after_failures, _too_many_failures),
+        ):
+            if limit is not None and (reached := refusal(limit)).reason == reason:
+                self._reach(reached)
 
     def _reach(self, refusal: Refusal) -> None:
         if self._reached is None:
             self._reached = refusal
             self._on_reached(refusal)
+
+
+def _too_many_failures(limit: float) -> Refusal:
+    why = f"the run's limit of {counted(int(limit), 'failed sub-agent')} was reached"
+    return Refusal(STOP_AFTER_FAILURES, why, limit)
+
+
+def _no_time_left(limit: float) -> Refusal:
+    return Refusal(
+        MAX_TIME, f"the run's time of {limit:g} s was over", limit, stops_open_calls=True
+    )
 
 
 class _Stopwatch:

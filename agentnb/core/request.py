@@ -7,7 +7,7 @@ import string
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agentnb.core.budget import RequestBudget
 from agentnb.core.cancel import Cancellation
 from agentnb.core.clock import Clock, MonotonicClock
-from agentnb.core.cycles import CycleDetector
+from agentnb.core.cycles import CycleDetector, mark
 from agentnb.core.errors import NoOpenQuestion
 from agentnb.core.limits import Refusal, RunLimits
 from agentnb.core.numbers import ChildNumbers
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentnb.core._budget.meter import Meter
     from agentnb.core.bus import EventBus
     from agentnb.core.journal import Recorder
+    from agentnb.core.past import Past
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
@@ -82,8 +83,8 @@ class RequestContext:
         cycle_threshold: How many times a task may come up.
         max_time_s, stop_after_failures: See `agentnb.core.limits.RunLimits`.
         numbers: Numbers of the agents' children; they begin at 1 when left out.
-        lineage: Tasks of the agents of other runs above the root, nearest first: a task that comes
-            up below them again is a cycle.
+        above: Marks (`agentnb.core.cycles.mark`) of the tasks of other runs that led to this one: a
+            task that comes up again is a cycle.
         inbox: Texts for the run's agents while they work; none when left out.
         memory: Keeps what agents remember; nothing does when left out.
         recall: Most memories for the task's words in the root's prompt.
@@ -111,7 +112,7 @@ class RequestContext:
         max_time_s: float | None = None,
         stop_after_failures: int | None = None,
         numbers: ChildNumbers | None = None,
-        lineage: Sequence[str] = (),
+        above: Collection[str] = (),
         inbox: Inbox | None = None,
         memory: MemoryKeeper | None = None,
         recall: int = 0,
@@ -147,7 +148,7 @@ class RequestContext:
         self.recall = recall
         self.abandoned = AbandonedTools()
         self.numbers = numbers or ChildNumbers()
-        self.lineage = tuple(lineage)
+        self.above = frozenset(above)
         self._meter: Meter | None = None
         self._assignments: AdmitsAssignments | None = None
 
@@ -204,6 +205,16 @@ class RequestContext:
             raise KeyError(agent_id)
         return self._assignments.admit_assignment(agent_id, task)
 
+    def marks_below(self, agent_id: str) -> frozenset[str]:
+        """Marks of the tasks that led to what an agent of this run assigns, its own included.
+
+        Raises:
+            KeyError: No agent of this run has that id, or the run is over.
+        """
+        if self._assignments is None:
+            raise KeyError(agent_id)
+        return self.above.union(map(mark, self._assignments.lineage_of(agent_id)))
+
     def child(self) -> RequestContext:
         """The same state, one level deeper: all but `depth` is shared."""
         deeper = RequestContext.__new__(type(self))
@@ -228,6 +239,10 @@ class AdmitsAssignments(Protocol):
 
     def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
         """See `RequestContext.admit_assignment`."""
+        ...
+
+    def lineage_of(self, agent_id: str) -> Sequence[str]:
+        """The task of an agent, and those of the agents of its run above it."""
         ...
 
 
@@ -271,6 +286,8 @@ class RunState:
     inherit_memory: bool
     max_turns: int
     """Most model calls of one agent."""
+    past: Past | None = None
+    """What the run did before, if it is recovered."""
 
     @property
     def limits(self) -> RunLimits:

@@ -12,20 +12,18 @@ All functions work within their caller's transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.durable import AgentKind, MessageKind, ThreadMessage
 from agentnb.core.types import Role
-from agentnb.store.runs import answer_kept
+from agentnb.store.pots import is_elsewhere
+from agentnb.store.runs import IsAlive, answer_kept
 from agentnb.store.threads import add_message, messages_of, place_message, take_place
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-
-IsAlive = Callable[[int], bool]
 
 
 class NotQueued(LookupError):
@@ -173,21 +171,26 @@ def begin(
     """Begin the run of a queued message, if its turn has come.
 
     Returns:
-        `None` if an earlier message of its thread is not done, or someone is at work on the thread.
+        `None` if an earlier message of its thread is not done, someone is at work on the thread, or
+        another process is at work in the budget that its run stands in.
         The message may be a dead process's: who waits asks `is_held_up_by_dead` now and then.
 
     Raises:
         NotQueued: The message is not in the queue any more.
     """
-    row = db.execute("SELECT thread_id, run_id FROM queue WHERE message = ?", (message,)).fetchone()
+    row = db.execute(
+        "SELECT thread_id, run_id, pot FROM queue WHERE message = ?", (message,)
+    ).fetchone()
     if row is None:
         raise NotQueued(f"The message {message} is not queued any more.")
-    thread_id, earlier_run = row
+    thread_id, earlier_run, pot = row
     (head,) = db.execute(
         "SELECT min(message) FROM queue WHERE thread_id = ? AND kind = 'run'", (thread_id,)
     ).fetchone()
     (owner,) = db.execute("SELECT process FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if head != message or (owner is not None and is_alive(owner)):
+        return None
+    if pot is not None and is_elsewhere(db, pot, process=process, is_alive=is_alive):
         return None
     first = take_over(db, thread_id, run_id, process=process)
     if earlier_run is not None:
@@ -233,6 +236,41 @@ def take_over(db: Connection, thread_id: str, run_id: str, *, process: int) -> i
         (process, run_id, first + AHEAD, thread_id),
     )
     return int(first)
+
+
+def resume(db: Connection, thread_id: str, run_id: str, *, process: int) -> bool:
+    """Take a thread again whose newest run is recovered, and those of its sub-agents.
+
+    What was kept of the run's answers goes: it gives them again.
+
+    Returns:
+        False if another run has begun on the thread since, or it is not there any more.
+    """
+    row = db.execute("SELECT run_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if row is None or row[0] != run_id:
+        return False
+    db.execute(
+        "DELETE FROM messages WHERE run_id = :run AND role = :role"
+        " AND thread_id IN (SELECT id FROM threads WHERE run_id = :run)",
+        {"run": run_id, "role": str(Role.ASSISTANT)},
+    )
+    db.execute(
+        "UPDATE threads SET process = ?, next_child = next_child + ? WHERE run_id = ?",
+        (process, AHEAD, run_id),
+    )
+    return True
+
+
+def why_not_resumed(db: Connection, thread_id: str, run_id: str) -> str | None:
+    """Why a run cannot be recovered on its thread, as a clause; `None` if it can."""
+    row = db.execute("SELECT run_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if row is None or row[0] != run_id:
+        return "its thread went on without it; send its task again"
+    if db.execute("SELECT 1 FROM queue WHERE run_id = ?", (run_id,)).fetchone() is not None:
+        return "its message begins a new run as soon as the session is opened"
+    if db.execute("SELECT 1 FROM tasks WHERE pot = ?", (run_id,)).fetchone() is not None:
+        return "it assigned tasks, and what these spend stands in its budget; see `session.tasks`"
+    return None
 
 
 def _release_dead(db: Connection, thread_id: str) -> None:

@@ -16,12 +16,12 @@ _COLUMNS = {
     "contents": "run, number, kind, body",
     "model_calls": (
         "run, path, number, attempt, key, model, is_synthesis, request, at_s, status, text, pieces,"
-        " message, stop_reason, usage, error, duration_ms, estimate_error"
+        " message, stop_reason, usage, error, duration_ms, estimate_error, not_closed"
     ),
     "events": "run, seq, at_s, kind, path, number, body",
     "tool_calls": (
         "run, path, number, agent_id, tool_use_id, name, input, effects, at_s, status, result,"
-        " is_error, duration_ms"
+        " is_error, duration_ms, ended"
     ),
     "orders": "run, place, kind, by, path, number, at_s, value",
     "verdicts": "run, path, number, kind, value",
@@ -48,7 +48,7 @@ def _statements() -> Iterator[tuple[str, str, str]]:
 _INSERTS = tuple(_statements())
 _REPLY = (
     "UPDATE model_calls SET status = ?, text = ?, pieces = ?, message = ?, stop_reason = ?,"
-    " usage = ?, error = ?, duration_ms = ?, estimate_error = ?"
+    " usage = ?, error = ?, duration_ms = ?, estimate_error = ?, not_closed = ?"
     " WHERE run = ? AND path = ? AND number = ?"
 )
 _END_OF_RUN = (
@@ -56,16 +56,25 @@ _END_OF_RUN = (
     " duration_ms = ? WHERE id = ?"
 )
 
+_REPLACED_RUN = (
+    *[f"DELETE FROM {table} WHERE run = :run" for table in _COLUMNS],
+    "UPDATE runs SET model = :model, budget_total = :budget, max_depth = :depth,"
+    " settings = :settings, version = :version, status = NULL, error = NULL, agents = NULL,"
+    " tokens_used = NULL, usage = NULL, duration_ms = NULL WHERE id = :run",
+)
+"""What makes room for all of a run again. Its row keeps what a list tells it by."""
+
 _TEXTS: Mapping[str, itemgetter[Any]] = {
     "contents": itemgetter(3),
-    "model_calls": itemgetter(5, 7, 10, 12, 13, 15),
-    "replies": itemgetter(1, 3, 4, 6),
+    "model_calls": itemgetter(5, 7, 10, 12, 13, 15, 18),
+    "replies": itemgetter(1, 3, 4, 6, 9),
     "events": itemgetter(6),
     "tool_calls": itemgetter(3, 4, 5, 6, 10),
     "orders": itemgetter(2, 3, 7),
     "verdicts": itemgetter(3, 4),
     "ends": itemgetter(5, 9),
     "runs": itemgetter(1, 4),
+    "replaced": itemgetter(0, 3, 4),
 }
 """The columns that may contain a text of a person or a model."""
 _ONE_TEXT = ("contents", "events")
@@ -91,6 +100,8 @@ class Rows:
         self.verdicts: list[Values] = []
         self.ends: list[Values] = []
         self.runs: list[Values] = []
+        self.replaced: list[Values] = []
+        """Of runs that the others replace: model, budget, depth, settings, version, run."""
 
     def seal(self) -> None:
         """Mask the secrets in all texts, and make each one that SQLite can hold.
@@ -110,12 +121,16 @@ class Rows:
     def drop(self, run: int) -> None:
         """Leave out the rows of a run."""
         for name in _TEXTS:
-            place = {"replies": -3, "runs": -1}.get(name, 0)
+            place = {"replies": -3, "runs": -1, "replaced": -1}.get(name, 0)
             rows: list[Values] = getattr(self, name)
             rows[:] = [row for row in rows if row[place] != run]
 
     def write(self, db: sqlite3.Connection) -> None:
         """Execute the statements."""
+        for values in self.replaced:
+            names = ("model", "budget", "depth", "settings", "version", "run")
+            for statement in _REPLACED_RUN:
+                db.execute(statement, dict(zip(names, values, strict=True)))
         for table, one, many in _INSERTS:
             rows: list[Values] = getattr(self, table)
             whole = len(rows) - len(rows) % _AT_ONCE

@@ -278,7 +278,30 @@ _SECOND = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
+_THIRD = (
+    # Marks of the tasks that led to it (`agentnb.core.cycles.mark`), as JSON.
+    "ALTER TABLE tasks ADD COLUMN above TEXT NOT NULL DEFAULT '[]'",
+    "CREATE INDEX threads_by_process ON threads (process) WHERE process IS NOT NULL",
+    # Who worked last in the budget of a run that has assigned tasks, or in one below it. Only runs
+    # in whose budget no other stands are here.
+    """
+    CREATE TABLE pots (
+        run_id TEXT PRIMARY KEY,
+        process INTEGER REFERENCES processes (id) ON DELETE SET NULL
+    ) WITHOUT ROWID
+    """,
+)
+
+_FOURTH = (
+    # The number of the first task that the root asks for; 0 in runs from before it was kept.
+    "ALTER TABLE runs ADD COLUMN first_child INTEGER NOT NULL DEFAULT 0",
+    # What went wrong while the stream of a whole reply was closed.
+    "ALTER TABLE model_calls ADD COLUMN not_closed TEXT",
+    # Place among the agent's tool calls in the order in which they ended; 0 while it is open.
+    "ALTER TABLE tool_calls ADD COLUMN ended INTEGER NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 """The statements of each migration."""
 
 VERSION = len(MIGRATIONS)

@@ -5,8 +5,10 @@ All functions work within their caller's transaction.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from agentnb.core.cycles import mark
 from agentnb.core.durable import TaskStatus
 from agentnb.core.secrets import masked_as_known
 from agentnb.core.text import one_line
@@ -92,29 +94,30 @@ def name_of(db: Connection, task: int | None, *, is_told: bool) -> str:
     return f"{title} (completed)" if is_told else title
 
 
-def lineage(db: Connection, thread_id: str, task: int | None) -> list[str]:
-    """The prompts of the tasks that led to a run, the nearest first: a cycle repeats one of them.
+def marks_above(db: Connection, thread_id: str, task: int | None) -> frozenset[str]:
+    """Marks of the tasks that led to a run: a cycle repeats one of them.
 
     Args:
         db: In a transaction.
         thread_id: The thread of the run's root.
         task: `tasks.number` of the task that it works on.
     """
-    prompts = []
-    if task is not None:
-        prompts += db.execute("SELECT prompt FROM tasks WHERE number = ?", (task,)).fetchall()
-    at: str | None = thread_id
-    while at is not None:
-        row = db.execute(
-            "SELECT t.parent_id, k.prompt FROM threads t "
-            "LEFT JOIN agent_metadata m ON m.thread_id = t.id "
-            "LEFT JOIN tasks k ON k.number = m.created_for_task WHERE t.id = ?",
-            (at,),
-        ).fetchone()
-        at, prompt = (None, None) if row is None else row
-        if prompt is not None and (prompt,) not in prompts[:1]:
-            prompts.append((prompt,))
-    return [prompt for (prompt,) in prompts]
+    found = db.execute(_TASKS_ABOVE, {"thread": thread_id, "task": task}).fetchall()
+    return frozenset(each for prompt, above in found for each in (mark(prompt), *json.loads(above)))
+
+
+# The task itself, and those that the thread's agent and the agents above it were made for.
+_TASKS_ABOVE = """
+    WITH RECURSIVE up (id) AS (
+        SELECT :thread
+        UNION
+        SELECT t.parent_id FROM threads t JOIN up ON t.id = up.id WHERE t.parent_id IS NOT NULL
+    )
+    SELECT prompt, above FROM tasks
+    WHERE number = :task OR number IN (
+        SELECT created_for_task FROM agent_metadata WHERE thread_id IN (SELECT id FROM up)
+    )
+"""
 
 
 def _set_status(db: Connection, task: int, status: TaskStatus, now: float) -> None:

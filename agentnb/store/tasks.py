@@ -6,7 +6,8 @@ done with a task is decided in `agentnb.tasks`; the schema's constraints hold in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,13 @@ def set_priority(db: Connection, number: int, priority: Priority, *, now: float)
 
 
 def set_assigned(
-    db: Connection, number: int, thread_id: str, *, pot: str | None, now: float
+    db: Connection,
+    number: int,
+    thread_id: str,
+    *,
+    pot: str | None,
+    above: Collection[str],
+    now: float,
 ) -> None:
     """Assign a task.
 
@@ -108,11 +115,12 @@ def set_assigned(
         number: `tasks.number`.
         thread_id: The thread of the agent.
         pot: The run in whose budget its work stands.
+        above: Marks of the tasks that led to it.
         now: Seconds since 1970.
     """
     db.execute(
-        "UPDATE tasks SET assigned_to = ?, pot = ?, updated_at = ? WHERE number = ?",
-        (thread_id, pot, now, number),
+        "UPDATE tasks SET assigned_to = ?, pot = ?, above = ?, updated_at = ? WHERE number = ?",
+        (thread_id, pot, json.dumps(sorted(above)), now, number),
     )
 
 

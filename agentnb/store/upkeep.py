@@ -142,7 +142,11 @@ def delete(db: Connection, number: int, *, is_alive: IsAlive) -> bool:
         row = db.execute(_WRITER, {"run": number}).fetchone()
         may_delete = row is not None and (row[0] is None or not is_alive(row[0]))
         if may_delete:
-            db.execute("DELETE FROM runs WHERE id = ?", (number,))  # all else goes with it
+            # All else goes with it.
+            db.execute(
+                "DELETE FROM pots WHERE run_id = (SELECT run_id FROM runs WHERE id = ?)", (number,)
+            )
+            db.execute("DELETE FROM runs WHERE id = ?", (number,))
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:

@@ -8,7 +8,7 @@ who runs what was queued.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from agentnb.core.durable import Priority, Task, TaskList, TaskStatus, one_of
@@ -16,7 +16,6 @@ from agentnb.core.errors import NoSuchThread, ToolError
 from agentnb.core.shown import Bundle, Shown
 from agentnb.core.text import literal
 from agentnb.errors import wrong_settings_as_line
-from agentnb.store.queue import Queued
 from agentnb.store.tasks import TaskRow, list_tasks
 from agentnb.tasks.assignment import NewAgent, parse_assignment
 from agentnb.tasks.change import Actor, Change, ThreadMaker, find_task
@@ -24,7 +23,9 @@ from agentnb.tasks.change import Actor, Change, ThreadMaker, find_task
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+    from agentnb.store.queue import Queued
     from agentnb.store.transactions import Transactions
+    from agentnb.tasks.order import Order
 
 
 T = TypeVar("T")
@@ -74,8 +75,20 @@ class TaskDesk(ThreadMaker, Protocol):
         """
         ...
 
-    def start(self, queued: Queued) -> None:
-        """Begin to wait for a message's turn, in this process. On the loop; never raises.
+    def marks_below(self, agent_id: str) -> Collection[str]:
+        """Marks of the tasks that led to what an agent at work here assigns. On the loop."""
+        ...
+
+    def orders(self, db: Connection, queued: Iterable[Queued]) -> list[Order]:
+        """Read what the runs of queued messages are given by what is kept, in their order.
+
+        In the transaction that queued them. A message of which this cannot be read is kept without
+        a run, and its task is blocked.
+        """
+        ...
+
+    async def start(self, orders: Iterable[Order]) -> None:
+        """Begin to wait for messages' turns, in this process. On the loop; never raises.
 
         A message with a pot belongs to the run of that id, and ends with it when that is cancelled.
         """
@@ -241,7 +254,8 @@ class Board:
             await self._desk.transactions.done(lambda db: None)
             # Nothing would bound what the assigned agent spends.
             raise ToolError("Your run is over: it can assign no more tasks.")
-        return Actor(self._desk.session_id, self._desk.transactions, self._desk, by, run_id)
+        above = self._desk.marks_below(by) if assigns and by is not None else ()
+        return Actor(self._desk.session_id, self._desk.transactions, self._desk, by, run_id, above)
 
     async def _admit(self, actor: Actor, by: str, task_id: str, to: NewAgent) -> None:
         """Count a new agent, if the task may be assigned at all: else it would count for nothing.
@@ -273,17 +287,18 @@ class Board:
             writing.exception()  # nobody may be there any more to hear of it
 
     async def _written(self, actor: Actor, make: Callable[[Change], int]) -> Task:
-        def work(db: Connection) -> tuple[Change, Task]:
+        def work(db: Connection) -> tuple[Change, Task, list[Order]]:
             change = Change(db, actor)
-            return change, change.task(make(change))
+            number = make(change)
+            orders = self._desk.orders(db, change.start)
+            return change, change.task(number), orders
 
-        change, task = await self._desk.transactions.done(work)
+        change, task, orders = await self._desk.transactions.done(work)
         for message in change.dropped:
             self._desk.drop(message)
         for thread_id in change.told:
             self._desk.tell(thread_id)
-        for queued in change.start:
-            self._desk.start(queued)
+        await self._desk.start(orders)
         return task
 
 

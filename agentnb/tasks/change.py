@@ -7,6 +7,7 @@ its completion change together or not at all.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,6 +49,8 @@ class Actor:
     """The thread of the agent; `None` for a person."""
     run_id: str | None = None
     """The agent's run, in whose budget the work stands that it assigns."""
+    above: Collection[str] = ()
+    """Marks of the tasks that led to what it assigns, its own included."""
 
 
 @dataclass(slots=True)
@@ -136,7 +139,8 @@ class Change:
             return
         self._withdraw(row)
         thread_id = to if isinstance(to, str) else self._new_agent(row, to)
-        tasks.set_assigned(db, number, thread_id, pot=self.actor.run_id, now=self.now)
+        pot, above = self.actor.run_id, self.actor.above
+        tasks.set_assigned(db, number, thread_id, pot=pot, above=above, now=self.now)
         tasks.set_status(db, number, TaskStatus.IN_PROGRESS, now=self.now)
         tasks.expect_work(db, thread_id, row.task.title)
         self.start.append(
@@ -149,7 +153,7 @@ class Change:
                 kind=MessageKind.TASK_ASSIGNMENT,
                 author=row.task.created_by,
                 task=number,
-                pot=self.actor.run_id,
+                pot=pot,
             )
         )
 

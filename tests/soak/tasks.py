@@ -35,8 +35,8 @@ from agentnb.store import queue, task_runs, threads
 from agentnb.store import tasks as stored_tasks
 from agentnb.store.store import store_at
 from agentnb.store.writer import Writer
+from agentnb.tasks import ends
 from agentnb.tasks.change import Change
-from agentnb.tasks.desk import Desk
 from tests.support import DEADLINE_S, spawn, task_of
 
 SESSION = "nb_20261123_killed"
@@ -64,7 +64,7 @@ PLACES: dict[str, tuple[Any, str, int]] = {
     "add_task": (stored_tasks, "add_task", 14),
     "begin_work": (task_runs, "begin_work", 12),
     "end_work": (task_runs, "end_work", 10),
-    "end_of_dead": (Desk, "_end_of_dead", 2),
+    "end_of_dead": (ends, "end_of_dead", 2),
 }
 """Where a process kills itself: the function, and about how often a process calls it."""
 MOMENTS = ("before", "after", "committed")

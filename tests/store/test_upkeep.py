@@ -59,7 +59,7 @@ def add_full_run(db: sqlite3.Connection, run_id: str, *, text: str = "") -> int:
     add_end(db, run, 1, "root")
     db.execute("INSERT INTO contents VALUES (?, 1, 'user', ?)", (run, text))
     db.execute(
-        "INSERT INTO tool_calls VALUES (?, 'root', 1, 'a', 'b', 'c', '{}', 1, 0, 's', ?, 0, 1)",
+        "INSERT INTO tool_calls VALUES (?, 'root', 1, 'a', 'b', 'c', '{}', 1, 0, 's', ?, 0, 1, 1)",
         (run, text),
     )
     db.execute("INSERT INTO orders VALUES (?, 1, 'cancel', 'code', 'root', 1, 0, '{}')", (run,))

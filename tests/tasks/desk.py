@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine, Iterable
 from sqlite3 import Connection
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from agentnb.store.queue import Queued
 from agentnb.store.transactions import MemoryTransactions, Transactions
 from agentnb.tasks.assignment import NewAgent, check_assignment
 from agentnb.tasks.board import Board, Tasks
+from agentnb.tasks.order import Order
 from tests.tasks.some_tasks import SESSION
 
 T = TypeVar("T")
@@ -55,6 +56,9 @@ class FakeDesk:
             raise ToolError("the run has all of its sub-agents")
         self.admitted.append((agent_id, prompt))
 
+    def marks_below(self, agent_id: str) -> Collection[str]:
+        return ()
+
     def take_child(self, db: Connection, thread_id: str) -> int:
         return threads.take_child(db, thread_id)
 
@@ -62,8 +66,11 @@ class FakeDesk:
         if not threads.has_thread(db, thread_id):
             threads.new_thread(db, thread_id, SESSION, now=1)
 
-    def start(self, queued: Queued) -> None:
-        self.started.append(queued)
+    def orders(self, db: Connection, queued: Iterable[Queued]) -> list[Order]:
+        return [Order(each, None, None, frozenset()) for each in queued]
+
+    async def start(self, orders: Iterable[Order]) -> None:
+        self.started += [order.queued for order in orders]
 
     def drop(self, message: int) -> None:
         self.dropped.append(message)

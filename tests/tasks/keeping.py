@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentnb.run import Run
 from agentnb.session import Session
-from agentnb.tasks.desk import Order
+from agentnb.tasks.order import Order
 from tests.support import DEADLINE_S
 
 

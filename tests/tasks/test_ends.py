@@ -12,7 +12,7 @@ from agentnb.core.durable import MessageKind
 from agentnb.core.types import CompletionRequest
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from agentnb.store import queue
-from agentnb.tasks.desk import Desk
+from agentnb.tasks.at_work import AtWork
 from tests.support import DEADLINE_S, Hold
 from tests.tasks.keeping import ended
 from tests.tasks.scripts import NEW, assigned, by_title, create, results, tools
@@ -117,8 +117,7 @@ def interrupt_before_run(patch: pytest.MonkeyPatch) -> None:
 
 def test_runs_that_begin_meanwhile_do_not_disturb_who_looks_for_one() -> None:
     """Numbers of children are asked for on the writer's thread, while runs begin on the loop."""
-    session = Session(provider=echo(), store=None)
-    desk: Any = Desk(session.id, session.store, session)
+    at_work: Any = AtWork()
 
     class Begins:
         def __init__(self, name: str) -> None:
@@ -126,8 +125,8 @@ def test_runs_that_begin_meanwhile_do_not_disturb_who_looks_for_one() -> None:
 
         @property
         def thread_id(self) -> str:
-            desk._live[f"{self.run_id}x"] = Begins(f"{self.run_id}x")
+            at_work._live[f"{self.run_id}x"] = Begins(f"{self.run_id}x")
             return self.run_id
 
-    desk._live["a"] = Begins("a")
-    assert desk._run_of("a.1").run_id == "a"
+    at_work._live["a"] = Begins("a")
+    assert at_work.run_of("a.1").run_id == "a"

@@ -13,6 +13,7 @@ import pytest
 from agentnb import ScriptedProvider, Session
 from agentnb.store import queue
 from tests.soak import sessions, tasks
+from tests.soak.one_session import Round
 from tests.soak.tasks import Point
 from tests.support import DEADLINE_S
 
@@ -40,14 +41,13 @@ def test_tasks_are_all_there_once_wherever_processes_were_killed(
     assert "not reached" not in done
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
 def test_two_processes_of_one_session_lose_no_message_and_answer_none_twice(
-    tmp_path: Path, is_killed: bool
+    tmp_path: Path,
 ) -> None:
-    done, faults = sessions.one_round(tmp_path, messages=60, agents=4, seed=16, is_killed=is_killed)
+    done, faults = sessions.one_round(Round(tmp_path / "x", 60, 4, 16, is_killed=True))
 
     assert faults == []
-    assert done.startswith("60 messages to 4 agents")
+    assert done.startswith("60 messages to 4 agents, one process killed after ")
 
 
 def test_message_that_a_dead_process_left_is_answered_by_whoever_waits_behind_it(

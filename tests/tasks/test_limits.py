@@ -6,7 +6,7 @@ from agentnb import Session
 from agentnb.core.events import CycleDetected, DepthLimitReached, SpawnIgnored
 from agentnb.core.types import CompletionRequest
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
-from tests.support import DEADLINE_S, events_of, spawn
+from tests.support import DEADLINE_S, events_of, spawn, task_of
 from tests.tasks.scripts import (
     BEGINS,
     NEW,
@@ -107,6 +107,31 @@ def test_task_that_comes_back_in_another_run_is_a_cycle() -> None:
     assert "the task of an agent above it" in own
     assert other.startswith("Created.")
     assert [task.title for task in session.tasks.list()] == ["A", "B", "E"]
+
+
+def test_all_that_led_to_an_assignment_is_a_cycle_in_the_run_below() -> None:
+    """The message of a person to the root, and the task of its sub-agent, which assigns."""
+    writes = once(create("Check", "Check it."))
+
+    def first(request: CompletionRequest) -> AnyReply:
+        if task_of(request) == "Write the text":
+            return writes(request)
+        return "together" if len(request.messages) > 1 else spawn("Write the text")
+
+    again = [create("A", "the  REPORT"), create("B", "write the text"), create("C", "Read it.")]
+    plays = {ROOT: first, "Check": once(*again), "C": once(create("D", "The report"))}
+    provider = by_title(plays)
+    session = Session(provider=provider, tools=["tasks"], max_depth=9, store=None)
+
+    session.spawn("The report").result(DEADLINE_S)
+    worked_on(session)
+
+    message, task, other = told(provider, "Check")
+    assert "the task of an agent above it" in message
+    assert "the task of an agent above it" in task
+    assert other.startswith("Created.")
+    assert "the task of an agent above it" in told(provider, "C")[0]
+    assert [task.title for task in session.tasks.list()] == ["Check", "C"]
 
 
 def test_same_task_is_assigned_as_often_as_the_threshold_allows() -> None:

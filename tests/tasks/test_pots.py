@@ -14,7 +14,7 @@ import agentnb
 from agentnb import AgentStatus, Reply
 from agentnb.core.types import CompletionRequest, StreamEvent, Usage
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
-from agentnb.tasks import desk
+from agentnb.tasks import at_work
 from tests.support import DEADLINE_S, Hold, until
 from tests.tasks.keeping import Keeping, ended
 from tests.tasks.scripts import (
@@ -185,7 +185,7 @@ def test_pots_stand_as_they_were_when_the_session_is_opened_again(
         worked_on(first, "t1")
         holds["B"].wait()
 
-    monkeypatch.setattr(desk, "_budgets", {})  # as in another process
+    monkeypatch.setattr(at_work, "_budgets", {})  # as in another process
     again = Keeping(provider=provider, store=tmp_path, id=first.id)
     holds["C"].release()
     of_a, (of_c,) = first.started[0], again.started

@@ -36,7 +36,7 @@ def _fill(db: Connection) -> None:
     threads.open_session(db, SESSION, now=1)
     threads.new_thread(db, "child", SESSION, now=1, parent_id=SESSION)
     number = _add(db, created_by="child")
-    tasks.set_assigned(db, number, "child", pot=None, now=2)
+    tasks.set_assigned(db, number, "child", pot=None, above=(), now=2)
     tasks.add_note(db, number, "x", author="child", now=3)
 
 
@@ -60,7 +60,7 @@ REFUSED: dict[str, str | Callable[[Connection], object]] = {
     "id twice": "INSERT INTO tasks (session_id, id, title, prompt, status, priority, created_at, "
     "updated_at) SELECT session_id, id, title, prompt, status, priority, 1, 1 FROM tasks",
     "creator": lambda db: _add(db, created_by="nobody"),
-    "assignee": lambda db: tasks.set_assigned(db, 1, "nobody", pot=None, now=1),
+    "assignee": lambda db: tasks.set_assigned(db, 1, "nobody", pot=None, above=(), now=1),
     "session": "UPDATE tasks SET session_id = 'nobody'",
     "author": lambda db: tasks.add_note(db, 1, "x", author="nobody", now=1),
     "note of no task": lambda db: tasks.add_note(db, 9, "x", author=None, now=1),

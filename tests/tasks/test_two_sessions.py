@@ -13,7 +13,7 @@ from agentnb import AgentStatus, Reply, Session
 from agentnb.core.errors import RunCancelled, TaskInProgress
 from agentnb.core.types import CompletionRequest
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
-from agentnb.tasks import desk
+from agentnb.tasks import at_work
 from tests.support import DEADLINE_S, Hold, until
 from tests.tasks.keeping import Keeping, ended
 from tests.tasks.scripts import (
@@ -103,7 +103,7 @@ def test_session_that_goes_on_with_other_settings_keeps_the_pots(
     worked_on(before)
 
     after = agentnb.configure(max_agents=7)
-    monkeypatch.setattr(desk, "_budgets", {})  # as when all that went on before is forgotten
+    monkeypatch.setattr(at_work, "_budgets", {})  # as when all that went on before is forgotten
     after.tasks.complete("t2")
 
     thread = after.thread(assigned(whole))

@@ -1,0 +1,98 @@
+"""The runs of a session at work in this process, and what they leave to the runs below them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from agentnb.core.types import is_at_or_below
+from agentnb.store import pots
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from agentnb.core.budget import RequestBudget
+    from agentnb.core.cancel import Cancellation
+    from agentnb.core.request import RequestContext
+
+_budgets: weakref.WeakValueDictionary[str, RequestBudget] = weakref.WeakValueDictionary()
+"""Of this process's runs, by id: several sessions with one id draw on the same."""
+_rebuilt: weakref.WeakValueDictionary[str, RequestBudget] = weakref.WeakValueDictionary()
+"""Of other runs, by id, as the store tells."""
+_lock = threading.Lock()
+"""Held to add to these two, and to go through them: several threads do."""
+
+
+class AtWork:
+    """Runs at work, by id; pots and cancels also of those that have ended."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, RequestContext] = {}
+        self._cancellations: weakref.WeakValueDictionary[str, Cancellation] = (
+            weakref.WeakValueDictionary()
+        )
+        """Of runs that have begun, by id: a cancel of one reaches what it has assigned, also when
+        it has ended. What goes on below one keeps it."""
+        self._pots: dict[str, RequestBudget] = {}
+        """Pots of runs that have assigned tasks, by the run's id."""
+
+    def __bool__(self) -> bool:
+        return bool(self._live)
+
+    def begin(self, request: RequestContext) -> None:
+        """A run begins to work."""
+        self._live[request.run_id] = request
+        self._cancellations[request.run_id] = request.cancellation
+        with _lock:
+            _budgets[request.run_id] = request.budget
+
+    def end(self, request: RequestContext) -> None:
+        """A run is not at work any more."""
+        del self._live[request.run_id]
+
+    def run_of(self, agent_id: str) -> RequestContext | None:
+        """The run at work in this process that an agent belongs to. From any thread."""
+        live = list(self._live.values())  # in one step: the loop changes it meanwhile
+        of = [each for each in live if is_at_or_below(agent_id, each.thread_id)]
+        return max(of, key=lambda each: len(each.thread_id), default=None)
+
+    def cancellation_of(self, run_id: str | None) -> Cancellation | None:
+        """By which a run is cancelled; `None` if it is not of this process, or nothing is left."""
+        return None if run_id is None else self._cancellations.get(run_id)
+
+    def pot(self, db: Connection, run_id: str) -> RequestBudget:
+        """The pot of a run, also of one that has ended or whose process died."""
+        if run_id not in self._pots:
+            found = _budgets.get(run_id) or _rebuilt.get(run_id)
+            if found is None:
+                found = pots.pot_of(db, run_id, above=self.pot)
+                with _lock:
+                    _rebuilt[run_id] = found
+            self._pots[run_id] = found
+        return self._pots[run_id]
+
+    def catch_up(self, db: Connection, pot: str, *, process: int) -> None:
+        """Count what another process has spent in a pot since this one last worked in it.
+
+        Args:
+            db: In the transaction in which a run below the pot begins.
+            pot: The run whose pot it is.
+            process: This process.
+        """
+        top = pots.top_of(db, pot)
+        before = pots.take_over(db, top, process=process)
+        if before == process:
+            return
+        # Runs of this process may be at work in their own budgets, unless another was in between.
+        with _lock:
+            behind = [*_rebuilt.items(), *(() if before is None else _budgets.items())]
+        for run_id, budget in behind:
+            if pots.top_of(db, run_id) == top:
+                total, used = pots.state_of(db, run_id)
+                budget.catch_up(used, total=total if run_id in _rebuilt else None)
+
+    def go_on(self, before: AtWork) -> None:
+        """Follow another session with this one's id: what was assigned there is not forgotten."""
+        self._pots.update(before._pots)
+        self._cancellations.update(before._cancellations)

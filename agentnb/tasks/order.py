@@ -1,0 +1,65 @@
+"""What is started for a message, and by whom: words that the desk and its session share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from agentnb.core.budget import RequestBudget
+    from agentnb.core.durable import AgentMetadata
+    from agentnb.run import Run
+    from agentnb.store.queue import Queued
+    from agentnb.tasks.assignment import NewAgent
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A run to start on a thread, for a message that is queued."""
+
+    queued: Queued
+    metadata: AgentMetadata | None
+    """Of the thread's agent."""
+    below: RequestBudget | None
+    """The pot in which the run's own stands."""
+    above: frozenset[str]
+    """Marks of the tasks that led to this one, its own included."""
+    name: str = ""
+    """What a list of runs calls it."""
+
+
+class RunStarter(Protocol):
+    """The session, as the desk uses it. From any thread."""
+
+    def start_order(self, order: Order) -> Run:
+        """Start a run that waits for its turn at the desk.
+
+        Raises:
+            AgentnbError, ValueError: Its settings do not fit.
+        """
+        ...
+
+    def check_new(self, new: NewAgent) -> None:
+        """Check the names of an agent that is to be made.
+
+        Raises:
+            BadAssignment: There is no such provider or profile.
+            AgentnbError: The provider or the profile cannot be used.
+        """
+        ...
+
+    def find_run(self, run_id: str) -> Run | None:
+        """A run of this process; `None` if it is not referenced any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run works on."""
+
+    thread_id: str
+    text: str
+    queued: Queued | None = None
+    """Its message; `None` for the first one of a new thread."""
+    first_child: int | None = None
+    """Of a run that is recovered: the number of its next child when it began."""

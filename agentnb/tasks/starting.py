@@ -1,0 +1,196 @@
+"""From messages to runs: what a run is given, and its start.
+
+What a run is given is read in the transaction that queued its message, or took it over. Its start
+then asks the store for nothing, so that the loop is not held up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agentnb.core.durable import MessageKind
+from agentnb.core.errors import SessionClosed
+from agentnb.runtime import get_runtime
+from agentnb.store import queue, task_runs, threads
+from agentnb.store.trouble import StoreTrouble
+from agentnb.tasks import ends
+from agentnb.tasks.order import Order
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from agentnb.run_store import RunStore
+    from agentnb.store.queue import Queued
+    from agentnb.store.transactions import Transactions
+    from agentnb.tasks.at_work import AtWork
+    from agentnb.tasks.news import News
+    from agentnb.tasks.order import RunStarter
+
+_PATIENCE_S = 10.0
+"""Longest wait for runs that are being started, in seconds."""
+
+
+class Starter:
+    """Starts the runs of a session's messages, in this process.
+
+    Args:
+        session_id: The session.
+        store: Where its threads are.
+        runs: Starts and finds runs.
+        at_work: The session's runs.
+        news: What their agents are told.
+    """
+
+    def __init__(
+        self, session_id: str, store: RunStore, runs: RunStarter, at_work: AtWork, news: News
+    ) -> None:
+        self._session_id = session_id
+        self._store = store
+        self._runs_ref = weakref.ref(runs)
+        self._at_work = at_work
+        self._news = news
+        self._starting: set[Future[None]] = set()
+        """What waits for the loop to start runs."""
+        self.is_closed = False
+        """Whether nothing more is started."""
+
+    @property
+    def runs(self) -> RunStarter:
+        """Starts and finds runs.
+
+        Raises:
+            SessionClosed: It is gone.
+        """
+        # A run in work keeps the session; its desk alone does not, so that both go at once.
+        runs = self._runs_ref()
+        if runs is None:
+            raise SessionClosed
+        return runs
+
+    @property
+    def transactions(self) -> Transactions:
+        """The database that the session's threads and tasks are in."""
+        return self._store.transactions()
+
+    # -- what a run is given ----------------------------------------------------------------------
+
+    def orders(self, db: Connection, queued: Iterable[Queued]) -> list[Order]:
+        """See `agentnb.tasks.board.TaskDesk`."""
+        orders = []
+        for each in queued:
+            try:
+                orders.append(self._order_for(each, db))
+            except Exception as error:  # kept by another version, say: the others must still start
+                ends.refuse(db, each, _why(error))
+        return orders
+
+    def _order_for(self, queued: Queued, db: Connection) -> Order:
+        row = threads.thread_row(db, queued.thread_id)
+        return Order(
+            queued,
+            None if row is None else row.metadata,
+            None if queued.pot is None else self._at_work.pot(db, queued.pot),
+            task_runs.marks_above(db, queued.thread_id, queued.task),
+            task_runs.name_of(db, queued.task, is_told=queued.kind is MessageKind.TASK_COMPLETION),
+        )
+
+    # -- its start --------------------------------------------------------------------------------
+
+    async def start(self, orders: Iterable[Order]) -> None:
+        """See `agentnb.tasks.board.TaskDesk`."""
+        unstarted: list[Callable[[Connection], None]] = []
+        for order in orders:
+            try:
+                self._start(order)
+            except Exception as error:  # settings of another version, say
+                unstarted.append(self._given_up(order.queued, error))
+            await asyncio.sleep(0)  # there may be thousands: runs at work go on between them
+        if unstarted:
+            with suppress(StoreTrouble):
+                await self.transactions.done(lambda db: [give_up(db) for give_up in unstarted])
+
+    def _start(self, order: Order) -> None:
+        self._news.expect()
+        queued = order.queued
+        run = self.runs.start_order(order)
+        above = self._at_work.cancellation_of(queued.pot)
+        is_work = queued.kind is MessageKind.TASK_ASSIGNMENT
+        # Work that a cancelled run has assigned ends at once; a completion is still to be heard.
+        if above is not None and (is_work or above.root_reason is None):
+            run.stop_with(above)
+
+    def _given_up(self, queued: Queued, error: Exception) -> Callable[[Connection], None]:
+        """What is to be written down of a message whose run did not start."""
+        if isinstance(error, SessionClosed) or not get_runtime().is_alive:
+            # Without a session or, as the process ends, a loop: for whoever opens it again.
+            return lambda db: ends.leave(db, queued, process=self.transactions.process)
+        return partial(ends.refuse, queued=queued, why=_why(error))
+
+    def _start_soon(self, orders: Iterable[Order]) -> Future[None]:
+        """Start runs on the loop. From any thread."""
+
+        async def start(_: RunStarter = self.runs) -> None:  # until all are started, it is kept
+            await self.start(orders)
+
+        starting = get_runtime().submit(start())
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        return starting
+
+    # -- what the dead left -----------------------------------------------------------------------
+
+    def adopt(self) -> None:
+        """Start what a dead process left queued. Blocks, unless called on the loop.
+
+        When it returns, the first message of each thread has its run; the others have theirs soon.
+        """
+        self._news.expect()
+        first, behind = _by_turn(self.transactions.do(self.adopted))
+        starting = self._start_soon(first)
+        try:
+            if not get_runtime().is_current_thread:
+                starting.result()
+        finally:  # an interrupt ends the waiting only
+            self._start_soon(behind)
+
+    def adopted(self, db: Connection) -> list[Order]:
+        """Take over what dead processes left, and keep the ends to which their runs had come."""
+        process, is_alive = self.transactions.process, self.transactions.is_alive
+        queued: list[Queued] = []
+        for each in queue.adopt(db, self._session_id, process=process, is_alive=is_alive):
+            woken = ends.end_of_dead(db, each, process=process)
+            queued += [each] if woken is None else woken
+        return self.orders(db, queued)
+
+    # -- its end ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Start nothing more, and leave what has not begun to whoever opens the session again.
+
+        Blocks until nothing is being started, unless called on the loop.
+        """
+        self.is_closed = True
+        is_own = self._store.pid == os.getpid()  # a fork has none of its parent's threads
+        if is_own and not get_runtime().is_current_thread:
+            wait(self._starting.copy(), timeout=_PATIENCE_S)
+
+
+def _by_turn(orders: Iterable[Order]) -> tuple[list[Order], list[Order]]:
+    """Divide orders into the first one of each thread, and those that have their turn later."""
+    first: dict[str, Order] = {}
+    behind = []
+    for order in orders:
+        if first.setdefault(order.queued.thread_id, order) is not order:
+            behind.append(order)
+    return [*first.values()], behind
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__
