@@ -1,7 +1,6 @@
 """One run for each way a run can end, through a session, with no reference kept.
 
-For tests that make many of them, in a process of their own: `python -X dev` runs a module
-faster than the source of a test as text, and both kinds of load share one script.
+For tests that make many of them, in a process of their own.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.past import Past
 from agentnb.core.protocols import BudgetGate, Provider, SupportsCommit, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import read_reply
@@ -198,6 +199,7 @@ class Tree:
     synthesis: bool = True
     beside_others: bool = False
     """Whether other runs are on the loop at the same time: their tasks are not this one's."""
+    past: Past | None = None
     error: OrchestratorError | None = None
     """What the run raised."""
     _result: OrchestratorResult | None = field(default=None, repr=False)
@@ -250,6 +252,7 @@ class Tree:
                     journal=self.journal,
                     plan=self.plan,
                     synthesis=self.synthesis,
+                    past=self.past,
                 )
         except OrchestratorError as error:
             self.error, self._result = error, error.partial_result
@@ -283,6 +286,7 @@ def make_tree(
     plan: SpawnInstruction | None = None,
     synthesis: bool = True,
     beside_others: bool = False,
+    past: Past | None = None,
     **limits: Any,
 ) -> Tree:
     """A run that has not begun. `limits` are arguments of `RequestContext`."""
@@ -300,6 +304,7 @@ def make_tree(
         plan,
         synthesis,
         beside_others,
+        past,
     )
 
 
@@ -483,10 +488,17 @@ _NO_WORD_OF_SLOWNESS = "import logging; logging.getLogger('asyncio').setLevel(lo
 """The development mode of asyncio warns of callbacks that took long: on a busy machine, of any."""
 
 
-def run_python(code: str) -> str:
-    """Run `code` in a fresh process, which must succeed silently, and return what it prints."""
+def run_python(code: str, *, debug: bool = True) -> str:
+    """Run `code` in a fresh process, which must succeed silently, and return what it prints.
+
+    Args:
+        code: What it runs.
+        debug: In Python's development mode, in which asyncio takes about twice the time. Warnings
+            are shown in either case.
+    """
+    mode = ["-X", "dev"] if debug else ["-W", "default"]
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", _NO_WORD_OF_SLOWNESS + textwrap.dedent(code)],
+        [sys.executable, *mode, "-c", _NO_WORD_OF_SLOWNESS + textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=2 * DEADLINE_S,

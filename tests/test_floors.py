@@ -41,8 +41,7 @@ def test_import_that_goes_up_or_out_is_refused_inside_a_function_too(
     tmp_path: Path, module: str
 ) -> None:
     statement = WRONG_IMPORTS[module]
-    shutil.copytree(ROOT / "agentnb", tmp_path / "agentnb")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    copy_package(tmp_path)
     with (tmp_path / module).open("a", encoding="utf-8") as file:
         file.write(f"\n\ndef _wrong() -> None:\n    {statement}\n")
 
@@ -54,8 +53,7 @@ def test_import_that_goes_up_or_out_is_refused_inside_a_function_too(
 
 
 def test_circle_among_the_providers_is_refused(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "agentnb", tmp_path / "agentnb")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    copy_package(tmp_path)
     with (tmp_path / "agentnb/providers/body.py").open("a", encoding="utf-8") as file:
         file.write("\n\ndef _wrong() -> None:\n    from agentnb.providers import aio_transport\n")
 
@@ -66,8 +64,7 @@ def test_circle_among_the_providers_is_refused(tmp_path: Path) -> None:
 
 
 def test_module_without_a_floor_is_refused(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "agentnb", tmp_path / "agentnb")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    copy_package(tmp_path)
     (tmp_path / "agentnb" / "core" / "attic.py").touch()
 
     result = lint_imports(tmp_path)
@@ -85,6 +82,13 @@ def test_core_imports_the_standard_library_and_itself_only() -> None:
     outside = {name for name in imported - core if name not in sys.stdlib_module_names}
     assert outside == set()
     assert "asyncio" in imported, "the graph holds imports from outside the package"
+
+
+def copy_package(directory: Path) -> None:
+    # A file of bytecode may have gone again: another test's process was writing it.
+    no_bytecode = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "agentnb", directory / "agentnb", ignore=no_bytecode)
+    shutil.copy(ROOT / "pyproject.toml", directory)
 
 
 def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:

@@ -28,6 +28,7 @@ from agentnb.core.types import AgentStatus, path_of
 from agentnb.store.journal import SqliteJournal
 from agentnb.store.writer import Writer
 from agentnb.testing import Check, JournalFactory, journal_contract
+from agentnb.testing._handed import Bench
 from tests.support import run_python
 
 ROOT = Path(__file__).parent.parent
@@ -400,3 +401,21 @@ async def test_checks_of_the_page_pass() -> None:
 
     for check in journal_contract(names["factory"])[:5]:
         await names["test_my_journal"](check)
+
+
+@pytest.mark.parametrize("commits_before", [0, 1], ids=["at once", "later"])
+async def test_secret_in_nothing_but_a_stream_that_closed_badly_is_masked(
+    commits_before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANTED_KEY", "planted-secret-51")
+    bench = Bench(*in_file(tmp_path)())
+    run = bench.begin()
+    run.spawn("root")
+    call = run.start_call("root")
+    for _ in range(commits_before):
+        await run.commit()
+    run.finish_call(call, not_closed="hung up on planted-secret-51")
+    await run.commit_all()
+
+    assert bench.after_death().calls[0].not_closed == "hung up on [secret PLANTED_KEY]"
+    bench.close()

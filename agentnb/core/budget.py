@@ -267,6 +267,14 @@ class RequestBudget:
         """Whether the warning is armed: the line was not crossed yet, or not since it was armed."""
         return self._armed
 
+    def warning_line(self, total: int) -> int:
+        """Tokens at which a warning is due for a total."""
+        return math.floor(self._warn_at * total)
+
+    def disarm(self) -> None:
+        """Warn no more for this total: the line was crossed before the process died."""
+        self._armed = False
+
     def add_tokens(self, n: int) -> BudgetStatus:
         """Spend `n` tokens that were not reserved."""
         _checked(n, "`n`")
@@ -332,6 +340,18 @@ class RequestBudget:
             callback()
         self._tell_others()
 
+    def catch_up(self, used: int, *, total: int | None = None) -> None:
+        """Count what another process has spent in this budget, while nothing is open in it here.
+
+        Args:
+            used: Tokens spent by all processes; fewer than are counted here change nothing.
+            total: The total that it has by now; it stays as it is when left out.
+        """
+        with self._lock:
+            self._used = max(self._used, _checked(used, "`used`"))
+        if total is not None and total != self._total:
+            self.set_total(total)
+
     def when_total_set(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` after each `set_total`, in the same thread; `None` removes it."""
         self._on_new_total = callback
@@ -388,7 +408,7 @@ class RequestBudget:
         return True
 
     def _warning_line(self) -> int:
-        return math.floor(self._warn_at * self._total)
+        return self.warning_line(self._total)
 
     def _spend_in_chain(self, n: int) -> BudgetStatus:
         """Spend `n` here and in each budget above. The status is this one's."""

@@ -38,6 +38,9 @@ class ToolCallState:
     is_abandoned: bool = False
     """Whether its agent ended before it did: the process died."""
 
+    ended: int = 0
+    """Its place among those that have ended; 0 while it is open."""
+
     @property
     def status(self) -> str:
         """`open`, `done`, `error`, `cancelled`, or `interrupted` if it never ended."""
@@ -98,6 +101,7 @@ class ToolCallState:
             at_s=self.begun_s,
             duration_ms=finished.duration_ms if finished is not None else None,
             status=STARTED if finished is None else FINISHED,
+            ended=self.ended,
         )
 
 
@@ -108,6 +112,7 @@ class ToolCallHistory:
         self.calls: list[ToolCallState] = []
         self._open: dict[str, ToolCallState] = {}
         self._changed: dict[int, ToolCallState] = {}
+        self._ended = 0
 
     def learn(self, at_s: float, event: Event) -> None:
         """Record an event."""
@@ -123,7 +128,8 @@ class ToolCallHistory:
                     self._changed[reporting.number] = reporting
             case ToolCallFinished():
                 if (ended := self._open.pop(event.tool_use_id, None)) is not None:
-                    ended.finished = event
+                    self._ended += 1
+                    ended.finished, ended.ended = event, self._ended
                     self._changed[ended.number] = ended
             case _ if self._open and is_terminal(event):
                 self._abandon_open()

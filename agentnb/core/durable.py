@@ -180,7 +180,7 @@ class TaskList(Listed[Task]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MemoryEntry:
+class MemoryEntry(Shown):
     """A fact that an agent remembered."""
 
     text: str

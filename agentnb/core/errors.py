@@ -13,6 +13,8 @@
     ├── UnknownModel                a model name that no provider answers to
     ├── NoOpenQuestion              an answer, but the budget asked nothing
     ├── NoSuchRun, AmbiguousRun     an id, or its beginning, that fits no run, or several
+    ├── CannotRecover               a run that cannot go on, and why
+    ├── RunChanged                  a run whose agents no longer fit what was recorded of them
     ├── NoSuchMemory                a number that no memory has
     ├── UnreadableRun               a file that is not a run, or that cannot be read
     ├── NoSuchSession, NoSuchThread, NoSuchTask     an id that the store, or the session, has not
@@ -31,7 +33,7 @@ the error is created: none contains a key, a whole prompt, or characters that ac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise, takewhile
@@ -51,6 +53,8 @@ from agentnb.core.text import (
 if TYPE_CHECKING:
     from agentnb.core.types import OrchestratorResult
 
+PERMANENT_STATUSES = (400, 401, 403, 404, 413)
+"""HTTP statuses after which the same call cannot succeed."""
 _MOST_SAID = 10_000
 """Characters of a foreign error's message that are read."""
 
@@ -206,7 +210,7 @@ class LlmError(OrchestratorError):
         self.retryable = self.default_retryable if retryable is None else retryable
         self.retry_after_s = retry_after_s
         self.status_code = status_code
-        if status_code in (400, 401, 403, 404, 413):
+        if status_code in PERMANENT_STATUSES:
             self.permanent = True
 
 
@@ -404,6 +408,44 @@ class NoSuchRun(AgentnbError, LookupError):
         )
 
 
+class CannotRecover(AgentnbError):
+    """A run cannot be recovered.
+
+    Args:
+        run: Its id, or the beginning of it, as it was given.
+        why: Why not, as a clause. It may go on behind a semicolon with what to do.
+    """
+
+    def __init__(self, run: str, why: str) -> None:
+        self.run, self.why = run, why
+        super().__init__(f"The run {literal(run)} cannot be recovered: {why}.")
+
+
+class RunChanged(AgentnbError):
+    """Agents of a run do not fit what was recorded of them: a prompt, a tool, a model changed.
+
+    Args:
+        run_id: The run.
+        agents: By path: why.
+    """
+
+    def __init__(self, run_id: str, agents: Mapping[str, str]) -> None:
+        self.run_id, self.agents = run_id, dict(agents)
+        paths = sorted(agents)
+        shown = "; ".join(f"agent {path}: {agents[path]}" for path in paths[:_MOST_NAMED])
+        if len(paths) > _MOST_NAMED:
+            shown += f"; and {len(paths) - _MOST_NAMED} more"
+        super().__init__(
+            f"The run {literal(run_id)} is not what it was ({shown}). Nothing was asked or "
+            'changed: `changed="keep"` goes on with what was recorded, `changed="redo"` does these '
+            "agents again."
+        )
+
+
+_MOST_NAMED = 5
+"""Agents that a message names."""
+
+
 class NoSuchMemory(AgentnbError, LookupError):
     """No memory of the store has this number.
 
@@ -488,7 +530,10 @@ class NoSuchSession(AgentnbError, LookupError):
 
     def __init__(self, session: str) -> None:
         self.session = session
-        fix = "`session.id` of an earlier one, or 'last', opens it again."
+        fix = (
+            "`session.id` of an earlier one, or 'last', opens it again. A session is in the store "
+            "from its first message or task on."
+        )
         if session == "last":
             fix = "there is none so far, so check that `store` is the one that you mean."
         super().__init__(

@@ -31,6 +31,8 @@ class RunStarted:
     max_depth: int
     thread_id: str = ""
     """The root agent's id; empty in older records."""
+    recovered: int = 0
+    """How many times the run was begun again after its process had died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,9 @@ from agentnb.core.types import ROOT_PATH
 if TYPE_CHECKING:
     from agentnb.core.bus import EventBus
     from agentnb.core.clock import Clock, TimerHandle
+    from agentnb.core.past import Past
     from agentnb.core.protocols import SupportsCommit
+    from agentnb.core.types import CompletionRequest
 
 KEEP_TEXT_EVERY_S = 1.0
 """Seconds after which the text of open calls is kept."""
@@ -48,16 +50,25 @@ class Recorder:
         journal: The run's journal; `None` if it has none. Any method but `commit` may be missing.
         bus: The bus that the run publishes on.
         clock: Of the run.
+        past: What the run did before, if it is recovered.
     """
 
-    def __init__(self, journal: SupportsCommit | None, bus: EventBus, clock: Clock) -> None:
+    def __init__(
+        self,
+        journal: SupportsCommit | None,
+        bus: EventBus,
+        clock: Clock,
+        past: Past | None = None,
+    ) -> None:
         self._bus = bus
         self._clock = clock
+        self._past = past
         self._commit = None if journal is None else journal.commit
         self._begin = getattr(journal, "begin", None)
         self._intend = getattr(journal, "intend", None)
         self._keep = getattr(journal, "keep", None)
         self._published = getattr(journal, "published", None)
+        self._let_go = getattr(journal, "let_go", None)
         self._handed = 0
         """Number of entries that the journal was given."""
         self._next: _Batch | None = None
@@ -80,7 +91,8 @@ class Recorder:
     @property
     def keeps_records(self) -> bool:
         """Whether records go anywhere; if not, none needs to be made."""
-        return self._keep is not None or self._intend is not None
+        has_journal = self._keep is not None or self._intend is not None
+        return has_journal or self._past is not None
 
     # -- what the journal is handed ---------------------------------------------------------------
 
@@ -101,6 +113,8 @@ class Recorder:
     def keep(self, record: Kept) -> None:
         """Hand over a record."""
         self._hand(self._keep, record)
+        if self._past is not None:
+            self._past.kept(record)
 
     def _hand(self, method: Callable[[Any], object] | None, value: object) -> None:
         if method is None:
@@ -194,6 +208,7 @@ class Recorder:
             self._timer.cancel()
             self._timer = None
         await self.commit_end()
+        self._loop = None  # an order that comes now is too late
         self._logs.clear()  # they refer to this: the cycle would keep the record in memory
 
     # -- orders -----------------------------------------------------------------------------------
@@ -207,16 +222,62 @@ class Recorder:
             value: What was ordered.
             path: The branch that it concerns; empty for the run.
         """
-        if self._keep is not None:
+        if self._keep is not None and self._loop is not None:
             path = path or self._newest_path or ROOT_PATH
-            log = self._logs.get(path)
-            number = 0 if log is None else log.calls
-            self.keep(OrderRecord(kind, by, path, number, self._bus.now_s, value))
+            self.keep(OrderRecord(kind, by, path, self._calls_of(path), self._bus.now_s, value))
+            self._commit_soon()
 
-    def warned(self, decision: str) -> None:
-        """Keep what the run does after the budget's warning. It concerns all: the root's log."""
+    def _calls_of(self, path: str) -> int:
+        log = self._logs.get(path)
+        return 0 if log is None else log.calls
+
+    def asked(self) -> None:
+        """Keep that the budget's question is open from now on."""
+        self._of_run("asked", {})
+
+    def warned(self, decision: str, why: str | None, *, answer: str, by: str) -> None:
+        """Keep what the run does after the budget's warning.
+
+        Args:
+            decision: `continue` or `stop`.
+            why: Why it stops; `None` if it goes on.
+            answer: To the budget's question; empty if none was asked.
+            by: Who answered; empty if nobody did.
+        """
+        self._of_run("warned", {"decision": decision, "why": why, "answer": answer, "by": by})
+
+    def _of_run(self, kind: str, value: dict[str, Any]) -> None:
+        """Keep a verdict that concerns all agents, in the root's log, with its place."""
+        root = self._logs.get(ROOT_PATH)
+        if root is not None and self.keeps_records:
+            path = self._newest_path or ROOT_PATH
+            root.verdict(kind, {**value, "path": path, "number": self._calls_of(path)})
+            self._commit_soon()
+
+    def of_run_again(self, kind: str, value: Any) -> None:
+        """Keep a verdict that concerns all agents as it was kept before."""
         if (root := self._logs.get(ROOT_PATH)) is not None:
-            root.verdict("warned", decision)
+            root.verdict(kind, value)
+
+    def _commit_soon(self) -> None:
+        """Commit what a person saw take effect: while calls wait, no other commit may come."""
+        if self._commit is not None:
+            self._next_batch()
+
+    def lost(self, path: str, number: int, tokens: int) -> None:
+        """Keep what a call may have spent that was open when the process died."""
+        if (log := self._logs.get(path)) is not None:
+            log.verdict("lost", {"number": number, "tokens": tokens})
+
+    async def let_go(self) -> None:
+        """A run that is recovered has done all again: from now on the journal keeps it."""
+        if self._let_go is not None:
+            self._hand_entries()
+            await self._let_go()
+
+    def drop(self) -> None:
+        """Nothing more is kept: what the journal had of the run before stays as it is."""
+        self._commit = self._begin = self._intend = self._keep = self._published = None
 
     def cancel_ordered(self, path: str | None, reason: str, by: str) -> None:
         """Keep an order to cancel. From any thread."""
@@ -248,7 +309,16 @@ class AgentLog:
         path: The agent's.
     """
 
-    __slots__ = ("_keys", "_open", "_recorder", "_tool_calls", "_verdicts", "calls", "path")
+    __slots__ = (
+        "_keys",
+        "_open",
+        "_recorder",
+        "_tool_calls",
+        "_tool_calls_ended",
+        "_verdicts",
+        "calls",
+        "path",
+    )
 
     def __init__(self, recorder: Recorder, path: str) -> None:
         self.path = path
@@ -259,7 +329,14 @@ class AgentLog:
         self._open: tuple[ModelCallStarted, float, str] | None = None
         """The open call: its event, when it began, its key."""
         self._tool_calls = 0
+        self._tool_calls_ended = 0
         self._verdicts = 0
+
+    def key_of(self, model: str, request: CompletionRequest) -> str:
+        """What the agent's next call means."""
+        if self._keys is None:
+            self._keys = CallKeys(self._recorder.secrets)
+        return self._keys.key_of(model, request)
 
     def call_started(self, event: ModelCallStarted, at_s: float) -> None:
         """A call is about to go out."""
@@ -268,9 +345,7 @@ class AgentLog:
         recorder.call_began(self.path)
         if not recorder.keeps_records:
             return
-        if self._keys is None:
-            self._keys = CallKeys(recorder.secrets)
-        key = self._keys.key_of(event.model, event.request)
+        key = self.key_of(event.model, event.request)
         self._open = event, at_s, key
         recorder.intend(
             CallRecord(
@@ -311,6 +386,7 @@ class AgentLog:
                 started.model,
                 started.is_synthesis,
                 event.estimate_error,
+                event.error if error is None else None,
             )
         )
 
@@ -318,6 +394,11 @@ class AgentLog:
         """The number of the tool call that begins now."""
         self._tool_calls += 1
         return self._tool_calls
+
+    def next_tool_end(self) -> int:
+        """The place of the tool call that ends now, among those that have ended."""
+        self._tool_calls_ended += 1
+        return self._tool_calls_ended
 
     def verdict(self, kind: str, value: Any) -> None:
         """Keep what the run's shared state answered. See `agentnb.core.records.VerdictRecord`."""

@@ -51,6 +51,12 @@ class MemoryJournal:
         self._run = _KeptRun(head)
         self._take(head)
 
+    def replace(self, head: RunHead, things: Sequence[Kept | Sequence[Entry]]) -> None:
+        """Keep a run anew with the next commit: all of it, or nothing."""
+        self.begin(head)
+        for thing in things:
+            self._take(rows_of(thing) if isinstance(thing, Sequence) else thing)
+
     def intend(self, record: CallRecord | ToolCallRecord) -> None:
         self._take(record)
 

@@ -16,6 +16,7 @@ from agentnb.core._run.execution import Execution
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.journal import Recorder
+from agentnb.core.past import Past
 from agentnb.core.protocols import BudgetGate, Delegation, Engine, Provider, SupportsCommit, Tool
 from agentnb.core.records import RunHead
 from agentnb.core.request import RequestContext, RunState
@@ -74,6 +75,7 @@ class AgentOrchestrator:
         head: RunHead | None = None,
         plan: SpawnInstruction | None = None,
         synthesis: bool = True,
+        past: Past | None = None,
     ) -> OrchestratorResult:
         """Run one tree from one message to its end.
 
@@ -89,6 +91,7 @@ class AgentOrchestrator:
             head: What the journal is told of the run; made of the other arguments when left out.
             plan: A person's own tasks: the root only brings their results together.
             synthesis: Whether a model brings a plan's results together.
+            past: What the run did before its process died: it goes on from there.
 
         Returns:
             The result, also of a run that a limit ended.
@@ -105,7 +108,7 @@ class AgentOrchestrator:
         if plan is not None and not plan.tasks:
             raise ValueError("The plan has no task: give at least one.")
         request.limits.lower_depth(self.max_depth)
-        recorder = Recorder(journal, bus, request.clock)
+        recorder = Recorder(journal, bus, request.clock, past)
         meter = Meter(
             request.budget,
             bus,
@@ -128,6 +131,7 @@ class AgentOrchestrator:
             delegation=self.delegation,
             inherit_memory=self.inherit_memory,
             max_turns=self.max_turns,
+            past=past,
         )
         execution = Execution(run)
         request.begin(meter, execution)

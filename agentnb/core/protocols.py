@@ -281,6 +281,21 @@ class SupportsEffects(Tool, Protocol):
     def effects(self) -> bool: ...
 
 
+class SupportsAgain(Protocol):
+    """A tool of ours that changes the run itself.
+
+    Where a record answers a call, `again` does once more what the call changed in the run; the
+    record's text stays its result.
+    """
+
+    async def again(self, input: Mapping[str, Any], context: ToolContext) -> object: ...
+
+
+def supports_again(tool: object) -> TypeGuard[SupportsAgain]:
+    """Whether a recorded call of the tool changes the run again."""
+    return hasattr(tool, "again")
+
+
 def has_effects(tool: object) -> bool:
     """Whether a call must not be repeated unasked when its outcome is not known."""
     return bool(getattr(tool, "effects", True))
@@ -568,6 +583,12 @@ class CallLease(Protocol):
     """What the budget is called that lowered `request.max_tokens`; `None` if none did."""
     halted: str | None
     """Why the budget ended the call while it was open, in words; `None` if it did not."""
+    took_ms: int | None
+    """How long the call took, if its record tells; `None` for one that is made now."""
+
+    def answered_by(self, provider: Provider) -> Provider:
+        """Who answers the call: `provider`, or its record."""
+        ...
 
     def when_halted(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the run's loop as soon as the budget ends the call."""
@@ -675,8 +696,28 @@ class RunServices(Protocol):
         """
         ...
 
+    def recorded_tool_call(self, now: ToolCallRecord) -> ToolCallRecord | None:
+        """The record of a tool call that begins now; `None` if none answers it."""
+        ...
+
+    def is_unknown(self, now: ToolCallRecord) -> bool:
+        """Whether a tool call was open when the process died, and must not be repeated."""
+        ...
+
+    async def turn_to_end(self, recorded: ToolCallRecord) -> None:
+        """Wait until a tool call with a record may end: calls end in the order of then."""
+        ...
+
+    async def may_act(self) -> None:
+        """Return when something may be done that no record answers."""
+        ...
+
     def next_tool_call(self) -> int:
         """The number of the agent's tool call that begins now, from 1."""
+        ...
+
+    def next_tool_end(self) -> int:
+        """The place of the tool call that ends now among the agent's, from 1."""
         ...
 
     def intend(self, record: ToolCallRecord) -> None:

@@ -274,7 +274,7 @@ def model_call_finished(record: CallRecord, agent_id: str) -> ModelCallFinished:
         usage=record.usage or Usage(),
         duration_ms=record.duration_ms or 0,
         stop_reason=record.stop_reason,
-        error=record.error["message"] if record.error else None,
+        error=record.error["message"] if record.error else record.not_closed,
         message=record.message,
         estimate_error=record.estimate_error,
     )

@@ -7,11 +7,18 @@ when they end; the second record replaces the first. (run, path, number) identif
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex, TypedDict, overload
+from typing import Any, NotRequired, SupportsIndex, TypedDict, cast, overload
 
-from agentnb.core.errors import LlmError, in_words
+from agentnb.core.errors import (
+    PERMANENT_STATUSES,
+    AgentnbError,
+    InternalError,
+    LlmError,
+    in_words,
+)
 from agentnb.core.events import Entry, TextRow
 from agentnb.core.types import AgentStatus, CompletionRequest, Message, Usage
 
@@ -72,21 +79,81 @@ ErrorRecord = TypedDict(
         "retryable": bool,
         "retry_after_s": float | None,
         "status": int | None,
+        "permanent": NotRequired[bool],
+        "base": NotRequired[str | None],
+        "words": NotRequired[str | None],
     },
 )
-"""An error as a plain value. `status` is the HTTP status."""
+"""An error as a plain value.
+
+`message` is one line, and the class's name for an error without one; `words` is the whole message
+if that is another text. `status` is the HTTP status. `base` is the class of agentnb that counts for
+retries and failover: the error's own or the nearest above it, `LlmError` and those below it or
+`InternalError`; `None` for any other error. Older records lack the last three.
+"""
 
 
 def error_record(error: BaseException) -> ErrorRecord:
     """An error as a plain value, also one that is not ours."""
     ours = error if isinstance(error, LlmError) else None
+    said = in_words(error)
+    message = said or type(error).__name__
+    # Of a foreign error only its one line is ever told.
+    words = str(error) if isinstance(error, LlmError | InternalError) else said
     return {
         "class": type(error).__name__,
-        "message": in_words(error) or type(error).__name__,
+        "message": message,
         "retryable": ours is not None and ours.retryable,
         "retry_after_s": ours.retry_after_s if ours is not None else None,
         "status": ours.status_code if ours is not None else None,
+        "permanent": ours is not None and ours.permanent,
+        "base": next(
+            (c.__name__ for c in type(error).__mro__ if _BASES.get(c.__name__) is c), None
+        ),
+        "words": None if words == message else words,
     }
+
+
+def error_of(record: ErrorRecord) -> BaseException:
+    """An error that retries, failover and the words for a person treat like the recorded one.
+
+    A class that is not agentnb's own is made anew, with the same name.
+    """
+    name, words = record["class"], record.get("words")
+    if name == CANCELLED["class"] and record["message"] == CANCELLED["message"]:
+        return CancelledError()
+    if words is None:
+        words = record["message"]
+    # Without `base`, in an older record, the name of the class tells.
+    base = _BASES.get(record.get("base", name) or "")
+    if base is None:
+        return cast("type[Exception]", type(name, (Exception,), {}))(words)
+    kind = base if name == base.__name__ else cast("type[AgentnbError]", type(name, (base,), {}))
+    error = kind(words)
+    error.args = (words,)  # a constructor may put words of its own in place of none
+    if isinstance(error, LlmError):
+        error.retryable, error.status_code = record["retryable"], record["status"]
+        error.retry_after_s = _seconds(record["retry_after_s"])
+        is_permanent = error.permanent or error.status_code in PERMANENT_STATUSES
+        error.permanent = record.get("permanent", is_permanent)
+    return error
+
+
+def _seconds(value: Any) -> Any:
+    """A number that JSON does not have is kept as text: see `agentnb.core.codec.plain`."""
+    return float(value) if value in ("inf", "-inf", "nan") else value
+
+
+def _with_those_below(kind: type[AgentnbError]) -> Iterator[type[AgentnbError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        if below.__module__ == kind.__module__:
+            yield from _with_those_below(below)
+
+
+_BASES: Mapping[str, type[AgentnbError]] = {
+    kind.__name__: kind for kind in (*_with_those_below(LlmError), InternalError)
+}
 
 
 CANCELLED: ErrorRecord = {
@@ -95,6 +162,9 @@ CANCELLED: ErrorRecord = {
     "retryable": False,
     "retry_after_s": None,
     "status": None,
+    "permanent": False,
+    "base": None,
+    "words": None,
 }
 """The error of a cancelled call."""
 
@@ -118,6 +188,11 @@ class RunHead:
     session_id: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The run's settings as plain values."""
+    first_child: int = 0
+    """The number of the first task that the root asks for: higher in a thread that had children; 0
+    in older records."""
+    version: str = field(default="", compare=False)
+    """Of the agentnb that kept it. A reader fills it in, if its journal keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +230,8 @@ class CallRecord:
     is_synthesis: bool = False
     estimate_error: int = 0
     """See `agentnb.core.events.ModelCallFinished`."""
+    not_closed: str | None = None
+    """What went wrong while the stream of a whole reply was closed; that is no `error`."""
 
     @property
     def text(self) -> str:
@@ -185,6 +262,9 @@ class ToolCallRecord:
     """`None` while the call is open."""
     status: str = FINISHED
     """`started` or `finished`."""
+    ended: int = 0
+    """Position among its agent's tool calls, from 1, in the order in which they ended; 0 while the
+    call is open, and in older records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +296,36 @@ class VerdictRecord:
     number: int
     """Position among its agent's verdicts, from 1."""
     kind: str
-    """`admitted` (tasks, some perhaps refused), `clamped` (a call's `max_tokens`), `halted` (an
-    open call), `exhausted` (a call that was not made), `warned` (the decision after a warning),
-    `recalled` (what the root remembers of earlier runs)."""
+    """What was answered, and `value`:
+
+    - `admitted`: `{"numbers": […], "refused": [{"number", "limit", "reason"}]}`: tasks, some
+      perhaps refused; or of a task for another thread `{"assigned": task, "refused": [{"limit",
+      "reason"}]}`;
+    - `skipped`: `{"numbers": […], "why"}`: the tasks of a sequence that an exhausted run did not
+      start;
+    - `clamped`: `{"call", "max_tokens", "limited_by"}`: a call that may say less, and the name of
+      the budget that left no more;
+    - `halted`: `{"call", "why", "ended_by"}`: why an open call was ended, and which limit ended the
+      run's work, both in words;
+    - `exhausted`: `{"call", "why", "ended_by"}`: the same of a call that was not made. Its number
+      is that of the agent's next call, if it makes one;
+    - `fitted`: `{"fits", "tool_limit", "body_limit"}`: whether the root's last call has room in the
+      budget, and to how many characters each tool result and each sub-agent's result is cut in it;
+      `None`: not at all;
+    - `asked`: `{"path", "number"}`: from now on the budget's question is open. A `warned` ends it;
+    - `warned`: `{"decision", "why", "answer", "by", "path", "number"}`: whether the run goes on
+      after a warning (`continue` or `stop`), why it stops, the answer to the question and who gave
+      it, both empty if none was asked;
+    - `told`: `{"call", "texts": […]}`: what the inbox had for the agent;
+    - `recalled`: `[{"id", "text"}]`: what the root remembers of earlier runs;
+    - `lost`: `{"number", "tokens"}`: an open call that a recovery makes again, and the tokens that
+      are counted for what it had used.
+
+    `call` is the number of the call that it concerns, of `told` the one that tells it. `asked` and
+    `warned` concern the run and are the root's; `path` and `number` name the call that was the
+    newest to begin.
+    """
     value: Any
-    """`admitted`: `{"numbers": […], "refused": [{"number", "limit", "reason"}]}`, or of a task for
-    another thread `{"assigned": task, "refused": [{"limit", "reason"}]}`; `clamped`: the
-    `max_tokens`; `halted` and `exhausted`: why; `warned`: `continue` or `stop`; `recalled`:
-    `[{"id", "text"}]`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from agentnb.core.codec import plain
+from agentnb.core.errors import AgentnbError, CannotRecover
 from agentnb.core.events import (
     AgentCancelled,
     AgentCompleted,
@@ -69,12 +71,21 @@ from agentnb.store.event_fields import (
 )
 from agentnb.store.pieces import pack
 from agentnb.store.rows import Rows, sealed
+from agentnb.store.trouble import RunIsThere
 
 _Columns = tuple[str | None, int | None, str | None]
 """Path, number and body of an event."""
+_NOT_OURS = "it was deleted meanwhile, or another process has taken it"
 CONTENTS = ("system", "user", "assistant", "message", "tools")
 """Kinds of contents: texts (a system prompt, a message that is one text), and JSON (any other
 message, a list of tools)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """All of a run, in place of what the store has of it."""
+
+    things: Sequence[Kept | Sequence[Entry]]
 
 
 class _Call:
@@ -152,15 +163,19 @@ class RunEncoder:
     Args:
         head: What is known of the run.
         version: Of agentnb.
+        is_there: Whether the store has the run: what it has of it is replaced.
     """
 
-    def __init__(self, head: RunHead, version: str) -> None:
+    def __init__(self, head: RunHead, version: str, *, is_there: bool = False) -> None:
         self._head = head
         self._version = version
+        self._is_there = is_there
         self.run = 0
         """`runs.id`; 0 before `open`."""
         self.is_lost = False
         """Whether nothing is kept of it any more."""
+        self.error: AgentnbError | None = None
+        """Why nothing was kept of it from the beginning."""
         self._agents: dict[str, _Agent] = {}
         """By path: those that have not ended, and the root."""
         self._by_id: dict[str, _Agent] = {}
@@ -190,7 +205,22 @@ class RunEncoder:
         }
 
     def open(self, db: sqlite3.Connection, process: int) -> None:
-        """Add the run's row."""
+        """Add the run's row, or find the one that is there."""
+        if self._is_there:
+            self._find(db, process)
+        else:
+            self._add(db, process)
+
+    def _find(self, db: sqlite3.Connection, process: int) -> None:
+        found = db.execute(
+            "SELECT id FROM runs WHERE run_id = ? AND process = ?", (self._head.run_id, process)
+        ).fetchone()
+        if found is None:
+            self.is_lost, self.error = True, CannotRecover(self._head.run_id, _NOT_OURS)
+        else:
+            self.run = found[0]
+
+    def _add(self, db: sqlite3.Connection, process: int) -> None:
         head = self._head
         values = (
             head.run_id,
@@ -206,18 +236,23 @@ class RunEncoder:
             head.started_at,
             process,
             self._version,
+            head.first_child,
         )
-        cursor = db.execute(
-            "INSERT INTO runs (run_id, thread_id, session_id, name, tags, task, model,"
-            " budget_total, max_depth, settings, started_at, process, version)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            sealed(values, known_secrets()),
-        )
+        try:
+            cursor = db.execute(
+                "INSERT INTO runs (run_id, thread_id, session_id, name, tags, task, model,"
+                " budget_total, max_depth, settings, started_at, process, version, first_child)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                sealed(values, known_secrets()),
+            )
+        except sqlite3.IntegrityError:
+            self.is_lost, self.error = True, RunIsThere(head.run_id)
+            return
         assert cursor.lastrowid is not None
         self.run = cursor.lastrowid
 
-    def take(self, thing: RunHead | Kept | Sequence[Entry], rows: Rows) -> None:
-        """Encode a record, or entries. The run's head is written by `open`."""
+    def take(self, thing: RunHead | Replaced | Kept | Sequence[Entry], rows: Rows) -> None:
+        """Encode a record, or entries. The head of a new run is written by `open`."""
         match thing:
             case CallRecord():
                 self._take_call(thing, rows)
@@ -225,6 +260,10 @@ class RunEncoder:
                 self._take_rows(thing.first, thing.rows, rows)
             case RunHead():
                 pass
+            case Replaced(things):
+                self._begin_again(rows)
+                for each in things:
+                    self.take(each, rows)
             case EndRecord():
                 self._take_end(thing, rows)
             case ToolCallRecord():
@@ -236,6 +275,17 @@ class RunEncoder:
             case _:
                 for entry in thing:
                     self._take_rows(entry.seq, rows_of([entry]), rows)
+
+    def _begin_again(self, rows: Rows) -> None:
+        head = self._head
+        rows.replaced.append((
+            head.model,
+            number_of(head.budget_total),
+            number_of(head.max_depth),
+            json_of(head.settings),
+            self._version,
+            self.run,
+        ))  # fmt: skip
 
     def finish(self, rows: Rows) -> None:
         """Encode the calls that changed, and the end of the run."""
@@ -300,6 +350,7 @@ class RunEncoder:
             None if error is None else json_of(error),
             number_of(record.duration_ms),
             number_of(record.estimate_error),
+            record.not_closed,
         )
         if call.first is None:
             rows.replies.append((*reply, self.run, record.path, record.number))
@@ -469,6 +520,7 @@ class RunEncoder:
                     and event.usage is record.usage
                     and event.error is None
                     and record.error is None
+                    and record.not_closed is None
                     and event.duration_ms == record.duration_ms
                     and event.stop_reason == record.stop_reason
                     and event.estimate_error == record.estimate_error
@@ -497,6 +549,7 @@ class RunEncoder:
             record.result,
             record.is_error,
             number_of(record.duration_ms),
+            record.ended,
         ))  # fmt: skip
 
     def _tool_event(self, event: ToolCallStarted | ToolCallFinished) -> _Columns:

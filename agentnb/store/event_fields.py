@@ -35,7 +35,7 @@ def fields_of_reply(record: CallRecord) -> dict[str, Any]:
         "usage": record.usage or _NO_USAGE,
         "duration_ms": record.duration_ms or 0,
         "stop_reason": record.stop_reason,
-        "error": None if error is None else error["message"],
+        "error": record.not_closed if error is None else error["message"],
         "message": record.message,
         "estimate_error": record.estimate_error,
     }

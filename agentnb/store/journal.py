@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agentnb.core.events import Entry
 from agentnb.core.records import CallRecord, Kept, RunHead, RunJournal, ToolCallRecord
-from agentnb.store.encoding import RunEncoder
+from agentnb.store.encoding import Replaced, RunEncoder
 from agentnb.store.reader import load
 from agentnb.store.writer import Writer
 
@@ -15,7 +15,8 @@ class SqliteJournal:
     """Implements `agentnb.core.protocols.Journal`. Several runs, one after another.
 
     On the run's loop everything is one append to a queue. A `trouble` of the writer means that
-    nothing is kept any more; no method raises for it.
+    nothing is kept any more; no method raises for it. A run that the store cannot keep since it has
+    another one with its id is an error of its commits.
 
     Args:
         writer: Of the store's file, open.
@@ -37,6 +38,12 @@ class SqliteJournal:
         self._encoder = RunEncoder(head, self._version)
         self._writer.add(self._encoder, head)
 
+    def replace(self, head: RunHead, things: Sequence[Kept | Sequence[Entry]]) -> None:
+        """See `agentnb.store.held.Replacing`. This process has claimed the run (`Store.claim`)."""
+        self._encoder = RunEncoder(head, self._version, is_there=True)
+        # One item of the queue, and so one transaction.
+        self._writer.add(self._encoder, Replaced(things))
+
     def keep(self, record: Kept) -> None:
         """Keep a record with the next commit."""
         if self._encoder is None:
@@ -54,8 +61,15 @@ class SqliteJournal:
         self._writer.add(self._encoder, entries)
 
     async def commit(self) -> None:
-        """Return when what came before is on disk; at once if nothing is written any more."""
+        """Return when what came before is on disk; at once if nothing is written any more.
+
+        Raises:
+            RunIsThere: The store has another run with this one's id.
+            CannotRecover: The run was to be replaced, and is not this process's any more.
+        """
         await self._writer.commit()
+        if self._encoder is not None and self._encoder.error is not None:
+            raise self._encoder.error
 
     def load(self, run_id: str) -> RunJournal:
         """All that was kept of a run. Blocks."""

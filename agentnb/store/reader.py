@@ -117,6 +117,8 @@ def head_of(row: Mapping[str, Any]) -> RunHead:
         tags=tuple(_json(row["tags"])),
         session_id=row["session_id"],
         settings=_json(row["settings"]),
+        first_child=row["first_child"] if "first_child" in row.keys() else 0,
+        version=_text(row["version"]),
     )
 
 
@@ -136,6 +138,7 @@ class _Reading:
 
     def __init__(self, db: sqlite3.Connection, run: int, head: RunHead) -> None:
         self._db, self._run, self._head = db, run, head
+        (self._schema,) = db.execute("PRAGMA user_version").fetchone()
         self._calls: dict[tuple[str, int], CallRecord] = {}
         self._tool_calls: dict[tuple[str, int], ToolCallRecord] = {}
         self._ends: dict[int, EndRecord] = {}
@@ -159,6 +162,10 @@ class _Reading:
             ends=tuple({end.path: end for end in self._ends.values()}.values()),
         )
         return KeptRun(journal, rows, self._whole)
+
+    def _since(self, schema: int, column: str, before: str) -> str:
+        """A column of that schema; its value in a file of an earlier one, which is only read."""
+        return column if self._schema >= schema else before
 
     def _select(self, columns: str, table: str, order: str) -> sqlite3.Cursor:
         return self._db.execute(
@@ -212,9 +219,11 @@ class _Reading:
             error,
             duration_ms,
             estimate_error,
+            not_closed,
         ) in self._select(
             "path, number, attempt, key, model, is_synthesis, request, at_s, status, text, pieces,"
-            " message, stop_reason, usage, error, duration_ms, estimate_error",
+            " message, stop_reason, usage, error, duration_ms, estimate_error, "
+            + self._since(4, "not_closed", "NULL"),
             "model_calls",
             "path, number",
         ):
@@ -249,6 +258,7 @@ class _Reading:
                 _text(model),
                 bool(is_synthesis),
                 int(estimate_error),
+                None if not_closed is None else _text(not_closed),
             )
 
     def _request(self, parts: Mapping[str, Any], path: str, model: str) -> CompletionRequest:
@@ -274,12 +284,12 @@ class _Reading:
     def _read_tool_calls(self) -> None:
         for row in self._select(
             "agent_id, tool_use_id, name, input, result, is_error, path, number, effects, at_s,"
-            " duration_ms, status",
+            " duration_ms, status, " + self._since(4, "ended", "0"),
             "tool_calls",
             "path, number",
         ):
             agent_id, tool_use_id, name, given, result, is_error, path, number = row[:8]
-            effects, at_s, duration_ms, status = row[8:]
+            effects, at_s, duration_ms, status, ended = row[8:]
             self._tool_calls[path, number] = ToolCallRecord(
                 agent_id,
                 _text(tool_use_id),
@@ -293,6 +303,7 @@ class _Reading:
                 at_s,
                 _whole_number(duration_ms),
                 status,
+                ended,
             )
 
     def _read_ends(self) -> None:

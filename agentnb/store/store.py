@@ -21,10 +21,10 @@ from typing import TypeVar
 
 from agentnb.core.errors import AgentnbError, NoSuchRun
 from agentnb.core.events import Row, ToolCallFinished, ToolCallStarted
-from agentnb.core.protocols import Journal
 from agentnb.core.reading import whole_rows
 from agentnb.core.records import RunHead, RunJournal, ToolCallRecord
 from agentnb.core.types import AgentStatus
+from agentnb.store import claims
 from agentnb.store.alive import Alive
 from agentnb.store.database import (
     is_busy,
@@ -105,7 +105,7 @@ class Store:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def journal(self) -> Journal:
+    def journal(self) -> SqliteJournal:
         """The journal of one run. The first call makes the file, or opens it, and waits for that.
 
         Never raises: with `trouble` the journal keeps nothing, and its commits return at once.
@@ -120,6 +120,51 @@ class Store:
         writer = self._writer or self._new_writer()
         writer.open()
         return writer
+
+    def claim(self, run: str, *, may_be_exhausted: bool = False) -> str:
+        """Take a run whose process died, to recover it here. Blocks until that is on disk.
+
+        Until `HeldJournal.let_go` its record stays as it is, and the next process can take the run
+        if this one dies; `give_up` leaves it to others, too.
+
+        Args:
+            run: Its id, or the beginning of it.
+            may_be_exhausted: See `agentnb.store.claims.claim`.
+
+        Returns:
+            The run's whole id.
+
+        Raises:
+            ValueError: `run` is not a text.
+            NoSuchRun: There is no such run.
+            AmbiguousRun: Several ids begin like this.
+            CannotRecover: It goes on, has ended, or was cancelled.
+            StoreTrouble: The file cannot be written.
+        """
+        check_id(run)
+        if not self._is_there():
+            raise NoSuchRun(run)
+        transactions = self.transactions()
+        process = transactions.process
+        return transactions.do(
+            lambda db: claims.claim(
+                db,
+                run,
+                process=process,
+                is_alive=transactions.is_alive,
+                may_be_exhausted=may_be_exhausted,
+            )
+        )
+
+    def give_up(self, run_id: str) -> None:
+        """Leave a run that was claimed and not begun again: it is interrupted, as before. Blocks.
+
+        Raises:
+            StoreTrouble: The file cannot be written.
+        """
+        transactions = self.transactions()
+        process = transactions.process
+        transactions.do(lambda db: claims.give_up(db, run_id, process=process))
 
     def transactions(self) -> Transactions:
         """The threads and tasks in the file. The first transaction makes the file, or opens it."""

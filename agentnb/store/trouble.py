@@ -8,6 +8,21 @@ from agentnb.core.errors import AgentnbError
 from agentnb.core.text import LONGEST_IN_ERROR, literal
 
 
+class RunIsThere(AgentnbError, ValueError):
+    """A run was to be kept in a store that has another one with its id.
+
+    Args:
+        run_id: The id.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            f"The store has a run {literal(run_id)} already, so nothing is kept of another one "
+            "with this id: give each run an id of its own."
+        )
+
+
 class StoreTrouble(AgentnbError):
     """A store's file cannot be read or written. The message is one sentence that says what to do.
 

@@ -75,13 +75,14 @@ class Encoder(Protocol):
     """Makes rows of what a run hands over. Used on the writer's thread only."""
 
     def open(self, db: sqlite3.Connection, process: int) -> None:
-        """Called in a transaction of its own before anything is taken."""
+        """Called in a transaction of its own before anything is taken, again if it failed."""
         ...
 
     run: int
     """`runs.id`; 0 before `open` was called."""
     is_lost: bool
-    """Whether nothing is kept of the run any more: it was deleted, or another one has its id."""
+    """Whether nothing is kept of the run any more: it was deleted, or another one has its id. Set
+    by `open`, too."""
 
     def take(self, thing: Any, rows: Rows) -> None:
         """Add the rows of something that the run handed over."""
@@ -372,10 +373,7 @@ class Writer:
     def _begin(self, db: sqlite3.Connection, encoder: Encoder) -> None:
         if self.process == 0:
             self._transaction(db, lambda: self._new_process(db))
-        try:
-            self._transaction(db, lambda: encoder.open(db, self.process))
-        except sqlite3.IntegrityError:
-            encoder.is_lost = True
+        self._transaction(db, lambda: encoder.open(db, self.process))
 
     def _new_process(self, db: sqlite3.Connection) -> None:
         while True:

@@ -1,12 +1,15 @@
-"""Contracts for parts of one's own: what a journal must do, as checks for any test runner.
+"""For tests of parts of one's own, and of runs.
 
-With pytest and pytest-asyncio:
+`journal_contract` lists what a journal must do, as checks for any test runner. With pytest and
+pytest-asyncio:
 
     from agentnb.testing import journal_contract
 
     @pytest.mark.parametrize("check", journal_contract(factory), ids=str)
     async def test_my_journal(check):
         await check()
+
+`equal_records` says in words what two runs tell otherwise.
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ from dataclasses import dataclass
 
 from agentnb.core.protocols import Journal
 from agentnb.testing import _keeping, _values
+from agentnb.testing._equal import equal_records
 from agentnb.testing._handed import Bench
 
 JournalFactory = Callable[[], tuple[Journal, Callable[[], Journal]]]
 """Returns a new, empty journal, and a function `reopen`. `reopen()` returns a journal over the same
 storage, as a new process finds it after the first one died without closing."""
 
-__all__ = ["Check", "JournalFactory", "journal_contract"]
+__all__ = ["Check", "JournalFactory", "equal_records", "journal_contract"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -217,7 +217,11 @@ class Run:
     def finish_tool(
         self, record: ToolCallRecord, result: str = "seen", **fields: Any
     ) -> ToolCallRecord:
-        given = {"duration_ms": 3, **fields}
+        ended = 1 + sum(
+            key[0] == record.path and call.status == FINISHED
+            for key, call in self._tool_calls.items()
+        )
+        given = {"duration_ms": 3, "ended": ended, **fields}
         record = replace(record, result=result, status=FINISHED, **given)
         self._tool_calls[record.path, record.number] = record
         self._keep(record, tool_call_finished(record))
@@ -344,6 +348,7 @@ async def tell_everything(
         name=text("name"),
         tags=(text("a tag"), "b"),
         session_id="session",
+        first_child=4,
         settings={"budget": 20_000, "profile": {"is": [text("strict"), None, True, 1.5]}},
     )
     run.spawn(ROOT_PATH, task_description=text("the task"), model="demo/any")
@@ -393,7 +398,29 @@ async def tell_everything(
         "admitted",
         {"numbers": [1], "refused": [{"number": 2, "limit": "depth", "reason": text("too deep")}]},
     )
-    run.verdict(ROOT_PATH, 2, "clamped", 300)
+    place: dict[str, Any] = {"path": ROOT_PATH, "number": 1}
+    stop: dict[str, Any] = {
+        "decision": "stop",
+        "why": text("no"),
+        "answer": text("stop"),
+        "by": "gate",
+    }
+    for number, (kind, value) in enumerate(
+        [
+            ("clamped", {"call": 3, "max_tokens": 300, "limited_by": text("the budget")}),
+            ("halted", {"call": 3, "why": text("no room"), "ended_by": text("the budget ended")}),
+            ("exhausted", {"call": 4, "why": text("no room"), "ended_by": "the budget ended"}),
+            ("skipped", {"numbers": [3, 4], "why": text("the budget ended before its turn")}),
+            ("fitted", {"fits": True, "tool_limit": 400, "body_limit": None}),
+            ("asked", place),
+            ("warned", stop | place),
+            ("told", {"call": 5, "texts": [text("a task is done"), "b"]}),
+            ("recalled", [{"id": 7, "text": text("a fact")}]),
+            ("lost", {"number": 2, "tokens": 5}),
+        ],
+        start=2,
+    ):
+        run.verdict(ROOT_PATH, number, kind, value)
     run.spawn("1", task_description=text("a part"), mode=SpawnMode.PARALLEL, profile=text("kind"))
     told: dict[str, Any] = {"tokens_used": 9, "budget_total": 10, "percentage": 90.0}
     tasks: dict[str, Any] = {"tasks": (text("x"),), "numbers": (2,)}
@@ -466,7 +493,7 @@ async def tell_everything(
     )
     last = run.start_call(ROOT_PATH, replace(request, messages=conversation), is_synthesis=True)
     run.say(ROOT_PATH, text("All"), " of it")
-    run.finish_call(last)
+    run.finish_call(last, not_closed=text("not closed in time"))
     await run.commit()
     run.end(ROOT_PATH, text=text("All") + " of it", cut=True)
     await run.commit()

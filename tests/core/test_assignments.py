@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentnb.core.cycles import mark
 from agentnb.core.events import (
     AgentSpawned,
     CycleDetected,
@@ -171,13 +172,15 @@ async def test_tasks_of_the_threads_above_are_cycles_in_the_run_below() -> None:
         "root": [spawn("write it", "Plan  the work", "another"), "together"],
         "another": [spawn("plan the work"), "by myself"],
     }
-    tree = await run_tree(by_agent(replies), "do it", lineage=["write it", "plan the work"])
+    tree = await run_tree(
+        by_agent(replies), "do it", above=[mark("write it"), mark("plan the work")]
+    )
 
     assert tree.statuses() == {"root": "completed", "3": "completed"}
     assert [each.number for each in tree.of(CycleDetected)] == [1, 2, 1]
 
 
-async def test_lineage_counts_for_an_assignment_too() -> None:
-    _, tool = await assigning({"root": [asks_for("plan it", "x"), "done"]}, lineage=["Plan it"])
+async def test_task_of_a_thread_above_counts_for_an_assignment_too() -> None:
+    _, tool = await assigning({"root": [asks_for("plan it", "x"), "done"]}, above=[mark("Plan it")])
 
     assert limits_of(tool.answers["root"]) == [CYCLE, None]

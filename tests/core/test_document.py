@@ -69,7 +69,7 @@ def test_document_has_a_head_and_each_event_on_a_line_of_its_own() -> None:
         '"task": "a task",\n'
         '"entries": [\n'
         '{"at_s": 0.0, "kind": "run_started", "task_description": "t", "model": "p/m", '
-        '"budget_total": 9, "max_depth": 3, "thread_id": ""},\n'
+        '"budget_total": 9, "max_depth": 3, "thread_id": "", "recovered": 0},\n'
         '{"at_s": 0.14285714285714285, "kind": "agent_text_delta", "agent_id": "a", '
         '"text": "She said: \\"Grüß Gott\\",\\nand left."}\n'
         "]\n"
@@ -173,7 +173,7 @@ def test_what_the_events_cut_is_in_a_section_of_its_own_and_comes_back() -> None
         "]\n"
         "}\n"
     )
-    whole = replace(WHOLE_CALL, path="root", at_s=2 / 7, duration_ms=7)
+    whole = replace(WHOLE_CALL, path="root", at_s=2 / 7, duration_ms=7, ended=1)
     read_back = read_document(document, source="run.json")
     assert read_back.whole_tool_calls == {("a", 1): whole}
     assert read_document(document, source="run.json", parse=_parse) == read_back

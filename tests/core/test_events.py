@@ -91,7 +91,7 @@ def test_field_of_an_event_has_a_name_from_the_contract(cls: type) -> None:
         "stop_reason", "name",
         "input", "is_error", "is_synthesis", "tool_use_id", "estimate_error", "previous_total",
         "tasks", "input_length", "result", "result_length", "job_id", "profile",
-        "thread_id", "number", "numbers", "limit", "value", "memory_id", "created_at",
+        "thread_id", "number", "numbers", "limit", "value", "memory_id", "created_at", "recovered",
     }  # fmt: skip
     shared = {
         "agent_id", "parent_id", "task_description", "depth", "index", "total", "text",

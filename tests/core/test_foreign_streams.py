@@ -377,7 +377,7 @@ async def test_late_answer_of_a_gate_does_not_count_for_the_next_question() -> N
 
     bus, clock = EventBus("run"), ManualClock()
     question = BudgetPause(
-        bus, clock, gate=gate, timeout_s=100, on_answer=lambda why, by: answers.append(why)
+        bus, clock, gate=gate, timeout_s=100, on_answer=lambda _, why, by: answers.append(why)
     )
     warning = BudgetWarning(tokens_used=80, budget_total=100, percentage=80.0)
     question.ask(warning)

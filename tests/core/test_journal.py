@@ -21,6 +21,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.keys import key_of
 from agentnb.core.protocols import ToolContext
+from agentnb.core.reading import model_call_finished
 from agentnb.core.records import (
     CallRecord,
     EndRecord,
@@ -244,6 +245,9 @@ async def test_every_call_that_goes_out_has_a_number_transport_attempts_included
         "retryable": True,
         "retry_after_s": 0.0,
         "status": 429,
+        "permanent": False,
+        "base": "RateLimited",
+        "words": None,
     }
     assert (first.message, first.stop_reason) == (None, None)
     assert calls[0].key == calls[1].key, "the same call again"
@@ -261,6 +265,28 @@ async def test_reply_that_was_cut_off_is_kept_as_far_as_it_came() -> None:
     assert cut.error is not None
     assert whole.error is None
     assert tree.of(ModelCallFinished)[0].message == cut.message
+
+
+async def test_whole_reply_whose_stream_closed_badly_is_no_error_and_says_so() -> None:
+    class Torn:
+        name = "torn"
+
+        async def stream(self, request: CompletionRequest) -> Any:
+            try:
+                yield TextDelta("all")
+                yield Stopped("end_turn", Message(Role.ASSISTANT, (TextBlock("all"),)))
+            finally:
+                raise OSError("hung up")
+
+    keeper = Keeper()
+    tree = await run_tree(Torn(), journal=keeper)
+
+    (call,) = keeper.of(CallRecord)
+    (event,) = tree.of(ModelCallFinished)
+    assert (call.error, call.stop_reason) == (None, "end_turn")
+    assert call.not_closed == event.error
+    assert "could not be closed: hung up" in str(call.not_closed)
+    assert model_call_finished(call, event.agent_id) == event
 
 
 async def test_message_holds_what_came_back_tool_calls_included() -> None:
@@ -310,6 +336,24 @@ async def test_tool_without_effects_has_no_intent_and_waits_for_none() -> None:
     assert (record.effects, record.result) == (False, "seen")
 
 
+async def test_record_says_in_which_order_the_tools_of_a_turn_ended() -> None:
+    keeper, second_ended, begun = Keeper(), asyncio.Event(), list[str]()
+
+    async def body(_: Mapping[str, Any], context: ToolContext) -> str:
+        begun.append(context.path)
+        if len(begun) == 1:
+            await second_ended.wait()
+        second_ended.set()
+        return "seen"
+
+    provider = by_agent({"root": [order("look", "look"), order("look"), "ok"]})
+    await run_tree(provider, journal=keeper, tools=[Tool(body)])
+
+    ended = [(record.number, record.ended) for record in keeper.of(ToolCallRecord)]
+    assert ended == [(2, 1), (1, 2), (3, 3)]
+    assert {record.ended for record in keeper.intents if isinstance(record, ToolCallRecord)} == {0}
+
+
 # -- ends, verdicts, orders ------------------------------------------------------------------------
 
 
@@ -352,8 +396,9 @@ async def test_admission_of_tasks_is_a_verdict_with_its_words() -> None:
     keeper = Keeper()
     await run_tree(by_agent({"root": [spawn("A", "B", "C"), "ok"]}), journal=keeper, max_agents=2)
 
-    (verdict,) = keeper.of(VerdictRecord)
+    verdict, fitted = keeper.of(VerdictRecord)
     assert (verdict.path, verdict.number, verdict.kind) == ("root", 1, "admitted")
+    assert (fitted.path, fitted.number, fitted.kind) == ("root", 2, "fitted")
     assert verdict.value["numbers"] == [1, 2, 3]
     (refused,) = verdict.value["refused"]
     assert (refused["number"], refused["limit"]) == (3, "max_agents")

@@ -19,6 +19,7 @@ from agentnb.store.database import open_to_write
 from agentnb.store.journal import SqliteJournal
 from agentnb.store.reader import load
 from agentnb.store.schema import VERSION
+from agentnb.store.trouble import RunIsThere
 from agentnb.store.writer import Writer
 from tests.store.fake_runs import FakeRun, words
 from tests.support import DEADLINE_S, run_python
@@ -445,7 +446,9 @@ async def test_a_run_of_the_same_id_does_not_replace_the_first(tmp_path: Path) -
     run = await _whole_run(writer)
     journal = SqliteJournal(writer)
     journal.begin(RunHead(run.run_id, "nb_2", "another task", "m"))
-    await journal.commit()
+    for _ in range(2):
+        with pytest.raises(RunIsThere, match="has a run 'run-1' already"):
+            await journal.commit()
     assert load(writer.path, run.run_id).rows == run.rows
     third = await _whole_run(writer, "run-3")
     assert load(writer.path, "run-3").rows == third.rows

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentnb.core.budget import OUTPUT_SLICE, Reservation, size_in_bytes, tokens_in
 from agentnb.core.types import BudgetStatus, CompletionRequest, Usage
+
+if TYPE_CHECKING:
+    from agentnb.core.protocols import Provider
 
 
 class Ledger(Protocol):
@@ -36,6 +39,8 @@ class Ledger(Protocol):
 class Lease:
     """One call's share of the budget. See `agentnb.core.protocols.CallLease`."""
 
+    took_ms: int | None = None
+
     def __init__(
         self,
         ledger: Ledger,
@@ -58,6 +63,10 @@ class Lease:
         self._held_output = output_tokens
         self._known_input = input_tokens
         self._replied = False
+
+    def answered_by(self, provider: Provider) -> Provider:
+        """See `agentnb.core.protocols.CallLease`."""
+        return provider
 
     def when_halted(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the call is halted."""

@@ -30,11 +30,12 @@ of the chain may come from any thread and arrive here through `call_soon_threads
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from agentnb.core._budget.before import ToldBefore
 from agentnb.core._budget.lease import Lease
 from agentnb.core._budget.pause import BudgetPause
 from agentnb.core.budget import OUTPUT_SLICE, RequestBudget, Shortage
@@ -50,10 +51,11 @@ from agentnb.core.events import (
 )
 from agentnb.core.limits import Refusal, RunLimits
 from agentnb.core.protocols import BudgetGate
-from agentnb.core.types import BudgetStatus, CompletionRequest, path_key
+from agentnb.core.types import BudgetStatus, CompletionRequest, Usage, path_key
 
 if TYPE_CHECKING:
     from agentnb.core.bus import EventBus
+    from agentnb.core.past import BudgetAct
 
 UPDATE_EVERY_S = 0.1
 """Least seconds between two `BudgetUpdate`s, except after a change of the total and at the end."""
@@ -77,7 +79,11 @@ class KeepsOrders(Protocol):
 
     def order(self, kind: str, by: str, value: Any) -> None: ...
 
-    def warned(self, decision: str) -> None: ...
+    def asked(self) -> None: ...
+
+    def warned(self, decision: str, why: str | None, *, answer: str, by: str) -> None: ...
+
+    def of_run_again(self, kind: str, value: Any) -> None: ...
 
 
 class BudgetExceeded(Exception):
@@ -136,7 +142,7 @@ class Meter:
         self._stopped: str | None = None
         self._exhausted_reported = False
         self._is_exhausted = False
-        self._exhausted_budget = "the budget"
+        self._ended_by = "the budget ended"
         self._pause = BudgetPause(
             bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
         )
@@ -158,6 +164,51 @@ class Meter:
         """Whether `_on_change_of_others` is scheduled."""
         self._used_below = budget.tokens_used_below
         self._is_closed = False
+        self._pause_timeout_s = pause_timeout_s
+        self._before: ToldBefore | None = None
+        """What was told before, while a run is done again."""
+
+    # -- a run that goes on from its journal --------------------------------------------------
+
+    def follow(self, acts: Sequence[BudgetAct], total: int, used_s: float) -> None:
+        """Tell what was told before, until `go_on`. Before the run begins.
+
+        Args:
+            acts: What was kept of the budget. Its last total holds from now on.
+            total: The total with which the run began.
+            used_s: Seconds of its time that the run has used.
+        """
+        budget = self.budget
+        for act in acts:
+            if act.kind == "budget":
+                budget.set_total(act.value, by=act.by)
+        self._known_total = budget.total
+        self._before = ToldBefore(
+            acts, total, budget, self._bus, self._recorder, self._pause_timeout_s
+        )
+        self._limits.follow(used_s)
+
+    def go_on(self) -> None:
+        """All that was told before is told: warn, ask and stop from here, as it had been."""
+        before = self._before
+        if before is None:
+            return
+        before.tell_the_rest()
+        self._before = None
+        budget = self.budget
+        self._seen_crossings = budget.crossings
+        self._has_warned, self._stopped = before.has_warned, before.stopped
+        self._limits.go_on()
+        if before.has_crossed:
+            budget.disarm()
+        else:
+            self._warned_early_at = budget.total if before.is_warned else -1
+            if not budget.is_warning_due:  # by what open calls may have spent
+                self._warn(can_go_on=budget.tokens_used < budget.total)
+        if before.is_asked:
+            self._limits.pause()
+            self._pause.ask(self._warning(), is_told=True)
+        self._on_new_total()
 
     async def __aenter__(self) -> Meter:
         loop = asyncio.get_running_loop()
@@ -184,6 +235,7 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.go_on()
         self._is_closed = True  # a scheduled `_on_new_total` may still run: it does nothing then
         self._limits.end()
         self.budget.when_total_set(None)
@@ -211,7 +263,7 @@ class Meter:
     def ended_by(self) -> str:
         """Which limit ended an exhausted run's work, in words."""
         reached = self._limits.may_call()
-        return reached.reason if reached is not None else f"{self._exhausted_budget} ended"
+        return reached.reason if reached is not None else self._ended_by
 
     def _stop_reason(self, *, for_root_synthesis: bool = False) -> str | None:
         """Why no call may be made, whatever room there is; `None` if calls may be made."""
@@ -418,10 +470,17 @@ class Meter:
         self.usage_changed(status)
         self._wake_queue()
 
+    def spend_recorded(self, usage: Usage, path: str, number: int) -> None:
+        """See `agentnb.core._call.recorded.Books`."""
+        self.budget.add_tokens(usage.budget_tokens)
+        if self._before is not None:
+            self._before.call_ended(path, number)
+        self._update(force=False)
+
     def usage_changed(self, status: BudgetStatus) -> None:
         """See `agentnb.core._budget.lease.Ledger`."""
         # By the count and not by `status`, which says only EXHAUSTED if both lines were crossed.
-        if self.budget.crossings > self._seen_crossings:
+        if self.budget.crossings > self._seen_crossings and self._before is None:
             self._seen_crossings = self.budget.crossings
             self._warn(can_go_on=status is not BudgetStatus.EXHAUSTED)
         self._update(force=False)
@@ -441,11 +500,12 @@ class Meter:
             self._update_timer = None
         self._updated_at_s = self._clock.now()
         self.budget.book_all()  # so that the next output is booked at once, and leads to an update
+        now = self._warning()
         self._bus.publish(
             BudgetUpdate(
-                tokens_used=self.budget.tokens_used,
-                budget_total=self.budget.total,
-                percentage=self.budget.percentage,
+                tokens_used=now.tokens_used,
+                budget_total=now.budget_total,
+                percentage=now.percentage,
             )
         )
 
@@ -456,7 +516,7 @@ class Meter:
         self._is_exhausted = True
         if not for_root_synthesis:
             self.report_exhausted()
-        self._exhausted_budget = self._name_of(short)
+        self._ended_by = f"{self._name_of(short)} ended"
         if short is not None and short.budget is not self.budget:
             why = f"{short.budget.name} is used up"
         return BudgetExceeded(why)
@@ -478,21 +538,35 @@ class Meter:
         short = self.budget.shortage(OUTPUT_SLICE, leave=self.kept)
         if short is not None:
             self._is_exhausted = True
-            self._exhausted_budget = self._name_of(short)
+            self._ended_by = f"{self._name_of(short)} ended"
+        self._report_once()
+
+    def exhausted_before(self, ended_by: str, *, for_root_synthesis: bool = False) -> None:
+        """See `agentnb.core._call.recorded.Books`."""
+        self._limits.reached_before(ended_by)
+        self._is_exhausted = True
+        self._ended_by = ended_by
+        if not for_root_synthesis:
+            self._report_once()
+
+    def _report_once(self) -> None:
         if self._exhausted_reported:
             return
         self._exhausted_reported = True
         # A large call can fail below the warning line. Readers always get a warning first; crossing
         # the line later does not repeat it (`_warned_early_at`).
-        if self.budget.is_warning_due or not self._has_warned:
+        if self._before is not None:
+            self._before.warn_once()
+        elif self.budget.is_warning_due or not self._has_warned:
             self._warned_early_at = self.budget.total
             self._publish_warning()
         done, open_ = self._agents()
+        now = self._warning()
         self._bus.publish(
             BudgetExhausted(
-                tokens_used=self.budget.tokens_used,
-                budget_total=self.budget.total,
-                percentage=self.budget.percentage,
+                tokens_used=now.tokens_used,
+                budget_total=now.budget_total,
+                percentage=now.percentage,
                 completed_agents=done,
                 incomplete_agents=open_,
             )
@@ -536,6 +610,8 @@ class Meter:
         At or below what is used it ends everything, the root's synthesis included. In between it
         only counts from now on.
         """
+        if self._before is not None:
+            return  # a person's, while the run is done again: `go_on` applies it
         budget = self.budget
         previous, self._known_total = self._known_total, budget.total
         if previous == budget.total or self._is_closed:
@@ -611,21 +687,26 @@ class Meter:
         if not can_go_on:
             return  # both lines were crossed at once: nothing is left to ask about
         if not self._has_gate and self._policy == "stop":
-            self._decided("stop")
-            self._stop("the run was set to stop at the budget's warning line")
+            why = "the run was set to stop at the budget's warning line"
+            self._decided("stop", why)
+            self._stop(why)
         elif self.is_exhausted:
             return  # only the root's synthesis is left, and it does not wait for an answer
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):
             self._limits.pause()
+            if self._recorder is not None and not self.is_paused:
+                self._recorder.asked()
             self._pause.ask(warning)
         else:
-            self._decided("continue")
+            self._decided("continue", None)
 
     def _publish_warning(self) -> None:
         self._has_warned = True
         self._bus.publish(self._warning())
 
     def _warning(self) -> BudgetWarning:
+        if self._before is not None:
+            return self._before.warning()
         budget = self.budget
         return BudgetWarning(
             tokens_used=budget.tokens_used,
@@ -639,16 +720,16 @@ class Meter:
         if self._recorder is not None:
             self._recorder.order("answer", by, answer)
 
-    def _decided(self, decision: str) -> None:
+    def _decided(self, decision: str, why: str | None, *, answer: str = "", by: str = "") -> None:
         """Keep what the run does after a warning."""
         if self._recorder is not None:
-            self._recorder.warned(decision)
+            self._recorder.warned(decision, why, answer=answer, by=by)
 
-    def _answered(self, why_stop: str | None, by: str) -> None:
+    def _answered(self, answer: str, why_stop: str | None, by: str) -> None:
         decision = "continue" if why_stop is None else "stop"
         if by == "gate" and self._recorder is not None:
             self._recorder.order("answer", by, decision)
-        self._decided(decision)
+        self._decided(decision, why_stop, answer=answer, by=by)
         self._limits.resume()
         if why_stop is not None:
             self._stop(why_stop)

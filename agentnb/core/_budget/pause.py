@@ -35,8 +35,18 @@ GATE_PATIENCE_S = 2.0
 """Seconds that a gate has to end after its answer is no longer needed."""
 
 
-def _ignore(_: str | None, __: str) -> None:
+def _ignore(_: str, __: str | None, ___: str) -> None:
     return
+
+
+def paused(warning: BudgetWarning, wait_s: float) -> BudgetPaused:
+    """The event that the question is open."""
+    return BudgetPaused(
+        tokens_used=warning.tokens_used,
+        budget_total=warning.budget_total,
+        percentage=warning.percentage,
+        wait_s=wait_s,
+    )
 
 
 class BudgetPause:
@@ -47,8 +57,8 @@ class BudgetPause:
         clock: Of the run.
         gate: Asked in place of a person.
         timeout_s: Seconds without an answer after which the run stops.
-        on_answer: Called with why to stop, or with `None` to go on, and with who answered, before
-            waiting calls go on.
+        on_answer: Called before waiting calls go on, with the answer, with why to stop, or with
+            `None` to go on, and with who answered.
     """
 
     def __init__(
@@ -58,7 +68,7 @@ class BudgetPause:
         *,
         gate: BudgetGate | None,
         timeout_s: float,
-        on_answer: Callable[[str | None, str], None],
+        on_answer: Callable[[str, str | None, str], None],
     ) -> None:
         self._bus = bus
         self._clock = clock
@@ -77,20 +87,19 @@ class BudgetPause:
     async def wait_until_closed(self) -> None:
         await self._closed.wait()
 
-    def ask(self, warning: BudgetWarning) -> None:
-        """Open the question; does nothing if it is open."""
+    def ask(self, warning: BudgetWarning, *, is_told: bool = False) -> None:
+        """Open the question; does nothing if it is open.
+
+        Args:
+            warning: What it is asked for.
+            is_told: Whether `BudgetPaused` was published.
+        """
         if self.is_open:
             return
         self._closed.clear()
         self._answer = asyncio.get_running_loop().create_future()
-        self._bus.publish(
-            BudgetPaused(
-                tokens_used=warning.tokens_used,
-                budget_total=warning.budget_total,
-                percentage=warning.percentage,
-                wait_s=self._timeout_s,
-            )
-        )
+        if not is_told:
+            self._bus.publish(paused(warning, self._timeout_s))
         asking = asyncio.create_task(self._wait_for_answer(warning, self._answer))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
@@ -121,7 +130,7 @@ class BudgetPause:
         self._closed.set()
         self._bus.publish(BudgetResumed(reason=answer, by=by))
         goes_on = answer in ("continue", "raised", "ended")
-        self._on_answer(None if goes_on else _WHY_STOP.get(answer, answer), by)
+        self._on_answer(answer, None if goes_on else _WHY_STOP.get(answer, answer), by)
 
     async def aclose(self) -> None:
         """Close an open question at the run's end, and wait for the tasks that asked it."""

@@ -124,7 +124,8 @@ async def make_call(
             services.reply_begins(reply.pieces)
             try:
                 await services.commit()  # a call goes out only once its intent is kept
-                await _stream(work.agent_id, provider, lease, services, reply)
+                answerer = lease.answered_by(provider)
+                await _stream(work.agent_id, answerer, lease, services, reply)
                 error = None
             except BaseException as failure:
                 if not is_own_cancellation(failure):
@@ -134,11 +135,14 @@ async def make_call(
                 usage, estimate_error = lease.settle(
                     reply.usage, is_complete=reply.stopped is not None
                 )
+                took_ms = lease.took_ms
+                if took_ms is None:
+                    took_ms = round((services.clock.now() - started_at_s) * 1000)
                 finished = ModelCallFinished(
                     agent_id=work.agent_id,
                     model=work.model,
                     usage=usage,
-                    duration_ms=round((services.clock.now() - started_at_s) * 1000),
+                    duration_ms=took_ms,
                     stop_reason=reply.stop_reason,
                     error=reply.not_closed if error is None else error["message"],
                     message=reply.message,

@@ -10,12 +10,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from agentnb.core._budget.lease import Lease
 from agentnb.core._budget.meter import BudgetExceeded, least_tokens
 from agentnb.core._call.memory import AgentMemory
+from agentnb.core._call.recorded import RecordedCall
 from agentnb.core.budget import InputEstimate, estimate_input_tokens
 from agentnb.core.cancel import foreign
 from agentnb.core.clock import TimeLimit
@@ -29,8 +31,10 @@ from agentnb.core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from agentnb.core.past import AgentPast
 from agentnb.core.protocols import (
     AgentWork,
+    CallLease,
     Gate,
     Jobs,
     Memory,
@@ -40,7 +44,7 @@ from agentnb.core.protocols import (
     supports_enter_now,
     supports_token_count,
 )
-from agentnb.core.records import ErrorRecord, ToolCallRecord
+from agentnb.core.records import CallRecord, ErrorRecord, ToolCallRecord
 from agentnb.core.request import RunState
 from agentnb.core.spawn import read_reply, task_of
 from agentnb.core.text import sendable
@@ -117,13 +121,18 @@ class AgentServices:
         self.gate = gate
         self._abandoned = request.abandoned
         self._inbox = request.inbox
+        self.past = None if run.past is None else run.past.begin(self.path)
+        """What the agent did before, in a run that is recovered."""
         self.memory: Memory | None = AgentMemory.of(agent_id, run)
+        self._is_recorded = False
+        """Whether the newest call was answered by its record."""
         self._has_replied = False
         """Whether a call of this run had a reply."""
         self._bus, self._meter, self._recorder = run.bus, run.meter, run.recorder
         self._log = run.recorder.log(self.path)
         self.verdict = self._log.verdict
         self.next_tool_call = self._log.next_tool_call
+        self.next_tool_end = self._log.next_tool_end
         # For each piece of text, so the bus's own method: a call less.
         self.publish_text = run.bus.publish_text
         self._siblings = siblings
@@ -187,14 +196,25 @@ class AgentServices:
         inbox = self._inbox
         if inbox is None or not self._has_replied:
             return ()
+        if self.past is not None:
+            number = self._log.calls + 1
+            if (told := self.past.of_call("told", number)) is not None:
+                self.verdict("told", told)
+                return list(told["texts"])
+            if self.past.has_call(number):
+                return ()
+            await self.past.does_more()
         with foreign("the inbox"):
             if not inbox.has_news(self._agent_id):
                 return ()
         if _is_root_synthesis(work) and not self._has_room_for_answer(work, request):
             return ()  # it draws on a reserve, which the results of the sub-agents fill
         with foreign("the inbox"):
-            texts = await inbox.take(self._agent_id)
-            return [sendable(text) for text in texts if text.strip()]
+            taken = await inbox.take(self._agent_id)
+            texts = [sendable(text) for text in taken if text.strip()]
+        if texts:
+            self.verdict("told", {"call": self._log.calls + 1, "texts": texts})
+        return texts
 
     def _has_room_for_answer(self, work: AgentWork, request: CompletionRequest) -> bool:
         input_tokens = input_tokens_of(request, _provider_of(self._provider, work))
@@ -242,6 +262,8 @@ class AgentServices:
         return self._abandoned.add(self._agent_id)
 
     def throttle(self, model: str, seconds: float) -> None:
+        if self._is_recorded:
+            return  # that limit is long over
         with foreign("the gate"):
             self.gate.throttle(model, seconds)
 
@@ -250,17 +272,77 @@ class AgentServices:
         return float(longest * random.uniform(0.75, 1.25))
 
     async def wait_to_retry(self, work: AgentWork, seconds: float) -> None:
+        if self.past is not None:
+            number = self._log.calls + 1
+            self._raise_if_exhausted_before(work, self.past, number)
+            if self.past.has_begun_call(number):
+                return  # it has waited
+            await self.past.does_more()
         try:
             async with self._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
                 await self.clock.sleep(seconds)
         except BudgetExceeded as error:
-            self.verdict("exhausted", str(error))
+            self._keep_exhausted(error)
             raise
+
+    def _keep_exhausted(self, error: BudgetExceeded) -> None:
+        why, ended_by = str(error), self._meter.ended_by
+        self.verdict("exhausted", {"call": self._log.calls + 1, "why": why, "ended_by": ended_by})
+
+    def _raise_if_exhausted_before(self, work: AgentWork, past: AgentPast, number: int) -> None:
+        """Raise `BudgetExceeded` if a limit kept the agent's next call from being made."""
+        if (found := past.of_call("exhausted", number)) is not None:
+            self._meter.exhausted_before(
+                found["ended_by"], for_root_synthesis=_is_root_synthesis(work)
+            )
+            self.verdict("exhausted", found)
+            raise BudgetExceeded(found["why"])
 
     def lease(
         self, work: AgentWork, request: CompletionRequest
-    ) -> AbstractAsyncContextManager[Lease]:
+    ) -> AbstractAsyncContextManager[CallLease]:
+        if self.past is not None:
+            number, key = self._log.calls + 1, self._log.key_of(work.model, request)
+            self._raise_if_exhausted_before(work, self.past, number)
+            record = self.past.call(number, key)
+            self._is_recorded = record is not None
+            if record is not None:
+                return self._recorded_call(record, self.past, work, request)
         return _Leasing(self, work, request)
+
+    def _recorded_call(
+        self, record: CallRecord, past: AgentPast, work: AgentWork, request: CompletionRequest
+    ) -> RecordedCall:
+        clamped = past.of_call("clamped", record.number)
+        halted = past.of_call("halted", record.number)
+        for kind, value in (("clamped", clamped), ("halted", halted)):
+            if value is not None:
+                self.verdict(kind, value)
+        return RecordedCall(
+            record,
+            request,
+            self._meter,
+            partial(self._announce, work.announcement),
+            clamped=clamped,
+            halted=halted,
+            for_root_synthesis=_is_root_synthesis(work),
+        )
+
+    async def may_act(self) -> None:
+        if self.past is not None:
+            await self.past.is_taken()
+
+    def is_unknown(self, now: ToolCallRecord) -> bool:
+        return self.past is not None and self.past.was_open(now)
+
+    def recorded_tool_call(self, now: ToolCallRecord) -> ToolCallRecord | None:
+        return None if self.past is None else self.past.tool_call(now)
+
+    async def turn_to_end(self, recorded: ToolCallRecord) -> None:
+        if self.past is not None:
+            await self.past.turn_to_end(recorded.number)
+            for event in self.past.told_before_end(recorded.ended):
+                self._bus.publish(event)
 
     def _announce(self, event: Event | None) -> None:
         """Publish an announcement once: a call that is tried again announces nothing."""
@@ -288,13 +370,21 @@ class _Leasing:
         self._lease: Lease
 
     async def __aenter__(self) -> Lease:
+        await self._services.may_act()
         try:
             lease = self._lease = await self._wait_for_lease()
         except BudgetExceeded as error:
-            self._services.verdict("exhausted", str(error))
+            self._services._keep_exhausted(error)
             raise
         if lease.limited_by is not None:
-            self._services.verdict("clamped", lease.request.max_tokens)
+            self._services.verdict(
+                "clamped",
+                {
+                    "call": self._services._log.calls + 1,
+                    "max_tokens": lease.request.max_tokens,
+                    "limited_by": lease.limited_by,
+                },
+            )
         return lease
 
     async def _wait_for_lease(self) -> Lease:
@@ -350,7 +440,14 @@ class _Leasing:
         trace: TracebackType | None,
     ) -> None:
         if self._lease.halted is not None:
-            self._services.verdict("halted", self._lease.halted)
+            self._services.verdict(
+                "halted",
+                {
+                    "call": self._services._log.calls,
+                    "why": self._lease.halted,
+                    "ended_by": self._services._meter.ended_by,
+                },
+            )
         await self._slot.__aexit__(kind, error, trace)
 
 

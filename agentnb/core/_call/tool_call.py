@@ -20,7 +20,15 @@ from agentnb.core.clock import TimeLimit, TimerHandle
 from agentnb.core.errors import ToolError
 from agentnb.core.events import TOOL_CANCELLED, ToolCallReported, ToolCallStarted
 from agentnb.core.prompt import result_for_model
-from agentnb.core.protocols import Jobs, Memory, RunServices, Tool, has_effects, supports_timeout
+from agentnb.core.protocols import (
+    Jobs,
+    Memory,
+    RunServices,
+    Tool,
+    has_effects,
+    supports_again,
+    supports_timeout,
+)
 from agentnb.core.reading import cut_input, tool_call_finished
 from agentnb.core.records import FINISHED, STARTED, ToolCallRecord
 from agentnb.core.shown import listed
@@ -32,6 +40,10 @@ T = TypeVar("T")
 
 THREAD_PATIENCE_S = 2.0
 """Seconds that a thread has to end after its call was cancelled."""
+UNKNOWN_OUTCOME = (
+    "The process ended while this tool was at work: nobody knows whether it did what it was asked "
+    "for. Look before you call it again."
+)
 REPORT_PAUSE_S = 0.1
 """Least seconds between two reports of one call."""
 
@@ -58,20 +70,42 @@ async def run_tool(
         services.keep_whole(record)
     context = CallContext(agent_id, order, services)
     text, is_error = TOOL_CANCELLED, True
+    recorded = services.recorded_tool_call(record)
     try:
-        text, is_error = await _outcome(record, tool, tools, context, services)
+        if recorded is not None:
+            text, is_error = await _answered(recorded, tool, context, services)
+        else:
+            text, is_error = await _outcome(record, tool, tools, context, services)
         text = sendable(text)
     finally:
         context.end()
         duration_ms = round((services.clock.now() - started_at_s) * 1000)
+        if recorded is not None and recorded.duration_ms is not None:
+            duration_ms = recorded.duration_ms
         record = replace(
-            record, result=text, is_error=is_error, duration_ms=duration_ms, status=FINISHED
+            record,
+            result=text,
+            is_error=is_error,
+            duration_ms=duration_ms,
+            status=FINISHED,
+            ended=services.next_tool_end(),
         )
         finished = tool_call_finished(record)
         if finished.result_length is not None or event.input_length is not None:
             services.keep_whole(record)
         await services.tool_ended(record, finished)
     return ToolResultBlock(order.id, result_for_model(text), is_error)
+
+
+async def _answered(
+    recorded: ToolCallRecord, tool: Tool | None, context: CallContext, services: RunServices
+) -> tuple[str, bool]:
+    """The recorded result; what the call changed in the run is changed again."""
+    if tool is not None and supports_again(tool):
+        with suppress(ToolError):  # it was refused then, too
+            await tool.again(recorded.input, context)
+    await services.turn_to_end(recorded)
+    return recorded.result, recorded.is_error
 
 
 async def _outcome(
@@ -92,6 +126,9 @@ async def _outcome(
     try:
         if complaint := _complaint(record.input):
             return complaint, True
+        await services.may_act()
+        if record.effects and services.is_unknown(record):
+            return UNKNOWN_OUTCOME, True
         if record.effects:
             services.intend(record)
             await services.commit()

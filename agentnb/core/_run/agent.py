@@ -101,12 +101,12 @@ class Agent:
 
     @property
     def lineage(self) -> tuple[str, ...]:
-        """Its own task, then its ancestors', then those of the runs above."""
+        """Its own task, then its ancestors' in this run."""
         tasks, agent = [], self
         while agent.parent is not None:
             tasks.append(agent.task)
             agent = agent.parent
-        return (*tasks, agent.task, *self.request.lineage)
+        return (*tasks, agent.task)
 
     @property
     def tools(self) -> dict[str, Tool]:

@@ -14,8 +14,9 @@ No answer contains a spawn block outside code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from agentnb.core import prompt
 from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
@@ -52,6 +53,15 @@ _TOOL_RESULT_LIMITS = (100_000, 10_000, 2_000, 400)
 """Characters of a tool result: each limit is tried in turn until the last call fits."""
 _SHORT_BODY = 200
 """Characters of a result: rather than cut below this, a shorter answer is accepted."""
+
+
+class Fitted(NamedTuple):
+    """To how many characters the texts of the root's last call are cut. `None`: not at all."""
+
+    tool_limit: int | None
+    """Each tool result in the conversation."""
+    body_limit: int | None
+    """The body of each result of a sub-agent."""
 
 
 class Conversation:
@@ -158,11 +168,15 @@ class Conversation:
 
     async def synthesise(self, results: Sequence[SubAgentResult]) -> AgentEnd:
         """Give the agent its sub-agents' results, and run its synthesis."""
-        message = self._results_message(results)
-        if message is None and await self._waited_for_other_runs(results):
-            message = self._results_message(results)
-        if message is None:
-            return self.exhausted(_TOO_LITTLE)
+        body_limit: int | None = None
+        # Only the root's are cut: it draws on a reserve that will not grow. A sub-agent's call
+        # waits for room like any other.
+        if self._agent.is_root:
+            fitted = await self._fitted(results, lambda: self._fit_results(results))
+            if fitted is None:
+                return self.exhausted(_TOO_LITTLE)
+            body_limit = fitted.body_limit
+        message = build_synthesis_prompt(results, body_limit=body_limit)
         return await self._run_synthesis(message, len(results))
 
     async def answer_from_reserve(self, results: Sequence[SubAgentResult]) -> AgentEnd:
@@ -176,25 +190,47 @@ class Conversation:
         agent, whole = self._agent, self._agent.messages
         if whole and not whole[-1].content:  # cut before its first word: it cannot be sent back
             whole = whole[:-1]
-        message = self._message_from_reserve(whole, results)
-        if message is None and await self._waited_for_other_runs(results):
-            message = self._message_from_reserve(whole, results)
-        if message is None:
+        fitted = await self._fitted(results, lambda: self._fit_reserve(whole, results))
+        if fitted is None:
             return self.exhausted(_TOO_LITTLE)
+        if fitted.tool_limit is not None:
+            agent.shorten_tool_results(whole, fitted.tool_limit)
+        message = (
+            build_synthesis_prompt(results, body_limit=fitted.body_limit)
+            if results
+            else prompt.ANSWER_FROM_RESERVE
+        )
         return await self._run_synthesis(message, len(agent.results))
 
-    def _message_from_reserve(
+    async def _fitted(
+        self, results: Sequence[SubAgentResult], fit: Callable[[], Fitted | None]
+    ) -> Fitted | None:
+        """How the root's last call fits the room of the budget; `None` if it does not.
+
+        Kept as a verdict: the room does not tell later what it was.
+        """
+        past = self._agent.services.past
+        found = None if past is None else past.verdict("fitted")
+        if found is not None:
+            fitted = Fitted(found["tool_limit"], found["body_limit"]) if found["fits"] else None
+        else:
+            if past is not None:
+                await past.does_more()
+            fitted = fit()
+            if fitted is None and await self._waited_for_other_runs(results):
+                fitted = fit()
+        limits = (fitted or Fitted(None, None))._asdict()
+        self._agent.services.verdict("fitted", {"fits": fitted is not None, **limits})
+        return fitted
+
+    def _fit_reserve(
         self, whole: tuple[Message, ...], results: Sequence[SubAgentResult]
-    ) -> str | None:
+    ) -> Fitted | None:
         for limit in _TOOL_RESULT_LIMITS:
             self._agent.shorten_tool_results(whole, limit)
-            message = (
-                self._results_message(results)
-                if results
-                else self._if_it_fits(prompt.ANSWER_FROM_RESERVE)
-            )
-            if message is not None:
-                return message
+            fitted = self._fit_results(results) if results else self._fit_without_results()
+            if fitted is not None:
+                return fitted._replace(tool_limit=limit)
         return None
 
     async def _waited_for_other_runs(self, results: Sequence[SubAgentResult]) -> bool:
@@ -318,23 +354,15 @@ class Conversation:
             extra=config.extra,
         )
 
-    def _results_message(self, results: Sequence[SubAgentResult]) -> str | None:
-        """The message with the results; `None` if they do not fit, however short.
-
-        Only the root's are cut, evenly: it draws on a reserve that will not grow. A sub-agent's
-        call waits for room like any other.
-        """
+    def _fit_results(self, results: Sequence[SubAgentResult]) -> Fitted | None:
+        """How far results are cut, evenly; `None` if they do not fit, however short."""
         # Three steps: whole, if that fits; else cut evenly, with room for a good answer; else cut
         # further, down to nothing, for a shorter one.
-        agent = self._agent
-        whole = build_synthesis_prompt(results)
-        if not agent.is_root:
-            return whole
         room = self._meter.room()
-        longest = agent.context.agent_config.max_output_tokens
+        longest = self._agent.context.agent_config.max_output_tokens
         least = min(OUTPUT_SLICE, longest)
-        if self._input_tokens_with(whole) + least <= room:
-            return whole
+        if self._input_tokens_with(build_synthesis_prompt(results)) + least <= room:
+            return Fitted(None, None)
         longest_body = even_limit([len(result_body(result)) for result in results], 4 * room)
         # Leave room for an answer of some length, not just its first slice; if that leaves next to
         # nothing of the results, for a shorter one.
@@ -347,7 +375,7 @@ class Conversation:
             while limit >= shortest:
                 cut = build_synthesis_prompt(results, body_limit=limit)
                 if self._input_tokens_with(cut) + output <= room:
-                    return cut
+                    return Fitted(None, limit)
                 if limit == 0:
                     break
                 limit = limit * 3 // 4
@@ -357,9 +385,10 @@ class Conversation:
         """Input tokens of a plan's synthesis without any result in it."""
         return self._input_tokens_with(build_synthesis_prompt(()))
 
-    def _if_it_fits(self, message: str) -> str | None:
+    def _fit_without_results(self) -> Fitted | None:
         output = min(OUTPUT_SLICE, self._agent.context.agent_config.max_output_tokens)
-        return message if self._input_tokens_with(message) + output <= self._meter.room() else None
+        needed = self._input_tokens_with(prompt.ANSWER_FROM_RESERVE) + output
+        return Fitted(None, None) if needed <= self._meter.room() else None
 
     def _input_tokens_with(self, message: str) -> int:
         """Input tokens of the next call with `message` appended."""

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
@@ -32,13 +34,14 @@ from agentnb.core._run.agent import (
     root_agent,
 )
 from agentnb.core._run.conversation import Conversation
-from agentnb.core._run.jobs import Job, repeat_key
+from agentnb.core._run.jobs import AgentJobs, Job, repeat_key
 from agentnb.core._run.results import result_of
 from agentnb.core.cancel import AgentStopped, foreign, is_own_cancellation, wait_shielded
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError, RunCancelled
 from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
 from agentnb.core.limits import CYCLE, MAX_DEPTH, Refusal
+from agentnb.core.past import Past
 from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted
 from agentnb.core.reading import agent_ended
 from agentnb.core.records import EndRecord, RunHead
@@ -52,12 +55,14 @@ from agentnb.core.types import (
     SpawnInstruction,
     SpawnMode,
     SubAgentResult,
+    id_at,
     path_of,
 )
 
 _NOT_STARTED = "not started"
 _AT_WORK = "still at work"
 """Why a running job's task is not done: unlike `_NOT_STARTED`, its agent exists."""
+_BEFORE_ITS_TURN = " before its turn"
 _FROM_OUTSIDE = "its task was cancelled from outside"
 _PARENT_STOPPED = "its parent was stopped"
 _PLANS_NOTHING = "the root of a person's own list of tasks only brings their results together"
@@ -79,6 +84,11 @@ def _end_of_run(event: RunFinished, at_s: float) -> EndRecord:
     )
 
 
+def _unstarted(agent: Agent) -> list[int]:
+    """Indices of the results of an agent's tasks that were not started so far."""
+    return [at for at, result in enumerate(agent.results) if result.error == _NOT_STARTED]
+
+
 class Execution:
     """One run of one tree."""
 
@@ -88,6 +98,8 @@ class Execution:
         self._agents: dict[str, Agent] = {}
         self._ends: dict[str, SubAgentResult] = {}
         self._job_ids: set[str] = set()
+        self._is_silent = False
+        """Whether a cancel is done again that was ordered before."""
         self._fold = TreeFold()
         """Folds the record for `activity_of`, which feeds it the rows that are new."""
         self._folded = 0
@@ -111,13 +123,16 @@ class Execution:
         started_at_s = request.clock.now()
         recorder.begin(head)
         request.cancellation.when_ordered(self._cancel_ordered)
+        if run.past is not None:
+            self._follow(run.past)
         bus.publish(
             RunStarted(
                 task_description=task,
                 model=context.agent_config.model,
-                budget_total=request.budget.total,
+                budget_total=head.budget_total,
                 max_depth=request.max_depth,
                 thread_id=request.thread_id,
+                recovered=0 if run.past is None else run.past.times,
             )
         )
         end = AgentEnd(AgentStatus.FAILED, "")
@@ -154,6 +169,8 @@ class Execution:
             duration_ms=round((request.clock.now() - started_at_s) * 1000),
             error=str(error) or end.reason if error else None,
         )
+        if run.past is not None and not isinstance(error, GeneratorExit):
+            await run.past.go_on()
         recorder.keep(_end_of_run(finished, bus.now_s))
         try:
             if not isinstance(error, GeneratorExit):  # a coroutine that is closed may not await
@@ -169,8 +186,49 @@ class Execution:
             raise error
         return result
 
+    # -- a run that goes on from its journal ------------------------------------------------------
+
+    def _follow(self, past: Past) -> None:
+        """Do again what persons ordered, and wait with all that is new until the past is taken."""
+        for order in past.journal.orders:
+            self._run.recorder.keep(order)
+        self._run.meter.follow(past.budget_acts(), past.total, past.used_s())
+        past.when_cancelled(self._cancel_as_recorded)
+        past.when_taken(partial(self._go_on, past))
+
+    async def _go_on(self, past: Past) -> None:
+        """All that was kept is taken: count what was lost, and let the journal replace it."""
+        recorder = self._run.recorder
+        if past.misfits and past.changed == "refuse":
+            past.is_refused = True
+            recorder.drop()
+            self._cancel_silently(None, "its record does not fit any more", "limit")
+            return
+        for path, number, tokens in past.lost():
+            self._run.request.budget.add_tokens(tokens)
+            recorder.lost(path, number, tokens)
+        self._run.meter.go_on()
+        self._run.request.notes.update(past.notes())
+        for path, reason, by in past.open_cancels():
+            with suppress(KeyError):  # its agent was not started yet
+                self._cancel_as_recorded(path, reason, by)
+        await recorder.let_go()
+
+    def _cancel_as_recorded(self, path: str, reason: str, by: str) -> None:
+        self._cancel_silently(id_at(path, self._run.request.thread_id), reason, by)
+
+    def _cancel_silently(self, agent_id: str | None, reason: str, by: str) -> None:
+        """Cancel what a kept order has cancelled: it is not ordered once more."""
+        self._is_silent = True
+        try:
+            self._run.request.cancellation.cancel(agent_id, reason, by=by)
+        finally:
+            self._is_silent = False
+
     def _cancel_ordered(self, agent_id: str | None, reason: str, by: str) -> None:
         """A person cancelled an agent or the run. On the caller's thread."""
+        if self._is_silent:
+            return
         path = None if agent_id is None else path_of(agent_id, self._run.request.thread_id)
         self._run.recorder.cancel_ordered(path, reason, by)
 
@@ -197,6 +255,8 @@ class Execution:
         try:
             async with agent.scope:
                 end = await self._with_jobs(agent, work)
+                if agent.services.past is not None:
+                    await agent.services.past.is_cancelled()
         except BaseException as error:
             # A `GeneratorExit` of our own: the coroutine is being closed and may not await again.
             if is_own_cancellation(error) and not isinstance(error, asyncio.CancelledError):
@@ -292,6 +352,12 @@ class Execution:
         request = self._run.request
         if request.memory is None or request.recall < 1:
             return
+        if (past := root.services.past) is not None:
+            if (value := past.verdict("recalled")) is not None:
+                root.recall([each["text"] for each in value])
+                root.services.verdict("recalled", value)
+                return
+            await past.does_more()
         try:
             with foreign("the memories", passes=(AgentnbError,)):
                 recalled = await request.memory.recall(words, request.recall)
@@ -392,9 +458,12 @@ class Execution:
         """
         depth, lineage = agent.request.depth + 1, agent.lineage
         refusals = [
-            self._run.limits.admit(key or each.task, depth, lineage, in_plan=in_plan)
+            self._run.limits.admit(
+                key or each.task, depth, lineage, above=agent.request.above, in_plan=in_plan
+            )
             for each in tasks
         ]
+        refusals = self._as_recorded(agent, tasks, refusals)
         self._keep_admission(agent, tasks, refusals)
         ignored: dict[str, list[NumberedTask]] = {}
         for task, refusal in zip(tasks, refusals, strict=True):
@@ -415,11 +484,32 @@ class Execution:
             agent.ignore(why, theirs)
         return refusals
 
+    def _as_recorded(
+        self, agent: Agent, tasks: Sequence[NumberedTask], refusals: list[Refusal | None]
+    ) -> list[Refusal | None]:
+        """What the limits answered before: they may have counted the siblings in another order."""
+        past = agent.services.past
+        numbers = [task.number for task in tasks]
+        found = past and past.verdict("admitted", lambda value: value.get("numbers") == numbers)
+        if not found:
+            return refusals
+        known = {each["number"]: each for each in found["refused"]}
+        return [
+            Refusal(known[number]["limit"], known[number]["reason"], None)
+            if number in known
+            else None
+            for number in numbers
+        ]
+
+    def lineage_of(self, agent_id: str) -> Sequence[str]:
+        """See `agentnb.core.request.AdmitsAssignments`."""
+        return self._agents[agent_id].lineage
+
     def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
         """See `agentnb.core.request.RequestContext.admit_assignment`."""
         agent = self._agents[agent_id]
         level = agent_id.count(".") + 1
-        refusal = self._run.limits.admit(task, level, agent.lineage)
+        refusal = self._run.limits.admit(task, level, agent.lineage, above=agent.request.above)
         refused = [] if refusal is None else [{"limit": refusal.limit, "reason": refusal.reason}]
         agent.services.verdict("admitted", {"assigned": task, "refused": refused})
         if refusal is None:
@@ -520,17 +610,35 @@ class Execution:
         for at in places:
             # In sequence an exhausted run skips the rest. Parallel children are started already:
             # each call of theirs finds out by itself.
-            if self._run.meter.is_exhausted:
-                self._run.meter.report_exhausted()
-                self._skip_unstarted(agent, f"{self._run.meter.ended_by} before its turn")
+            if (why := await self._why_not_started(agent, at)) is not None:
+                numbers = [agent.numbers[at] for at in _unstarted(agent)]
+                agent.services.verdict("skipped", {"numbers": numbers, "why": why})
+                self._skip_unstarted(agent, why)
                 return
             each = child(at, previous)
             await self._join(agent, [(at, each, self._start(at, each))])
             previous = agent.results[at]
 
+    async def _why_not_started(self, agent: Agent, at: int) -> str | None:
+        """Why an exhausted run starts no more of a sequence; `None` if it goes on."""
+        meter, past = self._run.meter, agent.services.past
+        if past is not None:
+            numbers = [agent.numbers[at] for at in _unstarted(agent)]
+            found = past.verdict("skipped", lambda value: value["numbers"] == numbers)
+            if found is not None:
+                meter.exhausted_before(found["why"].removesuffix(_BEFORE_ITS_TURN))
+                return str(found["why"])
+            if past.started(agent.numbers[at]):
+                return None
+            await past.does_more()
+        if not meter.is_exhausted:
+            return None
+        meter.report_exhausted()
+        return meter.ended_by + _BEFORE_ITS_TURN
+
     def _skip_unstarted(self, agent: Agent, why: str) -> None:
         """Mark the tasks of an agent that were not started as skipped for good, and publish it."""
-        rest = [at for at, result in enumerate(agent.results) if result.error == _NOT_STARTED]
+        rest = _unstarted(agent)
         for at in rest:
             agent.put(at, replace(agent.results[at], error=why))
         if rest:
@@ -582,10 +690,12 @@ class Execution:
         if closed is not None:
             agent.ignore(closed, [task])
             raise NotStarted(closed)
-        (refusal,) = self._admit(agent, [task], key=repeat_key(order, agent.lineage))
+        (refusal,) = self._admit(
+            agent, [task], key=repeat_key(order, agent.lineage, agent.request.above)
+        )
         if refusal is not None:
             raise NotStarted(refusal.reason)
-        job_id = agent.jobs.new_id(agent, task.number, self._job_ids)
+        job_id = self._job_id(agent, agent.jobs, task.number)
         self._job_ids.add(job_id)
         index = agent.add_task(task, _AT_WORK)
         self._reserve_for_synthesis(agent)
@@ -594,6 +704,14 @@ class Execution:
         )
         child = self._add(agent_for_job(self._run, self, agent, order, spawned))
         return Job(job_id, agent, index, child, self._start(index, child))
+
+    def _job_id(self, agent: Agent, jobs: AgentJobs, number: int) -> str:
+        """The id of a new job: as it was, since it is made of words that a record may mask."""
+        past = agent.services.past
+        found = past and past.verdict("job", lambda value: value["number"] == number)
+        job_id = found["id"] if found else jobs.new_id(agent, number, self._job_ids)
+        agent.services.verdict("job", {"number": number, "id": job_id})
+        return str(job_id)
 
     def withhold_spawn(self, agent_id: str, input: Mapping[str, Any]) -> str:
         agent = self._agents[agent_id]
@@ -617,7 +735,11 @@ class Execution:
 
     def stop(self, agent: Agent, reason: str) -> None:
         """Cancel an agent and all below it."""
-        self._run.request.cancellation.cancel(agent.agent_id, reason, by="agent")
+        past = self._run.past
+        if past is None or past.is_over:
+            self._run.request.cancellation.cancel(agent.agent_id, reason, by="agent")
+        elif agent.services.past is not None and agent.services.past.end is None:
+            past.stop_when_taken(agent.services.path, reason)
 
     async def _with_jobs(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
         """Await an agent's work, then join its jobs, whatever ended the work."""

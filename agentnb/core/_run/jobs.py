@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentnb.core.cycles import signature
+from agentnb.core.cycles import is_among
 from agentnb.core.protocols import JobOrder, JobState, Tool
 from agentnb.core.types import AgentStatus, SubAgentResult
 
@@ -172,12 +172,12 @@ class AgentJobs:
         self._jobs.clear()
 
 
-def repeat_key(order: JobOrder, lineage: Sequence[str]) -> str:
+def repeat_key(order: JobOrder, lineage: Sequence[str], above: Collection[str]) -> str:
     """Key that detects a repeated job: its task plus the context it was given.
 
     For the task of an agent above, the key is the task alone: no context makes it a new one.
     """
-    if signature(order.task) in map(signature, lineage):
+    if is_among(order.task, lineage, above):
         return order.task
     handed = "\n".join(filter(None, (order.profile, order.context.strip())))
     if not handed:

@@ -1,0 +1,132 @@
+"""A call that was made before: its record stands for the provider, the gate and the budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from agentnb.core.protocols import Provider
+from agentnb.core.records import CANCELLED, CallRecord, error_of
+from agentnb.core.types import (
+    CompletionRequest,
+    Stopped,
+    StreamEvent,
+    TextDelta,
+    ToolUse,
+    ToolUseBlock,
+    Usage,
+)
+
+
+class Books(Protocol):
+    """What a recorded call uses of its run."""
+
+    def spend_recorded(self, usage: Usage, path: str, number: int) -> None:
+        """Count what the call of this number has spent."""
+        ...
+
+    def exhausted_before(self, ended_by: str, *, for_root_synthesis: bool) -> None:
+        """Note that a limit ended the run's work then, which it names in words."""
+        ...
+
+
+class RecordedCall:
+    """`async with` around a call that was made before. Implements `CallLease` and `Provider`.
+
+    It passes no gate and asks no budget: it ends as it ended.
+
+    Args:
+        record: The call, finished.
+        request: As it is now; what the budget and the cache had changed in it is taken over.
+        books: Of the run.
+        announce: Called as the call begins.
+        clamped: The verdict on its length, if there was one.
+        halted: The verdict that ended it, if one did.
+        for_root_synthesis: Whether it used the tokens reserved for that.
+    """
+
+    halted: str | None = None
+
+    def __init__(
+        self,
+        record: CallRecord,
+        request: CompletionRequest,
+        books: Books,
+        announce: Callable[[], None],
+        *,
+        clamped: Mapping[str, Any] | None = None,
+        halted: Mapping[str, Any] | None = None,
+        for_root_synthesis: bool = False,
+    ) -> None:
+        sent = record.request
+        self.request = request.limited(max_tokens=sent.max_tokens, cache_prefix=sent.cache_prefix)
+        self.took_ms = record.duration_ms
+        self.name = record.model.partition("/")[0]
+        self._record = record
+        self._books = books
+        self._announce = announce
+        self.limited_by: str | None = None if clamped is None else clamped["limited_by"]
+        self._halted = halted
+        self._for_root_synthesis = for_root_synthesis
+
+    async def __aenter__(self) -> RecordedCall:
+        self._announce()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """A recorded call holds nothing."""
+
+    # -- the provider -----------------------------------------------------------------------------
+
+    def answered_by(self, provider: Provider) -> Provider:
+        """See `CallLease`."""
+        return self
+
+    async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
+        """The reply as it came, and what ended it."""
+        record = self._record
+        for _, text in record.pieces:
+            yield TextDelta(text)
+        if record.message is not None:
+            for block in record.message.content:
+                if isinstance(block, ToolUseBlock):
+                    yield ToolUse(block.id, block.name, block.input)
+        if record.stop_reason is not None and record.message is not None:
+            yield Stopped(record.stop_reason, record.message)
+        elif record.error == CANCELLED:
+            await asyncio.Event().wait()  # for its agent's cancel
+        elif record.error is not None:
+            raise error_of(record.error)
+        elif self._halted is not None:
+            self.halted = self._halted["why"]
+
+    # -- the lease --------------------------------------------------------------------------------
+
+    def when_halted(self, callback: Callable[[], None]) -> None:
+        """The budget does not halt it."""
+
+    def reply_started(self) -> None:
+        """Its usage is known."""
+
+    def input_counted(self, usage: Usage) -> None:
+        """Its usage is known."""
+
+    def output_grew(self, text: str) -> None:
+        """Its usage is known."""
+
+    def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
+        """Count what the call spent then."""
+        if (halted := self._halted) is not None:
+            self._books.exhausted_before(
+                halted["ended_by"], for_root_synthesis=self._for_root_synthesis
+            )
+        spent = self._record.usage or Usage()
+        self._books.spend_recorded(spent, self._record.path, self._record.number)
+        return spent, self._record.estimate_error

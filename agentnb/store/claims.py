@@ -1,0 +1,80 @@
+"""Which process recovers a run: `runs.process` of a run without an end, whose process died.
+
+All functions work within their caller's transaction, so of two kernels one gets the run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentnb.core.errors import CannotRecover
+from agentnb.core.types import AgentStatus
+from agentnb.store.runs import IsAlive, find_run
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_IS_CANCELLED = """
+    SELECT 1 FROM orders
+    WHERE run = ? AND kind = 'cancel' AND json_extract(value, '$.agent') IS NULL
+"""
+
+
+def claim(
+    db: Connection, run: str, *, process: int, is_alive: IsAlive, may_be_exhausted: bool = False
+) -> str:
+    """Make a process the one that recovers a run. Nothing else of the run changes.
+
+    A process that dies after it leaves the run as interrupted as it was.
+
+    Args:
+        db: In a transaction.
+        run: The run's id, or the beginning of it.
+        process: The process that recovers it.
+        is_alive: Tells which process lives.
+        may_be_exhausted: Whether a run may have ended for want of budget. Its own process may go on
+            with it while it lives, and any other afterwards; that it does so once is the caller's
+            to see to.
+
+    Returns:
+        The run's whole id.
+
+    Raises:
+        NoSuchRun: There is no such run.
+        AmbiguousRun: Several ids begin like this.
+        CannotRecover: It goes on, has ended, or was cancelled.
+    """
+    number = find_run(db, run)
+    run_id, owner, status = db.execute(
+        "SELECT run_id, process, status FROM runs WHERE id = ?", (number,)
+    ).fetchone()
+    is_exhausted = status == AgentStatus.EXHAUSTED
+    why: str | None = None
+    if status == AgentStatus.CANCELLED or _was_cancelled(db, number, status):
+        why = "it was cancelled; start its task anew"
+    elif status is not None and not is_exhausted:
+        why = f"it has ended ({status}); start its task anew"
+    elif is_exhausted and not may_be_exhausted:
+        why = "it has ended (exhausted); `budget=` gives it more, so that it can go on"
+    elif owner == process:
+        why = None if is_exhausted else "it goes on in this process"
+    elif owner is not None and is_alive(owner):
+        where = "the process that ran it lives" if is_exhausted else "it goes on in another process"
+        why = f"{where}; recover it when that has ended"
+    if why is not None:
+        raise CannotRecover(run, why)
+    db.execute("UPDATE runs SET process = ? WHERE id = ?", (process, number))
+    return str(run_id)
+
+
+def _was_cancelled(db: Connection, number: int, status: str | None) -> bool:
+    """Whether a run died between the order to cancel all of it and its end."""
+    return status is None and db.execute(_IS_CANCELLED, (number,)).fetchone() is not None
+
+
+def give_up(db: Connection, run_id: str, *, process: int) -> None:
+    """Leave a claimed run to whoever recovers it next: it is interrupted again.
+
+    Only before its old record was replaced. Nothing happens if the process has not claimed it.
+    """
+    db.execute("UPDATE runs SET process = NULL WHERE run_id = ? AND process = ?", (run_id, process))

@@ -1,0 +1,143 @@
+"""A run that is recovered ends as if its process had not died, and pays for nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentnb.core.context import AgentContext
+from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.past import Past
+from agentnb.core.protocols import Delegation
+from agentnb.core.types import CompletionRequest, ToolUse
+from agentnb.providers.scripted import Reply
+from agentnb.tools.spawn import spawn_tools
+from tests.core.recovering import Mortal, NothingLost, Unbroken, finished, told, unbroken
+from tests.core.test_reading import SCRIPTS, look
+from tests.core.tool_bodies import Tool
+from tests.support import Tree, spawn
+
+BY_TOOLS = AgentOrchestrator(
+    max_depth=10, delegation=Delegation(by_block=True, spawn_tools=spawn_tools())
+)
+LOOKS_AROUND = ToolUse("look", "look", {"text": "a"})
+
+
+def uses(*calls: tuple[str, dict[str, Any]]) -> Reply:
+    return Reply(
+        "I do.", tool_uses=tuple(ToolUse(f"u{at}", *call) for at, call in enumerate(calls))
+    )
+
+
+def starts(*tasks: str) -> Reply:
+    return uses(*(("spawn", {"task": task}) for task in tasks))
+
+
+ALL = {"job_ids": "*"}
+JOBS: dict[str, dict[str, Any]] = {
+    "awaited": {
+        "root": [starts("A", "B"), uses(("spawn_await", ALL)), "Both."],
+        "B": [uses(("look", {"text": "a"})), "b"],
+    },
+    "left": {
+        "root": [
+            uses(("spawn", {"task": "A"}), ("look", {"text": "x"}), ("spawn", {"task": "B"})),
+            "I do not wait.",
+            "All of it.",
+        ],
+        "B": [uses(("look", {"text": "a"})), spawn("B1"), "b"],
+    },
+    "looked at": {
+        "root": [starts("A"), uses(("spawn_status", ALL)), uses(("spawn_await", ALL)), "It."],
+        "A": [uses(("look", {"text": "a"})), "a"],
+    },
+}
+
+
+def looking() -> list[Any]:
+    return [Tool(look)]
+
+
+async def check_every_moment(script: dict[str, Any], **limits: Any) -> Unbroken:
+    """Recover a run from each moment in which its process may die."""
+    run = await unbroken(script, looking, **limits)
+    whole = told(run.tree)
+    last = run.moments[-1]
+    assert len(run.moments) > 1
+    for moment in run.moments:
+        tree, provider = await run.recover(moment, past=NothingLost(moment))
+
+        assert told(tree) == whole
+        assert tree.statuses() == run.tree.statuses()
+        assert len(provider.requests) == len(set(finished(last)) - set(finished(moment)))
+    return run
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+async def test_run_goes_on_from_any_moment_to_the_same_end(script: str) -> None:
+    await check_every_moment(SCRIPTS[script])
+
+
+@pytest.mark.parametrize("script", JOBS)
+async def test_jobs_are_taken_up_with_their_ids(script: str) -> None:
+    await check_every_moment(JOBS[script], orchestrator=BY_TOOLS)
+
+
+@pytest.mark.parametrize("cancels", ["A", "A2", "B"])
+async def test_branch_that_was_cancelled_stays_cancelled(cancels: str) -> None:
+    """A person cancels a branch in the middle of a call; the rest of the run goes on."""
+    trees: list[Tree] = []
+
+    def cancelled(request: CompletionRequest) -> Reply:
+        trees[0].cancel({"A": "1", "A2": "1.2", "B": "2"}[cancels])
+        return Reply("Too late.")
+
+    script: dict[str, Any] = {
+        "root": [spawn("A", "B"), "What there is."],
+        "A": [spawn("A1", "A2"), "Both."],
+        "A2": ["One.", "Two."],
+        "B": [uses(("look", {"text": "a"})), "b"],
+    }
+    script["A2" if cancels == "A" else cancels] = cancelled
+    run = await unbroken(script, looking, found=trees)
+    assert "cancelled" in run.tree.statuses().values()
+
+    for moment in run.moments:
+        if not moment.orders:
+            continue  # the process died before the order
+        tree, _ = await run.recover(moment)
+        assert tree.statuses() == run.tree.statuses()
+        assert told(tree) == told(run.tree)
+
+
+async def test_calls_that_were_open_count_with_their_estimate_also_after_a_second_death() -> None:
+    run = await unbroken({"root": [spawn("A"), "All."], "A": "An answer."})
+    (moment,) = [
+        each for each in run.moments if [call.status for call in each.calls[1:]] == ["started"]
+    ][:1]
+    estimate = sum(tokens for *_, tokens in Past(moment).lost())
+
+    tree, _ = await run.recover(moment)
+    again = tree.journal
+    assert isinstance(again, Mortal)
+    second, _ = await run.recover(again.moments[-1])
+
+    spent = run.tree.request.budget.tokens_used
+    assert estimate > 0
+    assert tree.request.budget.tokens_used == spent + estimate
+    assert second.request.budget.tokens_used == spent + estimate
+
+
+async def test_changed_prompt_names_the_agents_and_asks_for_nothing() -> None:
+    run = await unbroken({"root": [spawn("A", "B"), "All."], "A": "a", "B": "b"})
+    moment = next(each for each in run.moments if len(set(finished(each))) == 3)
+    other = AgentContext(soul_content="Be brief.")
+
+    tree, provider = await run.recover(moment, context=other)
+
+    assert tree.past is not None
+    assert set(tree.past.misfits) == {"root"}
+    assert provider.requests == []
+    assert isinstance(tree.journal, Mortal)
+    assert tree.journal.moments == []
