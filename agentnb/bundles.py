@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from agentnb.agent_view import AgentView, AgentViews
 from agentnb.core.durable import (
     AgentMetadata,
+    MemoryEntry,
     MemoryList,
     MessageKind,
     Task,
@@ -58,6 +59,8 @@ ANSWER_LENGTH = 20_000
 MESSAGES = 20
 """Newest messages of a thread that are shown; a line above them counts the rest."""
 _TITLE_LENGTH = 80
+_MEMORY_LENGTH = 300
+"""Characters of a memory in a table: most are a sentence or two, to be read there."""
 _MESSAGE_LENGTH = 2_000
 """Characters of a message that are shown."""
 _TASK_LENGTH = 400
@@ -219,11 +222,18 @@ def _(memories: AgentMemoryContexts) -> Bundle:
 
 @bundle_of.register
 def _(memories: MemoryList) -> Bundle:
-    rows = [
-        (path_of(one.source_agent_id, one.source_agent_id.partition(".")[0]), one.text)
-        for one in memories[:ROWS]
-    ]
-    return _list(memories, Table(("agent", "memory"), rows, length=len(memories)))
+    rows = [(_path_of_source(one), one.text) for one in memories[:ROWS]]
+    table = Table(("agent", "memory"), rows, length=len(memories), cell_width=_MEMORY_LENGTH)
+    return _list(memories, table)
+
+
+@bundle_of.register
+def _(memory: MemoryEntry) -> Bundle:
+    return _bundle(_line(f"memory of {_path_of_source(memory)}"), _answer(memory.text))
+
+
+def _path_of_source(memory: MemoryEntry) -> str:
+    return path_of(memory.source_agent_id, memory.source_agent_id.partition(".")[0])
 
 
 @bundle_of.register
@@ -264,7 +274,18 @@ def _(runs: RunList) -> Bundle:
         (one.name or one.task, _in_words(one.status), f"{one.agents:,}", f"{one.tokens_used:,}")
         for one in runs[:ROWS]
     ]
-    return _list(runs, Table(("run", "status", "agents", "tokens"), rows, length=len(runs)))
+    table = Table(("run", "status", "agents", "tokens"), rows, length=len(runs))
+    interrupted = sum(one.status == AgentStatus.INTERRUPTED for one in runs)
+    return _list(runs, table, *([_how_to_recover(interrupted)] if interrupted else ()))
+
+
+def _how_to_recover(interrupted: int) -> str:
+    if interrupted == 1:
+        return "The interrupted run can go on: `%spawn recover`."
+    return (
+        "The interrupted runs can go on: `%spawn recover` is for the newest of them, "
+        "`%spawn recover 2` for number 2 of `%spawn runs`."
+    )
 
 
 @bundle_of.register
@@ -304,9 +325,9 @@ def _cell(value: object) -> str:
     return _in_words(value) if isinstance(value, AgentStatus) else str(value)
 
 
-def _list(values: Listed[Any] | Entries | RunList, table: Table) -> Bundle:
+def _list(values: Listed[Any] | Entries | RunList, table: Table, *below: str) -> Bundle:
     """A table. Its plain text is the `repr`, which IPython prints for any tuple or list."""
-    parts = [_line(values.headline), *([_table(table)] if values else [])]
+    parts = [_line(values.headline), *([_table(table)] if values else []), *map(_line, below)]
     return _bundle(*parts) | {"text/plain": repr(values)}
 
 

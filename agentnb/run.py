@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
+from agentnb.core.cancel import Cancellation
 from agentnb.core.errors import OrchestratorError, UnknownAgent
 from agentnb.core.events import Entry
 from agentnb.core.request import RequestContext
@@ -43,6 +44,7 @@ from agentnb.runtime import GONE, Runtime
 from agentnb.views.panel.viewers import Viewers
 
 if TYPE_CHECKING:
+    from agentnb.recovery import RecoveryReceipt
     from agentnb.run_store import RunStore
     from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
     from agentnb.views.panel.frames import FramePublisher
@@ -73,6 +75,8 @@ class Run(RunRecord):
         self._request = request
         self._runtime = runtime
         self._viewers = viewers or Viewers()
+        self.receipt: RecoveryReceipt | None = None
+        """What a recovery reused, what is uncertain and what changed; `None` for any other run."""
         self._kept = kept
         if among is not None:  # before it begins: what it does may look for it
             among[self.id] = self
@@ -166,6 +170,10 @@ class Run(RunRecord):
         """Order the whole run to stop, without waiting. False if it was ordered before."""
         cancellation = self._request.cancellation
         return cancellation.cancel(None, reason) is cancellation.root_order
+
+    def stop_with(self, above: Cancellation) -> None:
+        """Stop when the whole run above is cancelled, now or later."""
+        above.add_below(self._request.cancellation)
 
     async def wait_or_cancel(self) -> OrchestratorResult:
         """Await as the run's owner: the first interrupt cancels it, the second gives up waiting."""

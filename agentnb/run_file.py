@@ -45,7 +45,8 @@ VERSION = 2
 """Increased when an older reader would misunderstand a record, and for new kinds.
 
 2: `limit_reached`. Later without an increase, since an older reader passes over it and shows what
-it showed before: `message` of `model_call_finished`, `by` of orders, the section `tool_calls`.
+it showed before: `message` of `model_call_finished`, `by` of orders, the section `tool_calls`,
+`recovered` of `run_started`.
 """
 
 _DELTA = "agent_text_delta"

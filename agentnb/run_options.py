@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentnb.config.profile import Profile
+from agentnb.config.profile import NamedText, Profile
 from agentnb.core.durable import AgentMetadata
-from agentnb.core.protocols import Tool
+from agentnb.core.protocols import Provider, Tool, is_chain
 from agentnb.core.text import literal
 from agentnb.core.types import SpawnInstruction, SpawnMode
 from agentnb.settings import SETTINGS, Settings, one_line
 from agentnb.store.pots import POT
-from agentnb.tasks.desk import Order
+from agentnb.tasks.order import Order
 from agentnb.tools.registry import is_tool
+
+if TYPE_CHECKING:
+    from agentnb.recovery import Recovering
+
+_NOT_OF_A_RUN = frozenset({"config", "store", "provider", "tools", "model"})
+"""Settings that come from the session that recovers, or are not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,8 @@ class RunOptions:
     """The thread that it continues; `None` for a new one."""
     order: Order | None = None
     """For a message that is queued already."""
+    recovering: Recovering | None = None
+    """For a run that goes on where its process died."""
 
     @property
     def message(self) -> str:
@@ -96,6 +104,46 @@ def _name_of(tool: Any) -> str:
     return tool.spec.name if is_tool(tool) else getattr(tool, "__name__", str(tool))
 
 
+def options_of_recovery(recovering: Recovering, settings: Settings, model: object) -> RunOptions:
+    """The options that a run was started with, as far as they differ from a session's.
+
+    Args:
+        recovering: The run.
+        settings: The session's.
+        model: The session's model, as it is kept.
+    """
+    head = recovering.head
+    kept: Mapping[str, Any] = head.settings
+    given = {
+        name: kept[name]
+        for name in SETTINGS
+        if name in kept and name not in _NOT_OF_A_RUN and kept[name] != _plain(settings, name)
+    }
+    given["budget"] = head.budget_total
+    given["max_depth"] = head.max_depth
+    models = kept.get("model")
+    if models is not None and models != (model if isinstance(model, str) else list(model)):  # type: ignore[call-overload]
+        given["model"] = models
+    plan = kept.get("plan")
+    profile = kept.get("profile")
+    return RunOptions(
+        head.task,
+        given,
+        None if profile is None else profile["name"],
+        plan=plan and SpawnInstruction(SpawnMode(plan["mode"]), tuple(plan["tasks"])),
+        synthesis=plan is None or plan["synthesis"],
+        name=head.name,
+        tags=head.tags,
+        thread=head.thread_id,
+        recovering=recovering,
+    )
+
+
+def _plain(settings: Settings, name: str) -> object:
+    value = getattr(settings, name)
+    return list(value) if isinstance(value, tuple) else value
+
+
 def without_none(**settings: Any) -> dict[str, Any]:
     """Those of the settings that are given."""
     return {name: value for name, value in settings.items() if value is not None}
@@ -124,6 +172,39 @@ def as_plain(
     if options.plan is not None:
         plain["plan"] = _plan_as_plain(options, options.plan)
     return plain
+
+
+def chain_as_plain(provider: Provider) -> dict[str, Any]:
+    """The models of a chain, in their order: what a pool holds may change later."""
+    return {"chain": [link.model for link in provider.links]} if is_chain(provider) else {}
+
+
+def profiles_as_plain(
+    profiles: Iterable[Profile], bootstrap_of: Callable[[Profile | None], Sequence[NamedText]]
+) -> dict[str, Any]:
+    """What sub-agents that tools start may be told: files may change later.
+
+    Returns:
+        `bootstrap`: name and text of the files of a sub-agent without a profile; `profiles`, by
+        name: each profile's description, instructions, names of tools (`None` for its parent's)
+        and models.
+    """
+    return {
+        "bootstrap": [list(each) for each in bootstrap_of(None)],
+        "profiles": {
+            profile.name: {
+                "description": profile.summary,
+                "instructions": {
+                    "bootstrap": [list(each) for each in bootstrap_of(profile)],
+                    "prompt_file": profile.prompt_file and list(profile.prompt_file),
+                    "system_prompt": profile.system_prompt,
+                },
+                "tools": None if profile.tools is None else list(profile.tools),
+                "models": list(profile.models),
+            }
+            for profile in profiles
+        },
+    }
 
 
 def checked_task(task: str) -> str:
@@ -172,6 +253,13 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
         if not one_line(tag):
             raise ValueError(f"`tags[{at}]` must be a text of one line, not {literal(tag)}.")
     return tuple(dict.fromkeys(tag.strip() for tag in listed))
+
+
+def checked_word(name: str, word: str, known: Sequence[str]) -> None:
+    """Check that an argument is one of some words."""
+    if word not in known:
+        shown = " or ".join(map(repr, known))
+        raise ValueError(f"`{name}` must be {shown}, not {literal(word)}.")
 
 
 def checked_mode(mode: str) -> SpawnMode:

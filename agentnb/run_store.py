@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentnb.core.errors import AgentnbError, AmbiguousRun, NoSuchMemory, NoSuchRun
+from agentnb.core.errors import AgentnbError, AmbiguousRun, CannotRecover, NoSuchMemory, NoSuchRun
+from agentnb.core.past import Past
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.core.types import Usage
 from agentnb.prices import Call, cost_of
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from agentnb.core.durable import MemoryEntry, MemoryList
     from agentnb.core.protocols import Journal
     from agentnb.core.records import RunHead
+    from agentnb.recovery import Recovering
     from agentnb.run import Run
     from agentnb.store.runs import PricedCall, RunInfo, RunList
     from agentnb.store.store import Store
@@ -184,6 +186,40 @@ class RunStore:
         if self.path is None:
             return None
         return self._file().journal()
+
+    def recover(self, run: str | RunInfo, *, changed: str) -> Recovering:
+        """Claim a run whose process died, and read what it did.
+
+        Raises:
+            CannotRecover: It goes on, has ended, was cancelled, or its thread went on without it.
+            NoSuchRun, AmbiguousRun: See `load`.
+            StoreTrouble: The file cannot be read or written.
+        """
+        from agentnb.recovery import Recovering
+        from agentnb.store.held import HeldJournal
+        from agentnb.store.queue import why_not_resumed
+
+        given = _id_of(run)
+        if self.path is None:
+            raise CannotRecover(given, "this session keeps nothing; open one with its `store`")
+        store = self._file()
+        run_id = store.claim(given)
+        try:
+            journal = store.journal()
+            kept = journal.load(run_id)
+            thread_id = kept.head.thread_id
+            why_not = self.transactions().do(lambda db: why_not_resumed(db, thread_id, run_id))
+            if why_not is not None:
+                raise CannotRecover(given, why_not)
+        except BaseException:
+            store.give_up(run_id)
+            raise
+        past = Past(kept, changed=changed)
+        return Recovering(past, HeldJournal(journal), threading.Event())
+
+    def give_up(self, run_id: str) -> None:
+        """Leave a run that was claimed as it was."""
+        self._file().give_up(run_id)
 
     def began(self, head: RunHead, run: Run) -> None:
         """Note a run that has begun."""

@@ -22,9 +22,16 @@ from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.durable import AgentKind, AgentMetadata, one_of
-from agentnb.core.errors import NoSuchRun, NoSuchSession, UnknownAgent, show_as_line
+from agentnb.core.errors import (
+    NoSuchRun,
+    NoSuchSession,
+    OrchestratorError,
+    RunChanged,
+    UnknownAgent,
+    show_as_line,
+)
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Delegation, Provider, Tool
+from agentnb.core.protocols import BudgetGate, Delegation, Journal, Provider, Tool
 from agentnb.core.records import RunHead
 from agentnb.core.request import RequestContext, new_thread_id
 from agentnb.core.secrets import note_variable
@@ -44,12 +51,16 @@ from agentnb.run_options import (
     RunOptions,
     as_agent,
     as_plain,
+    chain_as_plain,
     checked_mode,
     checked_name,
     checked_tags,
     checked_task,
     checked_tasks,
+    checked_word,
     from_queue,
+    options_of_recovery,
+    profiles_as_plain,
     to_queue,
     without_none,
 )
@@ -65,8 +76,9 @@ from agentnb.store import threads
 from agentnb.store.memories import StoredMemories
 from agentnb.tasks.assignment import NewAgent, check_assignment
 from agentnb.tasks.board import Board, Tasks
-from agentnb.tasks.desk import Desk, Order, Work
+from agentnb.tasks.desk import Desk
 from agentnb.tasks.lists import AgentList, ThreadList
+from agentnb.tasks.order import Order, Work
 from agentnb.tasks.thread import LAST, House, Thread, history_of, thread_of
 from agentnb.tools.registry import MAKERS, tools_of
 from agentnb.tools.tasks import task_tools
@@ -176,7 +188,6 @@ class Session:
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
         if settings.id is not None:
-            self._desk.may_be_told = True
             self._desk.adopt()
 
     def _found(self, session_id: str) -> str:
@@ -392,6 +403,51 @@ class Session:
             )
         )
 
+    def recover(self, run: str | RunInfo, *, unknown: str = "tell", changed: str = "refuse") -> Run:
+        """Go on with a run whose process died, as if it had not.
+
+        Calls and tools that had ended are not made again: their records answer. What was open is
+        done again, but for a tool with effects, whose outcome nobody knows. Ids, tree and answer
+        are those of the unbroken run. Blocks until it is known that the record still fits, which
+        takes no call.
+
+        Args:
+            run: Its id, or the beginning of it, or an item of `runs()`.
+            unknown: A tool with effects that was open: `tell` the model that its outcome is
+                unknown, or `repeat` it.
+            changed: Agents whose prompt, tools or model changed since: `refuse` them, `keep` what
+                was recorded, or `redo` them from there.
+
+        Returns:
+            The run, with a `receipt`.
+
+        Raises:
+            CannotRecover: It goes on elsewhere, has ended, was cancelled, or its thread went on.
+            NoSuchRun, AmbiguousRun: There is not exactly one such run.
+            RunChanged: With `changed="refuse"`: agents no longer fit. Nothing was asked or changed.
+            SessionClosed: The session was closed.
+        """
+        checked_word("unknown", unknown, ("tell", "repeat"))
+        checked_word("changed", changed, ("refuse", "keep", "redo"))
+        self._desk.check_open()
+        recovering = self.store.recover(run, changed=changed)
+        recovering.past.repeats_unknown = unknown == "repeat"
+        run_id = recovering.head.run_id
+        try:
+            found = self._start(options_of_recovery(recovering, self.settings, self.model))
+        except BaseException:
+            self.store.give_up(run_id)
+            raise
+        if not get_runtime().is_current_thread:
+            recovering.is_settled.wait()
+        if recovering.past.is_refused:
+            with suppress(OrchestratorError):
+                found.result()
+            self.store.give_up(run_id)
+            raise RunChanged(run_id, recovering.past.misfits)
+        found.receipt = recovering.receipt()
+        return found
+
     def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
         """`spawn` and wait for the result. An interrupt cancels the run.
 
@@ -452,6 +508,9 @@ class Session:
         provider, label = models.resolve(model)
         bootstrap_of = config.bootstrap_of_run()
         instructions = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
+        going_on = options.recovering
+        if going_on is not None and profile is not None:
+            instructions = going_on.head.settings["profile"]["instructions"]
         viewers, warning = Viewers(), settings.on_budget_warning
         request = self._request(settings, options, provider, viewers)
         tools = self._tools_for(settings.tools if "tools" in given else None, profile, config)
@@ -474,6 +533,10 @@ class Session:
         bus = EventBus(request.run_id, clock=request.clock)
         runtime = get_runtime()
         runtime.at_close(registry.aclose)
+        kept = as_plain(settings, model or self.model, tools, profile, instructions, options)
+        kept |= chain_as_plain(provider)
+        if delegation.by_tools:
+            kept |= profiles_as_plain(config.profiles.values(), bootstrap_of)
         head = RunHead(
             request.run_id,
             request.thread_id,
@@ -485,9 +548,11 @@ class Session:
             options.name,
             options.tags,
             self.id,
-            as_plain(settings, model or self.model, tools, profile, instructions, options),
+            kept,
         )
-        journal = self.store.journal()
+        journal: Journal | None = self.store.journal()
+        if going_on is not None:
+            head, journal = going_on.head, going_on.journal
         if not runtime.is_current_thread:
             self.store.tell_trouble()
         context = _agent_context(settings, label, instructions)
@@ -511,17 +576,31 @@ class Session:
                 journal=journal,
                 plan=options.plan,
                 synthesis=options.synthesis,
-                head=replace(head, started_at=time.time()),
+                head=head
+                if going_on is not None
+                else replace(head, started_at=time.time(), first_child=begun.first_child),
+                past=None if going_on is None else going_on.past,
             )
 
         queued = None if options.order is None else options.order.queued
-        if queued is None and options.thread is not None:
+        if queued is None and options.thread is not None and going_on is None:
             queued = self._desk.enqueue(options.thread, options.message, to_queue(options))
-        work = Work(request.thread_id, options.message, queued)
+        first = None if going_on is None else going_on.head.first_child or 1
+        work = Work(request.thread_id, options.message, queued, first)
+
+        async def in_turn() -> OrchestratorResult:
+            try:
+                return await self._desk.in_turn(work, request, execute)
+            finally:
+                if going_on is not None:
+                    going_on.is_settled.set()
+
+        if going_on is not None:
+            going_on.past.when_settled(going_on.is_settled.set)
         try:
             run = Run(
                 options.title,
-                self._desk.in_turn(work, request, execute),
+                in_turn(),
                 request=request,
                 bus=bus,
                 runtime=runtime,
@@ -545,9 +624,10 @@ class Session:
         order, warning = options.order, settings.on_budget_warning
         return RequestContext(
             RequestBudget(settings.budget, below=None if order is None else order.below),
+            run_id="" if options.recovering is None else options.recovering.head.run_id,
             thread_id=options.thread or "",
-            lineage=() if order is None else order.lineage,
-            inbox=self._desk,
+            above=() if order is None else order.above,
+            inbox=self._desk.news,
             max_depth=settings.max_depth,
             max_agents=settings.max_agents,
             gate=gate_of(provider, settings.max_concurrency),

@@ -204,6 +204,22 @@ def test_memories_are_listed_as_a_table_without_ids_and_times(session_of: Sessio
     assert memories.to_records()[0]["source_agent_id"] == f"{run.thread_id}.1"
 
 
+def test_memory_of_two_sentences_can_be_read_whole(session_of: SessionOf) -> None:
+    fact = "The committee met in the small hall on the third of March. " * 3 + "It *voted*."
+    long = "x" * 1_500
+    session = session_of(by_agent({"root": [remember(fact, long), "ok"]}))
+    ended(session)
+
+    memories = session.memories()
+
+    assert fact in memories._repr_mimebundle_()["text/html"]
+    assert long not in memories._repr_mimebundle_()["text/html"]
+    assert long in memories[0]._repr_mimebundle_()["text/html"]
+    shown = memories[1]._repr_mimebundle_()
+    assert shown["text/plain"] == f"memory of root\n\n{fact}"
+    assert "<em>voted</em>" in shown["text/html"]
+
+
 def test_memory_is_deleted_by_its_entry_or_its_number(session_of: SessionOf) -> None:
     session = session_of(by_agent({"root": [remember("tea one", "tea two"), "ok"]}))
     run = ended(session)

@@ -23,6 +23,7 @@ from agentnb.notebook.settings import settings_text
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
 from agentnb.run_store import MOST_SUMMARIES, _KernelRuns
+from agentnb.store.store import store_at
 from agentnb.store.threads import has_session, open_session
 from agentnb.store.transactions import MemoryTransactions
 from tests.support import DEADLINE_S, Hold, by_agent, spawn
@@ -250,6 +251,51 @@ def test_head_says_what_was_asked_of_whom_and_with_which_settings(
         "synthesis": False,
     }
     assert json.loads(json.dumps(plain(one.settings))) == one.settings  # no object of anyone's
+    assert (one.first_child, one.settings.keys() & {"chain", "profiles"}) == (1, set())
+
+
+def test_head_in_the_file_has_the_version_and_the_first_number_of_a_thread_that_goes_on(
+    project: Path,
+) -> None:
+    provider = by_agent({"root": [spawn("A", "B"), "first", spawn("C"), "second"]})
+    session = Session(provider=provider)
+    first = ended(session, "one")
+    second = ended(session, "two", thread=first.thread_id)
+    session.close()
+
+    store = store_at(project / DEFAULT)
+    heads = [store.load(run.id).head for run in (first, second)]
+    assert [head.first_child for head in heads] == [1, 3]
+    assert {head.version for head in heads} == {agentnb.__version__}
+
+
+def test_head_holds_what_files_may_say_otherwise_later(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The models of a pool, and the texts of sub-agents."""
+    (project / "about.md").write_text("About us.")
+    (project / "agentnb.yaml").write_text(
+        "llm: {pools: {fast: [demo/a, demo/b]}}\n"
+        "tools: {spawn: {profiles: {reviewer: "
+        "{description: Reads., system_prompt: Be strict., tools: [], pool: fast}}}}\n"
+    )
+    keeper = Keeper()
+    session = Session(model="pool:fast", delegation="tools")
+    monkeypatch.setattr(session.store, "journal", lambda: keeper)
+    ended(session, "a task")
+
+    (head,) = keeper.heads
+    assert head.settings["chain"] == ["demo/a", "demo/b"]
+    assert head.settings["bootstrap"] == []
+    assert head.settings["profiles"] == {
+        "reviewer": {
+            "description": "Reads.",
+            "instructions": {"bootstrap": [], "prompt_file": None, "system_prompt": "Be strict."},
+            "tools": [],
+            "models": ["demo/a", "demo/b"],
+        }
+    }
+    assert json.loads(json.dumps(plain(head.settings))) == head.settings
 
 
 # -- listing and loading --------------------------------------------------------------------------

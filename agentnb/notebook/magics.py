@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
@@ -54,6 +54,10 @@ from agentnb.settings import SETTINGS, whole_number
 from agentnb.trust import trust
 from agentnb.views.outline import GLYPHS, lines_below, outline_shortened
 from agentnb.views.table import ROWS, Table
+
+if TYPE_CHECKING:
+    from agentnb.session import Session
+    from agentnb.store.runs import RunInfo
 
 CELL_OPTIONS = {
     **options_of_settings(model=(text, Words.MODELS), tools=(several_names, Words.TOOLS)),
@@ -121,6 +125,8 @@ And for all runs that are kept, the newest first:
 
     %spawn runs           how each went; `agentnb.runs()` is the same as a list, and
                           `agentnb.get_session().load(agentnb.runs()[2])` is number 2
+    %spawn recover        go on with the newest one whose kernel died; `%spawn recover 2` with
+                          number 2, or with the run whose id begins so
 """
 
 _AGENTNB_HELP = """\
@@ -350,7 +356,9 @@ def _bind(name: str | None, value: object) -> None:
 def _run_verb(line: str) -> None:
     values, words = read_options(words_of(line), RUN_OPTIONS, magic="%spawn")
     verb, arguments = (words or ["help"])[0], words[1:]
-    if verb in _VERBS_WITHOUT_RUN:
+    if verb == "recover":
+        print(_recover(arguments))
+    elif verb in _VERBS_WITHOUT_RUN:
         _take_at_most(0, arguments, verb)
         print(SPAWN_VERBS[verb].act())
     elif verb in SPAWN_VERBS:
@@ -407,6 +415,39 @@ def _runs() -> str:
     return table + more
 
 
+def _recover(arguments: list[str]) -> str:
+    """Go on with a run whose process died, in its live view."""
+    _take_at_most(1, arguments, "recover")
+    session = get_session()
+    run = session.recover(_interrupted(session, arguments[0] if arguments else ""))
+    if has_live_view(quiet=False):
+        show_live_view(run)
+    assert run.receipt is not None
+    reused, uncertain = run.receipt.reused, run.receipt.uncertain
+    words = (
+        f"Going on: {reused.calls:,} model calls and {reused.tool_calls:,} tool calls "
+        f"({reused.tokens:,} tokens) are taken from the record. `%spawn status` shows how it goes."
+    )
+    return "\n".join([words, *(f"Uncertain: {each}." for each in uncertain)])
+
+
+def _interrupted(session: Session, which: str) -> str | RunInfo:
+    """The run that is meant: the newest without words, a number of `%spawn runs`, or an id."""
+    if not which:
+        found = session.runs(limit=1, status="interrupted")
+        if not found:
+            raise NotebookError("No run was interrupted: `%spawn runs` lists what is kept.")
+        return found[0]
+    if len(which) > _LONGEST_PLACE or not which.isdecimal():
+        return which
+    listed_runs = session.runs(limit=ROWS)
+    if int(which) >= len(listed_runs):
+        raise NotebookError(
+            f"`%spawn runs` has no number {which}: give one of its numbers, or a run's id."
+        )
+    return listed_runs[int(which)]
+
+
 def _cancel(run: Run, arguments: list[str]) -> str:
     _take_at_most(1, arguments, "cancel")
     receipt = run.cancel(arguments[0] if arguments else None)
@@ -438,11 +479,14 @@ SPAWN_VERBS = {
     "cancel": Verb(_cancel, Words.PATHS),
     "budget": Verb(_budget),
     "runs": Verb(_runs),
+    "recover": Verb(_recover),
     "help": Verb(_SPAWN_HELP.rstrip),
 }
 """Verbs of `%spawn`."""
 _VERBS_WITHOUT_RUN = ("runs", "help")
-"""The others act on one run."""
+"""The others act on one run; `recover` finds its own."""
+_LONGEST_PLACE = 3
+"""Digits of a number in a list of runs; more are the beginning of an id."""
 
 
 def _take_at_most(count: int, arguments: list[str], verb: str) -> None:

@@ -38,11 +38,13 @@ class FunctionTool(Generic[P, R]):
         spec: ToolSpec,
         parameters: Parameters,
         timeout_s: float | None,
+        *,
+        effects: bool = True,
     ) -> None:
         self.spec = spec
         self.timeout_s = timeout_s
-        self.effects = True
-        """Whether a call may change something outside the run."""
+        self.effects = effects
+        """Whether a call may change something outside the run, so that it is not repeated."""
         self._function = function
         self._parameters = parameters
         self._is_async = _is_async(function)
@@ -82,12 +84,17 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     timeout_s: float | None = None,
+    on_recover: str = "tell",
 ) -> FunctionTool[P, R]: ...
 
 
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, timeout_s: float | None = None
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+    on_recover: str = "tell",
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -97,6 +104,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     timeout_s: float | None = None,
+    on_recover: str = "tell",
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function callable by a model: `@agentnb.tool`.
 
@@ -112,13 +120,20 @@ def tool(
             sections. Descriptions of arguments come from the docstring (Google, NumPy or Sphinx)
             or from `Annotated[..., pydantic.Field(description=...)]`.
         timeout_s: Seconds after which the call is stopped and the model informed.
+        on_recover: What `session.recover` does with a call that was open when the process died:
+            `tell` the model that its outcome is unknown, or `repeat` it, for a function that
+            changes nothing or that may run twice.
 
     Raises:
         ValueError: The function cannot be a tool; the message says what to change.
     """
     if function is None:
         return lambda function: tool(
-            function, name=name, description=description, timeout_s=timeout_s
+            function,
+            name=name,
+            description=description,
+            timeout_s=timeout_s,
+            on_recover=on_recover,
         )
     label = name if name is not None else _name_of(function)
     _check_function(function, label)
@@ -132,6 +147,8 @@ def tool(
             f"`description` must be a text, not {literal(description)}: say what the tool does, "
             "or leave it out for the docstring."
         )
+    if on_recover not in ("tell", "repeat"):
+        raise ValueError(f"`on_recover` must be 'tell' or 'repeat', not {literal(on_recover)}.")
     from agentnb.tools.parameters import (
         read_function,
     )  # imports pydantic: only when there are tools
@@ -139,7 +156,8 @@ def tool(
     read = read_function(function, label)
     text = description if description is not None else read.description
     spec = ToolSpec(label, text or label.replace("_", " "), read.parameters.schema)
-    return FunctionTool(function, spec, read.parameters, timeout_s)
+    effects = on_recover == "tell"
+    return FunctionTool(function, spec, read.parameters, timeout_s, effects=effects)
 
 
 def check_name(name: str) -> None:

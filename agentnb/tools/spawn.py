@@ -77,7 +77,7 @@ def spawn_tools(settings: SpawnSettings | None = None) -> tuple[Tool, ...]:
     """The four tools, for a run whose agents delegate by tools."""
     return (
         _Spawn(settings or SpawnSettings()),
-        _JobsTool("spawn_await", _AWAIT, "to wait for", _await),
+        _Await("spawn_await", _AWAIT, "to wait for", _await),
         _JobsTool("spawn_status", _STATUS, "to look at", _status),
         _JobsTool("spawn_cancel", _CANCEL, "to stop", _cancel),
     )
@@ -120,6 +120,8 @@ class _Spawn:
             return jobs.start(order)
         except NotStarted as refused:
             raise ToolError(refused.for_model) from None
+
+    again = call
 
     def _profile(self, name: str) -> Profile | None:
         profiles = self._settings.profiles
@@ -232,6 +234,12 @@ class _JobsTool:
         if jobs is None or not wanted:
             return _NO_JOBS
         return _in_blocks(await self._act(jobs, wanted))
+
+
+class _Await(_JobsTool):
+    """`spawn_await`: waits for jobs, and takes their results."""
+
+    again = _JobsTool.call
 
 
 def _in_blocks(reports: Sequence[JobReport]) -> str:

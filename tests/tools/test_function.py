@@ -65,6 +65,11 @@ def test_time_that_is_none_is_refused(timeout_s: Any) -> None:
         agentnb.tool(lambda: None, name="now", timeout_s=timeout_s)
 
 
+def test_word_for_a_recovery_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="`on_recover` must be 'tell' or 'repeat', not 'run'"):
+        agentnb.tool(lambda: None, name="now", on_recover="run")
+
+
 @pytest.mark.parametrize("description", [5, b"Looks.", ["Looks."]])
 def test_description_that_is_no_text_is_refused(description: Any) -> None:
     with pytest.raises(ValueError, match="`description` must be a text, not "):

@@ -1,0 +1,125 @@
+"""A process that is killed in the middle of a run: `python -m tests.recover_scene STORE SCENE`.
+
+It writes the run's id and waits for its end by a signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import agentnb
+from agentnb import Reply, Run, Session
+from agentnb.core.events import AgentCompleted
+from agentnb.core.types import CompletionRequest, ToolUse
+from agentnb.providers.scripted import AnyReply, ScriptedProvider
+from tests.support import DEADLINE_S, Hold, events_of, path_of, spawn, task_of, until
+
+Model = Callable[[CompletionRequest], AnyReply]
+
+
+def told_by(request: CompletionRequest) -> int:
+    """How many messages an agent has before this call."""
+    return len(request.messages)
+
+
+def delegates(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """Three levels; B answers only when its hold is released."""
+    task = task_of(request)
+    if task == "root":
+        return spawn("A", "B") if told_by(request) == 1 else "All of it."
+    if task == "A":
+        return spawn("A1", "A2", mode="sequential") if told_by(request) == 1 else "Both."
+    if task == "B":
+        return Reply("The answer of B.", pause=hold)
+    return f"{task} is done."
+
+
+def calls_a_tool(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """One agent that calls `order_it`, which never ends in the process that is killed."""
+    if told_by(request) == 1:
+        return Reply(tool_uses=(ToolUse("u1", "order_it", {"what": "a chair"}),))
+    return f"It said: {request.messages[-1].content[0].text}"  # type: ignore[union-attr]
+
+
+def is_asked_again(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """One agent that never answers a second message."""
+    return Reply("An answer.", pause=hold if told_by(request) > 1 else None)
+
+
+SCENES: dict[str, Callable[[CompletionRequest, Hold | None], AnyReply]] = {
+    "delegates": delegates,
+    "calls a tool": calls_a_tool,
+    "is asked again": is_asked_again,
+}
+
+
+def session_of(
+    store: Path,
+    scene: str,
+    ordered: list[str] | None = None,
+    on_recover: str = "tell",
+    **settings: Any,
+) -> tuple[Session, ScriptedProvider]:
+    """The session that goes on with a scene. What its tool is asked for is added to `ordered`."""
+    provider = ScriptedProvider(lambda request: SCENES[scene](request, None))
+
+    @agentnb.tool(on_recover=on_recover)
+    def order_it(what: str) -> str:
+        if ordered is not None:
+            ordered.append(what)
+        return f"{what} is ordered"
+
+    given = {"tools": [order_it] if scene == "calls a tool" else (), **settings}
+    return Session(provider=provider, store=store, config=False, **given), provider
+
+
+def killed(store: Path, scene: str, *recovers: str) -> str:
+    """Let a process die in a scene, which it begins, or recovers. Returns the run's id."""
+    command = [sys.executable, "-m", "tests.recover_scene", str(store), scene, *recovers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        run_id = process.stdout.readline().strip()
+        process.send_signal(signal.SIGKILL)
+        process.wait(DEADLINE_S)
+    return run_id
+
+
+def main(store: str, scene: str, recovers: str = "") -> None:
+    hold = Hold()
+
+    @agentnb.tool
+    def order_it(what: str) -> str:
+        hold.reached.set()
+        with suppress(KeyboardInterrupt):
+            signal.pause()
+        return what
+
+    tools: Sequence[Any] = [order_it] if scene == "calls a tool" else ()
+    provider = ScriptedProvider(lambda request: SCENES[scene](request, hold))
+    session = Session(provider=provider, store=store, config=False, tools=tools)
+    run = session.recover(recovers) if recovers else session.spawn("the task")
+    if scene == "is asked again":
+        run.result(DEADLINE_S)
+        run = session.thread(run.thread_id).send("And now?")
+    assert hold.reached.wait(DEADLINE_S)
+    if scene == "delegates":
+        asyncio.run(until(lambda: "1" in _ended(run)))
+    sys.stdout.write(run.id + "\n")
+    sys.stdout.flush()
+    signal.pause()
+
+
+def _ended(run: Run) -> list[str]:
+    """Paths of the agents whose end was told."""
+    return [path_of(each.agent_id) for each in events_of(run.events, AgentCompleted)]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
