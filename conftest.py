@@ -7,6 +7,7 @@ refused in this process. A test marked `live` gets keys, settings and network ba
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import random
@@ -75,6 +76,8 @@ class _Isolation:
             self._patch.setenv(name, str(folder))
         self._patch.setenv("AGENTNB_DEMO_PACE_S", "0")  # else each answer would take seconds
         self._patch.setenv("AGENTNB_STORE", "none")  # no test writes into the folder it runs in
+        # Where it is set, each kernel and each other process would compile the package anew.
+        self._patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         # A kernel must run the same code as the tests, whatever else may be installed.
         self._patch.setenv("PYTHONPATH", str(_ROOT), prepend=os.pathsep)
         self._patch.setattr(socket.socket, "connect", _connect_here)
@@ -92,6 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ci" if os.environ.get("CI") else "local")
     if config.option.dist != "no" and not hasattr(config, "workerinput"):
         return  # it runs no test, and its workers inherit what a test marked `live` needs
+    gc.disable()  # until all is collected: half of that time would go into looking for garbage
     home = tempfile.TemporaryDirectory(prefix="agentnb-tests-")
     isolation = _Isolation(Path(home.name))
     isolation.begin()
@@ -121,6 +125,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return [random.Random(f"{seed} {name}").random() for name in names]
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Leaves the tests themselves, which stay to the end, out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 class _ByGroup(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

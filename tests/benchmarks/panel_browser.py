@@ -178,7 +178,8 @@ def paint(browser: Browser) -> None:
     """Style, layout and paint of one frame in which one in twenty agents changed."""
     with files_over_http() as address:
         for agents in (300, 1000):
-            with a_tree_page(browser, address, f"agents={agents}") as tree:
+            query = f"agents={agents}"
+            with browser.new_context() as context, a_tree_page(context, address, query) as tree:
                 took = tree.page.evaluate(
                     "async () => { const took = [];"
                     "for (let n = 0; n < 120; n++) { took.push(await page.step()); }"

@@ -22,6 +22,11 @@ provider = agentnb.ScriptedProvider({
 })
 session = agentnb.configure(provider=provider)
 """
+FIRST_IS_DONE = """
+import asyncio
+while str(run.tree.children[0].status) != 'completed':
+    await asyncio.sleep(0)
+"""
 NO_HOLD = "hold = None"
 STORE = Path(".agentnb/agentnb.db")
 EVENTS = "[(getattr(e.event, 'agent_id', ''), e.event.kind) for e in run.events]"
@@ -85,10 +90,7 @@ def test_kernel_that_is_killed_leaves_its_run_to_the_next_one(tmp_path: Path, do
         kernel.ok(door.hold, PROVIDER)
         kernel.ok("%%spawn --bg --name 'the long one' -o run\nPlan")
         door.wait_for_knock()
-        kernel.ok(
-            "import asyncio\nwhile str(run.tree.children[0].status) != 'completed':\n"
-            "    await asyncio.sleep(0)"
-        )
+        kernel.ok(FIRST_IS_DONE)
         seen = kernel.value(EVENTS)
         first = kernel.value("[m.text for m in run.agent('1').messages]")
         run_id = kernel.value("run.id")
@@ -133,15 +135,31 @@ def test_kernel_that_is_killed_leaves_its_run_to_the_next_one(tmp_path: Path, do
     assert dict(rows) == {"root": "interrupted", "1": "completed", "2": "interrupted"}
 
 
-def test_run_of_a_kernel_that_is_restarted_is_interrupted_too(tmp_path: Path, door: Door) -> None:
+def test_run_of_a_kernel_that_is_restarted_is_interrupted_and_goes_on(
+    tmp_path: Path, door: Door
+) -> None:
     with a_kernel(tmp_path) as kernel:
-        kernel.ok(door.hold, PROVIDER, "%%spawn --bg\nPlan")
+        kernel.ok(door.hold, PROVIDER, "%%spawn --bg -o run\nPlan")
         door.wait_for_knock()
+        kernel.ok(FIRST_IS_DONE)
         kernel.restart()
         kernel.ok("import agentnb")
         listed = kernel.value("[(i.task, str(i.status)) for i in agentnb.runs()]")
+        offered = kernel.ok("agentnb.runs()")
+        kernel.ok(NO_HOLD, PROVIDER)
+        recovered = kernel.ok("%spawn recover")
+        kernel.ok("run = agentnb.get_session().newest_run\nresult = await run")
+        ended = kernel.value("(result.output, [str(i.status) for i in agentnb.runs()])")
+        asked = kernel.value("[each.messages[0].text for each in provider.requests]")
+        refused = kernel.run("%spawn recover")
 
     assert listed == [("Plan", "interrupted")]
+    assert "`%spawn recover`" in json.dumps(offered.result_data)
+    assert "call 1 of agent 2" in recovered.stdout
+    assert recovered.views
+    assert ended == ("Brought together.", ["completed"])
+    assert asked == ["other part", "Plan"]
+    assert "No run was interrupted" in refused.error
 
 
 def test_runs_verb_lists_the_newest_first_and_status_says_where_they_are(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`python -m tests.soak NAME [--points N] [--seed N]`, from the root of the checkout.
 
-Prints one line for each point, and each broken promise. Exits with 1 if one was broken.
+`sessions` and `kernels` take `--messages N` and `--agents N`, too. Prints one line for each point,
+and each broken promise. Exits with 1 if one was broken.
 """
 
 from __future__ import annotations
@@ -16,12 +17,23 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-HARNESSES = {"kills": 100, "two_kernels": 20, "disk": 1, "queue": 2, "tasks": 50, "sessions": 2}
+HARNESSES = {
+    "kills": 100,
+    "two_kernels": 20,
+    "disk": 1,
+    "queue": 2,
+    "tasks": 50,
+    "sessions": 2,
+    "kernels": 2,
+    "recover": 100,
+}
 """Names of the modules, and their number of points by hand."""
+SIZED = ("sessions", "kernels")
+"""Those whose size can be given."""
 
-Points = Callable[[Path, int, int], Iterator[tuple[str, list[str]]]]
-"""Takes an empty folder, the number of points and a seed; yields, for each point, what was done and
-what broke."""
+Points = Callable[..., Iterator[tuple[str, list[str]]]]
+"""Takes an empty folder, the number of points, a seed and sizes; yields, for each point, what was
+done and what broke."""
 
 
 def main() -> int:
@@ -30,7 +42,13 @@ def main() -> int:
     parser.add_argument("name", choices=HARNESSES)
     parser.add_argument("--points", type=int)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--messages", type=int)
+    parser.add_argument("--agents", type=int)
     arguments = parser.parse_args()
+    sizes = {"messages": arguments.messages, "agents": arguments.agents}
+    sizes = {name: size for name, size in sizes.items() if size is not None}
+    if sizes and arguments.name not in SIZED:
+        parser.error(f"{arguments.name} takes no size; {' and '.join(SIZED)} do.")
     for name in [name for name in os.environ if name.startswith(("AGENTNB_", "ANTHROPIC_"))]:
         del os.environ[name]
     os.environ["AGENTNB_STORE"] = "none"
@@ -40,7 +58,8 @@ def main() -> int:
     print(f"{arguments.name}: {count} points, seed {arguments.seed}")
     began_s, broken = time.monotonic(), 0
     with tempfile.TemporaryDirectory(prefix="agentnb-soak-") as folder:
-        for place, (done, faults) in enumerate(points(Path(folder), count, arguments.seed), 1):
+        told = points(Path(folder), count, arguments.seed, **sizes)
+        for place, (done, faults) in enumerate(told, 1):
             broken += bool(faults)
             print(f"{place:4}  {done}", *faults, sep="\n      BROKEN: ", flush=True)
     print(f"{broken} of {count} points broken, in {time.monotonic() - began_s:.0f} s")
