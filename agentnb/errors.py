@@ -5,8 +5,12 @@
     ├── ConfigError                 mistakes in a settings file; has `mistakes`
     ├── UntrustedSettings           an untrusted settings file that would send data or spend more
     ├── TrustNotKept                trust in a settings file could not be saved
+    ├── BadCassette                 a cassette that cannot be read; has `path`, `line` and `why`
     ├── UnreadableNotebook          a file that is not a notebook, or cannot be read
-    └── NotebookError               a magic's line or cell could not be understood
+    ├── NoCassette                  a mode that needs a cassette, which nothing names
+    ├── NotebookError               a magic's line or cell could not be understood
+    └── CheckFailed                 a run is not what `agentnb.check` expected of it
+        └── UnknownPrice            a call has no price, so its run's cost cannot be checked
 
 The others are in agentnb/core/errors.py.
 """
@@ -14,8 +18,9 @@ The others are in agentnb/core/errors.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentnb.core.errors import AgentnbError, known_names, show_as_line
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
@@ -23,6 +28,10 @@ from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 
 class NotebookError(AgentnbError, ValueError):
     """A magic's line or cell could not be understood. The message is one sentence."""
+
+
+class NoCassette(AgentnbError, ValueError):
+    """A run needs a cassette, and nothing names one. The message says what to set."""
 
 
 class UnreadableNotebook(AgentnbError, ValueError):
@@ -39,6 +48,55 @@ class UnreadableNotebook(AgentnbError, ValueError):
             f"{literal(source)} cannot be read as a notebook: {what}. Give the path of an .ipynb "
             "file."
         )
+
+
+class BadCassette(AgentnbError, ValueError):
+    """A file is not a cassette that this version can read. The file is unchanged.
+
+    Args:
+        path: The file, as it was named.
+        line: The line that is wrong, from 1; `None` if that is the file itself.
+        why: What is wrong, as a clause.
+        fix: What to do, as a sentence; to restore or to record the file when left out.
+    """
+
+    def __init__(self, path: str, line: int | None, why: str, *, fix: str = "") -> None:
+        self.path, self.line, self.why = path, line, why
+        self.fix = fix or (
+            "Restore it from version control, or delete it and record it again: "
+            "`%agentnb mode record`."
+        )
+        place = f"line {line:,} of " if line else ""
+        super().__init__(
+            f"The cassette cannot be read: {place}{literal(_from_here(path))}: "
+            f"{visible(why, 300)}. {self.fix}"
+        )
+
+
+def _from_here(path: str) -> str:
+    """A path from the working directory if it is below it."""
+    with suppress(OSError, ValueError):
+        return Path(path).relative_to(Path.cwd()).as_posix()
+    return path
+
+
+class CheckFailed(AgentnbError, AssertionError):
+    """A run is not what a check expected. The message has its tree, with the lines that broke it.
+
+    Args:
+        expected: What was expected, as a noun.
+        found: What was there instead.
+        tree: The run's agents, a line for each, with marks.
+        paths: The agents that are marked.
+    """
+
+    def __init__(self, expected: str, found: str, *, tree: str, paths: Sequence[str] = ()) -> None:
+        self.expected, self.found, self.paths = expected, found, tuple(paths)
+        super().__init__(f"expected {expected}, found {found}\n\n{tree}")
+
+
+class UnknownPrice(CheckFailed):
+    """A call has no price, so that the cost of its run cannot be checked."""
 
 
 class UnknownPool(AgentnbError, ValueError):

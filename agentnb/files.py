@@ -47,8 +47,8 @@ def read_file(path: Path, *, max_bytes: int, only_own: bool = False) -> bytes:
         return content
 
 
-def replace_file(path: Path, text: str, *, mode: int | None = None) -> None:
-    """Replace a file's content by a text, as UTF-8.
+def replace_file(path: Path, text: str | bytes, *, mode: int | None = None) -> None:
+    """Replace a file's content by a text, as UTF-8, or by bytes.
 
     A link is replaced; its target stays as it is. A pipe or a terminal is written to, but not
     through a link.
@@ -61,7 +61,7 @@ def replace_file(path: Path, text: str, *, mode: int | None = None) -> None:
     Raises:
         OSError: The file cannot be written, and is unchanged. Its name is shortened in the error.
     """
-    content = text.encode()
+    content = text.encode() if isinstance(text, str) else text
     with _names_cut():
         there = _there(path)
         if there is not None and not stat.S_ISREG(there.st_mode):

@@ -142,6 +142,31 @@ def event_of(value: Any) -> Event:
     return _one_of(Event)(value)  # type: ignore[no-any-return]
 
 
+def message_of(parts: Mapping[str, Any], text: str = "") -> types.Message:
+    """Read a message whose shape was checked.
+
+    Args:
+        parts: `role`, and `content`: a text, or a list of blocks as `plain` writes them.
+        text: Of a text block without one.
+    """
+    content = parts["content"]
+    if isinstance(content, str):
+        return types.Message(types.Role(parts["role"]), (types.TextBlock(content),))
+    blocks = []
+    for block in content:
+        fields = {"text": text} if block == _TEXT_LEFT_OUT else dict(block)
+        blocks.append(_blocks()[fields.pop("kind", "text_block")](**fields))
+    return types.Message(types.Role(parts["role"]), tuple(blocks))
+
+
+_TEXT_LEFT_OUT = {"kind": "text_block"}
+
+
+@cache
+def _blocks() -> Mapping[str, type[types.Block]]:
+    return {_kind_of(cls): cls for cls in get_args(types.Block)}
+
+
 @cache
 def _one_of(union: Any) -> _Reader:
     """Reads a value of a union of classes, by its `kind`."""

@@ -5,7 +5,8 @@
     │   ├── LlmError                a model call failed; has `retryable` and `retry_after_s`
     │   │   ├── MissingKey, AuthenticationFailed, InvalidRequest, ModelNotFound, Refused
     │   │   ├── RateLimited, Overloaded, ServerFailed, ConnectionFailed
-    │   │   └── StreamBroken, CallTimedOut
+    │   │   ├── StreamBroken, CallTimedOut
+    │   │   └── NotRecorded         a replay came to a call that its cassette lacks; has `miss`
     │   ├── NoAnswer                a model was asked for its answer once more and gave none
     │   ├── RunCancelled            a person, or the notebook, stopped it
     │   └── InternalError           a bug, in agentnb or in foreign code
@@ -278,6 +279,39 @@ class CallTimedOut(LlmError):
     """A turn did not end in time."""
 
 
+class NotRecorded(LlmError):
+    """A replay came to a call that was not recorded. The message says what differs.
+
+    Example:
+        `raise NotRecorded(str(miss), miss=miss)`
+
+    Args:
+        message: What differs from the nearest recorded call, and how to record this one.
+        miss: The same as a value, an `agentnb.cassette.Miss`; `None` if the error itself was read
+            from a record.
+        retryable: As for every `LlmError`; so are the next two.
+        retry_after_s: Seconds to wait.
+        status_code: The HTTP status.
+    """
+
+    permanent = True
+    miss: object = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        miss: object = None,
+        retryable: bool | None = None,
+        retry_after_s: float | None = None,
+        status_code: int | None = None,
+    ) -> None:
+        super().__init__(
+            message, retryable=retryable, retry_after_s=retry_after_s, status_code=status_code
+        )
+        self.miss = miss
+
+
 class NoAnswer(OrchestratorError):
     """A model's sub-agents were not started, and it gave no answer without them.
 
@@ -509,16 +543,17 @@ class NoSuchThread(AgentnbError, LookupError):
 
     Args:
         thread: The id, as it was given.
+        mode: Of a session that knows nothing of earlier kernels; empty for any other.
     """
 
-    def __init__(self, thread: str) -> None:
+    def __init__(self, thread: str, *, mode: str = "") -> None:
         self.thread = thread
         fix = "`session.threads()` lists the threads of a session: give the `id` of one."
         if thread == "last":
             fix = (
                 "Nothing has been said in this session yet: start with `%%spawn`, without a thread."
             )
-        super().__init__(f"No agent found for thread {literal(thread)}. {fix}")
+        super().__init__(f"No agent found for thread {literal(thread)}. {fix}{_only_live(mode)}")
 
 
 class NoSuchSession(AgentnbError, LookupError):
@@ -526,9 +561,10 @@ class NoSuchSession(AgentnbError, LookupError):
 
     Args:
         session: The id, as it was given.
+        mode: See `NoSuchThread`.
     """
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, *, mode: str = "") -> None:
         self.session = session
         fix = (
             "`session.id` of an earlier one, or 'last', opens it again. A session is in the store "
@@ -538,8 +574,15 @@ class NoSuchSession(AgentnbError, LookupError):
             fix = "there is none so far, so check that `store` is the one that you mean."
         super().__init__(
             f"There is no session {literal(session)} in this store. Leave `id` out for a new "
-            f"one; {fix}"
+            f"one; {fix}{_only_live(mode)}"
         )
+
+
+def _only_live(mode: str) -> str:
+    """A sentence on what a mode does not read; empty for no mode."""
+    if not mode:
+        return ""
+    return f" In mode `{mode}` nothing of earlier kernels is there: go on with it in mode `live`."
 
 
 class SessionClosed(AgentnbError, RuntimeError):

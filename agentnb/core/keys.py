@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring
 from operator import is_
+from sys import intern
 from typing import Any, assert_never
 
 from agentnb.core.codec import plain
@@ -48,7 +49,8 @@ def key_of(model: str, request: CompletionRequest) -> str:
 class CallKeys:
     """Makes the keys of one agent's calls, in time linear in what is new in each of them.
 
-    A request usually begins with the messages of the one before it: these are not read again.
+    A request usually begins with the messages of the one before it: these are not read again, nor
+    are its tools. A call's key is usually asked for twice: before it is made, and for its record.
 
     Args:
         secrets: What is masked; the secrets that are known now when left out.
@@ -59,6 +61,12 @@ class CallKeys:
         self._messages: tuple[Message, ...] = ()
         self._extra: Mapping[str, Any] | None = None
         """Of the newest request; `None` before the first."""
+        self._tools: Sequence[ToolSpec] = ()
+        self._tools_text = "[]"
+        """The newest tools in JSON; the same object in all agents that have them."""
+        self._asked: tuple[object, ...] = ()
+        """All that `_key` was made of."""
+        self._key = ""
 
     def _begin(self, extra: Mapping[str, Any]) -> None:
         self._extra = extra
@@ -73,6 +81,9 @@ class CallKeys:
     def key_of(self, model: str, request: CompletionRequest) -> str:
         """The key of the agent's next call."""
         messages, known = request.messages, len(self._messages)
+        asked = messages, request.extra, model, request.system, request.tools
+        if self._asked and all(map(is_, self._asked, asked)):
+            return self._key
         # By identity: 1 and True are equal, and not the same in JSON.
         is_same = known <= len(messages) and all(map(is_, self._messages, messages))
         if not is_same or request.extra is not self._extra:
@@ -81,10 +92,13 @@ class CallKeys:
         for place, message in enumerate(messages[known:], known):
             _feed(self._hash, self._mask(("," if place else "") + self._canonical(message)))
         self._messages = messages
+        if request.tools is not self._tools:
+            self._tools, self._tools_text = request.tools, intern(_in_json(request.tools))
         whole = self._hash.copy()
         rest = f'"model":{_text(model)},"output_schema":null,"system":{_text(request.system)}'
-        _feed(whole, self._mask(f'],{rest},"tools":{_tools(request.tools)}}}'))
-        return whole.hexdigest()
+        _feed(whole, self._mask(f'],{rest},"tools":{self._tools_text}}}'))
+        self._asked, self._key = asked, whole.hexdigest()
+        return self._key
 
     def _canonical(self, message: Message) -> str:
         blocks = ",".join([self._block(block) for block in message.content])
@@ -117,7 +131,7 @@ def _feed(digest: hashlib._Hash, text: str) -> None:
     digest.update(text.encode("utf-8", "backslashreplace"))  # half a character has no UTF-8
 
 
-def _tools(tools: Sequence[ToolSpec]) -> str:
+def _in_json(tools: Sequence[ToolSpec]) -> str:
     if not tools:
         return "[]"
     return _encode([plain(tool) for tool in sorted(tools, key=lambda tool: tool.name)])

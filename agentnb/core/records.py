@@ -25,6 +25,9 @@ from agentnb.core.types import AgentStatus, CompletionRequest, Message, Usage
 STARTED, FINISHED = "started", "finished"
 """`status` of a record: what began, and what has its result."""
 
+DONE = "done"
+"""The verdict by which a store tells of a tool call that it was done."""
+
 Piece = tuple[float, str]
 """A piece of a reply's text: `at_s`, text."""
 
@@ -234,9 +237,19 @@ class CallRecord:
     """What went wrong while the stream of a whole reply was closed; that is no `error`."""
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """`max_tokens` and `cache_prefix` of the request."""
+        return self.request.max_tokens, self.request.cache_prefix
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The pieces of the reply's text, without their times."""
+        return [text for _, text in self.pieces]
+
+    @property
     def text(self) -> str:
         """The reply's text, as far as it has arrived."""
-        return "".join([text for _, text in self.pieces])
+        return "".join(self.texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +316,7 @@ class VerdictRecord:
       "reason"}]}`;
     - `skipped`: `{"numbers": […], "why"}`: the tasks of a sequence that an exhausted run did not
       start;
+    - `waited`: `{"call"}`: a call that waited for the answer to the budget's question;
     - `clamped`: `{"call", "max_tokens", "limited_by"}`: a call that may say less, and the name of
       the budget that left no more;
     - `halted`: `{"call", "why", "ended_by"}`: why an open call was ended, and which limit ended the
@@ -319,11 +333,16 @@ class VerdictRecord:
     - `told`: `{"call", "texts": […]}`: what the inbox had for the agent;
     - `recalled`: `[{"id", "text"}]`: what the root remembers of earlier runs;
     - `lost`: `{"number", "tokens"}`: an open call that a recovery makes again, and the tokens that
-      are counted for what it had used.
+      are counted for what it had used. With the number 0, of the root: all calls that a recovery
+      with a larger budget has dropped;
+    - `went_on`: `{"used_s", "at_s"}`: new work begins in a run that is recovered and has a time
+      limit: the seconds that it had used, and the time from which on more are used;
+    - `done`: `{"tool_call", "mark"}`: a tool call of ours that changed the store and had no end. It
+      is written with that change, and `number` is the call's, negative.
 
-    `call` is the number of the call that it concerns, of `told` the one that tells it. `asked` and
-    `warned` concern the run and are the root's; `path` and `number` name the call that was the
-    newest to begin.
+    `call` is the number of the call that it concerns, of `told` the one that tells it. `asked`,
+    `warned` and `went_on` concern the run and are the root's; `path` and `number` name the call
+    that was the newest to begin.
     """
     value: Any
 

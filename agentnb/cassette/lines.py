@@ -1,0 +1,356 @@
+"""The lines of a cassette, read and checked; nothing is made of them yet.
+
+A line stays as the bytes that it was read from: what did not change is written back as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+
+from agentnb.cassette.schema import FORMAT, VERSION, can_be_read, read_line
+from agentnb.core.collector import without_collector
+from agentnb.core.shown import counted
+from agentnb.core.text import escaped_for_json, literal
+from agentnb.core.types import CompletionRequest
+from agentnb.errors import BadCassette
+from agentnb.files import read_file
+
+MOST_BYTES = 1 << 30
+"""Largest cassette that is read."""
+HEAD = f'{{"{FORMAT}": {VERSION}}}'.encode()
+_MARKS = ("recording", "mode", "unused")
+"""Fields that say something of the line, and not of the run; the last ones of a line."""
+_CONFLICT = (b"<<<<<<<", b">>>>>>>", b"|||||||", b"=======")
+_RESOLVE = (
+    "Keep one side of each conflict, as whole lines, and delete the marks; or take one of the two "
+    "files, and record the runs that it lacks: `%agentnb mode auto`."
+)
+_UPDATE = "Update agentnb: `pip install --upgrade agentnb`."
+_NOT_THIS = "Give the path of a file that agentnb recorded: `NAME.cassette.jsonl`."
+
+
+def encode_json(value: Any) -> str:
+    """Plain values as JSON on one line.
+
+    Raises:
+        ValueError: There is half a character in a text.
+    """
+    return to_json(value).decode()
+
+
+def dumped(fields: Mapping[str, Any]) -> bytes:
+    """A line, without its end, from plain values without half characters."""
+    return escaped_for_json(encode_json(fields)).encode()
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """One line of a cassette."""
+
+    raw: bytes
+    """Without its end."""
+    fields: dict[str, Any]
+    """Its values, without the marks."""
+    place: int = 0
+    """In the file, from 1; 0 for a line that is new."""
+    base: Line | None = None
+    """The call of the same agent that this one's request goes on from."""
+    recording: str = ""
+    """The recording under way that wrote it; empty for what stands in its place already."""
+    mode: str = ""
+    """`record` or `auto`, of the head of a recording under way."""
+    is_unused: bool = False
+    """Whether the newest run of its label did without it."""
+    messages: int = 0
+    """Messages of a call's request."""
+    request: CompletionRequest | None = field(default=None, repr=False)
+    """Once it was made."""
+    order: tuple[Any, ...] | None = field(default=None, repr=False)
+    """Its place in the order of a file, once it was asked for: see `agentnb.cassette.fold`."""
+
+    @property
+    def kind(self) -> str:
+        """One of `agentnb.cassette.schema.KINDS`."""
+        return self.fields["kind"]  # type: ignore[no-any-return]
+
+    @property
+    def label(self) -> str:
+        """Of its run."""
+        return self.fields["run"]  # type: ignore[no-any-return]
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What it tells of: two lines of a run with the same one exclude each other.
+
+        A call is told by its key, too, and a tool call by what it was given. Orders may repeat.
+        """
+        fields = self.fields
+        kind = fields["kind"]
+        if kind == "call":
+            return kind, fields["path"], fields["number"], fields["key"]
+        if kind == "tool_call":
+            given = json.dumps(fields["input"], sort_keys=True)
+            return kind, fields["path"], fields["number"], fields["name"], given
+        if kind == "verdict":
+            return kind, fields["path"], fields["number"]
+        return kind, fields.get("path")
+
+    def marked(self, *, unused: bool) -> Line:
+        """The line as it stands in its place, marked or not; itself if that is what it is."""
+        if not self.recording and not self.mode and unused == self.is_unused:
+            return self
+        fields = json.loads(self.raw)
+        for name in _MARKS:
+            fields.pop(name, None)
+        raw = dumped(fields | ({"unused": True} if unused else {}))
+        return Line(
+            raw, self.fields, 0, self.base, "", "", unused, self.messages, self.request
+        )  # fmt: skip
+
+
+def checked(line: Line) -> Line:
+    """A line that was made, if it can be read.
+
+    Raises:
+        ValueError: It cannot.
+    """
+    if can_be_read(line.fields):
+        return line
+    try:
+        read_line(line.raw, checks_values=False)
+    except ValueError as error:
+        kind = line.fields["kind"].replace("_", " ")
+        raise ValueError(f"This {kind} cannot be recorded: {error}.") from None
+    return line
+
+
+def with_recording(raw: bytes, recording: str, mode: str = "") -> bytes:
+    """A line that a recording under way appends: raw bytes without marks, and whose it is."""
+    first = f',"mode":"{mode}"' if mode else ""
+    return raw[:-1] + first.encode() + _end_of(recording) + b"\n"
+
+
+def _end_of(recording: str) -> bytes:
+    return f',"recording":"{recording}"}}'.encode()
+
+
+def are_appended(data: bytes) -> bool:
+    """Whether some bytes are whole lines that a recording under way appended."""
+    *lines, rest = data.split(b"\n")
+    try:
+        return not rest and all(
+            "recording" in read_line(line, checks_values=False) for line in lines
+        )
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """All lines of a file behind its head, and what is to be told of them."""
+
+    lines: tuple[Line, ...] = ()
+    notes: tuple[str, ...] = ()
+    end: int = 0
+    """Bytes up to the end of the last whole line."""
+
+
+def read_content(path: Path, *, max_bytes: int = MOST_BYTES) -> Content:
+    """Read and check a cassette.
+
+    Raises:
+        BadCassette: It cannot be read, or is damaged.
+    """
+    return content_of(read_bytes(path, max_bytes=max_bytes), str(path))
+
+
+def read_bytes(path: Path, *, max_bytes: int = MOST_BYTES) -> bytes:
+    """The bytes of a cassette.
+
+    Raises:
+        BadCassette: There is none, or it cannot be read.
+    """
+    try:
+        return read_file(path, max_bytes=max_bytes)
+    except FileNotFoundError:
+        fix = (
+            "Record it: `%agentnb mode record`, or set AGENTNB_MODE=record. If you renamed the "
+            "notebook, rename its cassette, too."
+        )
+        raise BadCassette(str(path), None, "there is no such file", fix=fix) from None
+    except (OSError, ValueError) as error:  # `ValueError`: a name that no system has
+        why = (getattr(error, "strerror", None) or str(error)).rstrip(".")
+        why = why[:1].lower() + why[1:]
+        raise BadCassette(str(path), None, why, fix=_NOT_THIS) from None
+
+
+def content_of(
+    data: bytes, source: str, *, without: str = "", checks_values: bool = True
+) -> Content:
+    """Check the bytes of a cassette.
+
+    Args:
+        data: The whole file.
+        source: Its name, for the error.
+        without: A recording of this process, whose lines are left out.
+        checks_values: Whether to check what a replay reads of verdicts and orders, too. A journal
+            has to keep any.
+
+    Raises:
+        BadCassette: They are not a cassette, or damaged.
+    """
+    lines = data.split(b"\n")
+    reader = _Reader(source, is_cut=bool(lines[-1]), checks_values=checks_values)
+    if not lines[-1]:
+        lines.pop()
+    reader.read_head(lines[0] if lines else b"", is_only=len(lines) < 2)
+    with without_collector():
+        _read_all(reader, lines, without)
+        reader.check_runs()
+    end = data.rfind(b"\n") + 1 if reader.has_cut_line else len(data)
+    return Content(tuple(reader.lines), tuple(reader.notes), end)
+
+
+def _read_all(reader: _Reader, lines: Sequence[bytes], without: str) -> None:
+    own = _end_of(without) if without else b"\n"
+    for place, raw in enumerate(lines[1:], 2):
+        if not raw.endswith(own):
+            reader.read(place, raw, is_last=place == len(lines))
+
+
+class _Reader:
+    """Reads one file, line by line."""
+
+    def __init__(self, source: str, *, is_cut: bool, checks_values: bool) -> None:
+        self._source = source
+        self._checks_values = checks_values
+        self._is_cut = is_cut
+        self.has_cut_line = False
+        self.lines: list[Line] = []
+        self.notes: list[str] = []
+        self._calls: dict[tuple[str, ...], Line] = {}
+        self._there: dict[tuple[Any, ...], Line] = {}
+
+    def bad(self, place: int, why: str, fix: str = "") -> BadCassette:
+        return BadCassette(self._source, place, why, fix=fix)
+
+    def read_head(self, raw: bytes, *, is_only: bool) -> None:
+        if not raw.strip():
+            why = "the file is empty" if is_only else "the first line is empty"
+            raise self.bad(1, why)
+        if raw.startswith(_CONFLICT):
+            raise self.bad(1, "git left a conflict in it", _RESOLVE)
+        try:
+            head = json.loads(raw)
+        except (ValueError, RecursionError):
+            if HEAD.startswith(raw):
+                raise self.bad(1, "it is cut in its first line") from None
+            head = None
+        version = head.get(FORMAT) if isinstance(head, dict) else None
+        if version is None:
+            raise self.bad(1, "it is not a cassette of agentnb", _NOT_THIS)
+        if type(version) is not int or version < 1:
+            raise self.bad(1, f"the version {literal(version, 60)} was never written")
+        if version > VERSION:
+            why = (
+                f"it has version {literal(version, 60)} of the format, and this agentnb reads up "
+                f"to version {VERSION}"
+            )
+            raise self.bad(1, why, _UPDATE)
+
+    def read(self, place: int, raw: bytes, *, is_last: bool) -> None:
+        if not (raw := raw.rstrip(b"\r")):
+            return
+        try:
+            fields = read_line(raw, checks_values=self._checks_values)
+        except ValueError as error:
+            if raw.startswith(_CONFLICT):
+                raise self.bad(place, "git left a conflict in it", _RESOLVE) from None
+            if is_last and self._is_cut:
+                self.has_cut_line = True
+                self.notes.append(f"line {place:,}, the last one, was cut, and is passed over")
+                return
+            raise self.bad(place, _why(raw, str(error))) from None
+        line = Line(raw, fields, place)
+        line.recording, line.mode = fields.pop("recording", ""), fields.pop("mode", "")
+        line.is_unused = fields.pop("unused", False)
+        if fields["kind"] == "call":
+            self._link(line)
+        if line.recording or line.kind == "order" or self._is_new(line):
+            self.lines.append(line)
+
+    def check_runs(self) -> None:
+        """Check that each run has the line that says what it was."""
+        begun = {line.label for line in self.lines if line.kind == "run"}
+        for line in self.lines:
+            if line.label not in begun:
+                why = f"nothing says what the run {literal(line.label, 60)} was: it has no line"
+                raise self.bad(line.place, f'{why} of the kind "run"', _NO_RUN)
+
+    def _link(self, line: Line) -> None:
+        """Find the call that a call's request goes on from."""
+        fields = line.fields
+        request = fields["request"]
+        own = (fields["run"], fields["path"])
+        if (after := request.get("after")) is not None:
+            base = self._calls.get((line.recording, *own, after)) or self._calls.get((*own, after))
+            if base is None:
+                why = f"its request goes on after the call {after}, which is not before it"
+                raise self.bad(line.place, why)
+            if request.get("kept", 0) > base.messages:
+                raise self.bad(line.place, "its request keeps more messages than there were")
+            if "reply" in request["new"] and "reply" not in base.fields:
+                raise self.bad(line.place, f"the call {after} has no reply")
+            line.base = base
+        line.messages = request.get("kept", 0) + len(request["new"])
+        name = f"{fields['number']}:{fields['key'][:12]}"
+        self._calls[(*own, name)] = line
+        if line.recording:
+            self._calls[(line.recording, *own, name)] = line
+
+    def _is_new(self, line: Line) -> bool:
+        """Whether a line tells something that none before it did."""
+        other = self._there.setdefault((line.label, *line.identity), line)
+        if other is line:
+            return True
+        if other.fields != line.fields:
+            why = f"it contradicts line {other.place:,}, which tells of the same"
+            raise self.bad(line.place, why, _RECORD_AGAIN)
+        self.notes.append(f"line {line.place:,} says the same as line {other.place:,}")
+        return False
+
+
+_RECORD_AGAIN = "Delete one of the two lines, or record the run again: `%agentnb mode record`."
+_NO_RUN = "Put that line back, or record the run again: `%agentnb mode record`."
+
+
+def _why(raw: bytes, why: str) -> str:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    return why if raw.endswith(b"}") else f"it was cut or edited: {why}"
+
+
+def notes_of(content: Content) -> tuple[str, ...]:
+    """What a person is told of a file that reads: as sentences without an end."""
+    begun = dict.fromkeys(line.label for line in content.lines if line.mode)
+    ended = {line.label for line in content.lines if line.recording and is_run_end(line)}
+    open_ones = [label for label in begun if label not in ended]
+    notes = list(content.notes)
+    if open_ones:
+        which = ", ".join(literal(label, 40) for label in open_ones[:3])
+        which += ", …" if len(open_ones) > 3 else ""
+        notes.append(f"{counted(len(open_ones), 'run')} did not come to an end: {which}")
+    return tuple(notes)
+
+
+def is_run_end(line: Line) -> bool:
+    """Whether a line tells the end of its run."""
+    return line.fields["kind"] == "end" and line.fields["path"] is None

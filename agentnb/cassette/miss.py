@@ -1,0 +1,278 @@
+"""Why a call has no record: the nearest one that was recorded, and what differs. Pure.
+
+The work is bounded: of a run's many calls only those at the same path are compared whole, the
+others by the beginning of what was new in them; and of long texts only the part that differs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentnb.cassette.cassette import Cassette
+from agentnb.cassette.decode import request_of
+from agentnb.cassette.lines import Line, encode_json
+from agentnb.cassette.unused import newest_text
+from agentnb.cassette.words import word_difference
+from agentnb.core.codec import plain
+from agentnb.core.collector import without_collector
+from agentnb.core.secrets import known_secrets
+from agentnb.core.text import literal, sendable, visible
+from agentnb.core.types import (
+    CompletionRequest,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+    user_message,
+)
+
+_WIDEST = 100
+"""Most characters of a line of the text."""
+_MOST_SHOWN = 4
+"""Differences that the text shows."""
+_MOST_COMPARED = 50
+"""Calls of the same path that are compared whole."""
+_BEGINNING = 300
+"""Characters of a message by which the calls of other agents are compared."""
+_WORD = re.compile(r"\w+")
+_NO_WORD = {code: " " for code in range(128) if not _WORD.match(chr(code))}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One part of a request that differs from the recorded one."""
+
+    part: str
+    """`model`, `system`, `tools`, `message 2`, `extra`, `max_tokens`."""
+    role: str
+    """The author of a message; else empty."""
+    words: str
+    """What differs, as `a few words [-recorded-]{+now+} around it`, on one line. Secrets are masked
+    and control characters visible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A call that a cassette does not have."""
+
+    source: str
+    """The cassette."""
+    label: str
+    """The run's; so are the next two the agent's."""
+    path: str
+    number: int
+    model: str
+    key: str
+    has_run: bool
+    """Whether the cassette has a run of this label."""
+    nearest: tuple[str, int] | None
+    """Path and number of the nearest call that was recorded; `None` if the run has none."""
+    line: int | None
+    """Its line in the file, from 1."""
+    differences: tuple[Difference, ...]
+    """Empty without a nearest call, and if that is the same."""
+
+    @property
+    def advice(self) -> str:
+        """What to run to record it."""
+        return f"To add it to {_name(self.source)}: `%agentnb mode auto`, or set AGENTNB_MODE=auto."
+
+    def __str__(self) -> str:
+        """At most 15 lines of at most 100 characters."""
+        return "\n".join(_wrapped([*_story(self), self.advice]))
+
+
+def explain(
+    cassette: Cassette,
+    label: str,
+    path: str,
+    number: int,
+    request: CompletionRequest,
+    *,
+    model: str,
+    key: str,
+) -> Miss:
+    """Say which recorded call is nearest to one that was not recorded, and what differs.
+
+    Args:
+        cassette: The cassette.
+        label: The run's.
+        path: The agent's.
+        number: The call's, among those of its agent.
+        request: The call.
+        model: `provider/model`.
+        key: The call's.
+    """
+    lines = [line for line in cassette.lines.get(label, ()) if line.kind == "call"]
+    with without_collector():  # a set of words for each of thousands of calls
+        near = _nearest(lines, path, number, request, model)
+    return Miss(
+        str(cassette.path),
+        label,
+        path,
+        number,
+        model,
+        key,
+        label in cassette,
+        None if near is None else (near.fields["path"], near.fields["number"]),
+        None if near is None else near.place or None,
+        () if near is None else tuple(_differences(near, request, model)),
+    )
+
+
+# -- which one ------------------------------------------------------------------------------------
+
+
+def _nearest(
+    lines: Sequence[Line], path: str, number: int, request: CompletionRequest, model: str
+) -> Line | None:
+    own = [line for line in lines if line.fields["path"] == path]
+    for found in ([line for line in own if line.fields["number"] == number], own):
+        if found:
+            found.sort(key=lambda line: abs(line.fields["number"] - number))
+            return min(
+                found[:_MOST_COMPARED],
+                key=lambda line: (_distance(line, request, model), line.is_unused),
+            )
+    if not lines:
+        return None
+    asked = _words_of(_newest_of(request))
+    return max(lines, key=lambda line: _likeness(asked, _words_of(newest_text(line))))
+
+
+def _distance(line: Line, request: CompletionRequest, model: str) -> tuple[float, ...]:
+    """The less, the nearer: parts that differ, messages that differ, words that differ."""
+    recorded = request_of(line)
+    parts = (line.fields["model"] != model) + (recorded.system != request.system)
+    parts += recorded.tools != request.tools
+    pairs = zip(recorded.messages, request.messages, strict=False)
+    same = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
+    longer = max(len(recorded.messages), len(request.messages))
+    if same is None:
+        same = min(len(recorded.messages), len(request.messages))
+    likeness = _likeness(_words_of(_newest_of(recorded)), _words_of(_newest_of(request)))
+    return parts, longer - same, 1 - likeness
+
+
+def _newest_of(request: CompletionRequest) -> str:
+    return _text_of(request.messages[-1]) if request.messages else ""
+
+
+def _words_of(text: str) -> frozenset[str]:
+    beginning = text[:_BEGINNING]
+    if beginning.isascii():  # five times as fast, and there may be thousands of texts
+        return frozenset(beginning.translate(_NO_WORD).split())
+    return frozenset(_WORD.findall(beginning))
+
+
+def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / (len(one | other) or 1)
+
+
+# -- what differs ---------------------------------------------------------------------------------
+
+
+def _differences(line: Line, request: CompletionRequest, model: str) -> Iterator[Difference]:
+    mask = known_secrets().mask  # what was recorded is masked
+
+    def differs(part: str, one: str, other: str, role: str = "") -> Iterator[Difference]:
+        other = mask(other)
+        if one != other:
+            yield Difference(part, role, word_difference(one, other))
+
+    recorded = request_of(line)
+    yield from differs("model", line.fields["model"], model)
+    yield from differs("system", recorded.system, request.system)
+    yield from differs("tools", _tools_in_words(recorded.tools), _tools_in_words(request.tools))
+    for place in range(max(len(recorded.messages), len(request.messages))):
+        one, other = _at(recorded, place), _at(request, place)
+        if one is other or one == other:
+            continue
+        message = other or one or user_message("")
+        texts = "" if one is None else _text_of(one), "" if other is None else _text_of(other)
+        yield from differs(f"message {place + 1}", *texts, message.role.value)
+    yield from differs("extra", _as_json(recorded.extra), _as_json(request.extra))
+    if line.fields.get("stop_reason") == "max_tokens":
+        yield from differs("max_tokens", str(recorded.max_tokens), str(request.max_tokens))
+
+
+def _at(request: CompletionRequest, place: int) -> Message | None:
+    return request.messages[place] if place < len(request.messages) else None
+
+
+def _as_json(value: Any) -> str:
+    return encode_json(plain(value, sendable)) if value else ""
+
+
+def _tools_in_words(tools: Sequence[ToolSpec]) -> str:
+    """Tools in order of name: as their order does not count."""
+    ordered = sorted(tools, key=lambda tool: tool.name)
+    return " ".join([f"{t.name}: {t.description} {_as_json(t.input_schema)}" for t in ordered])
+
+
+def _text_of(message: Message) -> str:
+    """All that a model reads of a message. Ids do not count."""
+    said: list[str] = []
+    for block in message.content:
+        match block:
+            case TextBlock(text):
+                said.append(text)
+            case ThinkingBlock(text):
+                said.append(f"(thinking) {text}")
+            case ToolUseBlock(name=name, input=given):
+                said.append(f"{name}({_as_json(given)})")
+            case ToolResultBlock(text=text, is_error=is_error):
+                said.append(f"(error) {text}" if is_error else text)
+    return "\n".join(said)
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def _name(source: str) -> str:
+    return literal(re.split(r"[/\\]", source)[-1], 60)
+
+
+def _who(path: str) -> str:
+    return "the root" if path == "root" else f"agent {visible(path, 40)}"
+
+
+def _story(miss: Miss) -> Iterator[str]:
+    yield (
+        f"Call {miss.number} of {_who(miss.path)} was not recorded: run {literal(miss.label, 40)}, "
+        f"model {visible(miss.model, 60)}."
+    )
+    if not miss.has_run:
+        yield f"{_name(miss.source)} has no run of this name."
+        return
+    if miss.nearest is None:
+        yield f"{_name(miss.source)} has no call of this run."
+        return
+    path, number = miss.nearest
+    where = f", line {miss.line:,} of {_name(miss.source)}" if miss.line else ""
+    if not miss.differences:
+        yield f"The same request was recorded as call {number} of {_who(path)}{where}, and is used."
+        return
+    yield f"The nearest is call {number} of {_who(path)}{where}. It differs in:"
+    for each in miss.differences[:_MOST_SHOWN]:
+        role = f" ({each.role})" if each.role else ""
+        yield f"  {each.part}{role}: {each.words}"
+    if (more := len(miss.differences) - _MOST_SHOWN) > 0:
+        yield f"  and {more} more"
+
+
+def _wrapped(lines: Sequence[str]) -> Iterator[str]:
+    """Lines of at most `_WIDEST` characters, each at most two of them."""
+    for line in lines:
+        if len(line) <= _WIDEST:
+            yield line
+            continue
+        at = line.rfind(" ", 1, _WIDEST)
+        at = _WIDEST if at < _WIDEST // 2 else at
+        yield line[:at]
+        yield "    " + visible(line[at:], _WIDEST - 4)

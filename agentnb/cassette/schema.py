@@ -1,0 +1,330 @@
+"""The shape of each kind of line, checked while the JSON is read.
+
+One compiled validator reads and checks a line in a few microseconds, so all of a file is checked
+when it is opened. Unknown fields are passed over: a later version may add some.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from pydantic_core import SchemaValidator, ValidationError
+
+from agentnb.core.types import MOST, AgentStatus, Role
+
+FORMAT, VERSION = "agentnb_cassette", 1
+"""The key of the head, and its value. Increased when an older reader would misunderstand a file."""
+KINDS = ("run", "call", "tool_call", "verdict", "order", "end")
+_LONGEST_S = 1e9
+_Schema = dict[str, Any]
+
+_TEXT: _Schema = {"type": "str"}
+_ANY: _Schema = {"type": "any"}
+_TRUTH: _Schema = {"type": "bool"}
+_COUNT: _Schema = {"type": "int", "ge": 0, "le": MOST}
+_NUMBER: _Schema = {"type": "int", "ge": 1, "le": 10**9}
+_SECONDS: _Schema = {"type": "float", "ge": 0, "le": _LONGEST_S, "allow_inf_nan": False}
+_OBJECT: _Schema = {"type": "dict", "keys_schema": _TEXT}
+_LABEL: _Schema = {"type": "str", "min_length": 1, "max_length": 10_000}
+_PATH: _Schema = {
+    "type": "str",
+    "pattern": r"^(root|[1-9][0-9]{0,8}(\.[1-9][0-9]{0,8})*)$",
+    "max_length": 2_000,
+}
+_DAY: _Schema = {
+    "type": "function-after",
+    "schema": {"type": "str", "pattern": "^20[0-9]{2}-[0-9]{2}-[0-9]{2}$"},
+    "function": {"type": "no-info", "function": lambda day: date.fromisoformat(day).isoformat()},
+}
+_KEY: _Schema = {"type": "str", "pattern": "^[0-9a-f]{64}$"}
+
+
+def _list(item: _Schema, **bounds: int) -> _Schema:
+    return {"type": "list", "items_schema": item, **bounds}
+
+
+def _or_none(schema: _Schema) -> _Schema:
+    return {"type": "nullable", "schema": schema}
+
+
+def _one_of(*words: str) -> _Schema:
+    return {"type": "literal", "expected": list(words)}
+
+
+def _object(needed: Mapping[str, _Schema], optional: Mapping[str, _Schema]) -> _Schema:
+    fields = {name: _field(schema, True) for name, schema in needed.items()}
+    fields |= {name: _field(schema, False) for name, schema in optional.items()}
+    return {"type": "typed-dict", "fields": fields, "extra_behavior": "ignore"}
+
+
+def _field(schema: _Schema, required: bool) -> _Schema:
+    return {"type": "typed-dict-field", "schema": schema, "required": required}
+
+
+def _by(discriminator: str, choices: Mapping[str, _Schema]) -> _Schema:
+    return {"type": "tagged-union", "discriminator": discriminator, "choices": choices}
+
+
+_BLOCK = _by(
+    "kind",
+    {
+        "text_block": _object({"kind": _TEXT, "text": _TEXT}, {}),
+        "thinking_block": _object(
+            {"kind": _TEXT, "text": _TEXT},
+            {"signature": _TEXT, "redacted_data": _or_none(_TEXT)},
+        ),
+        "tool_use_block": _object(
+            {"kind": _TEXT, "id": _TEXT, "name": _TEXT, "input": _OBJECT}, {}
+        ),
+        "tool_result_block": _object(
+            {"kind": _TEXT, "tool_use_id": _TEXT, "text": _TEXT}, {"is_error": _TRUTH}
+        ),
+    },
+)
+_MESSAGE = _object(
+    {
+        "role": _one_of(*(role.value for role in Role)),
+        "content": {"type": "union", "mode": "left_to_right", "choices": [_TEXT, _list(_BLOCK)]},
+    },
+    {},
+)
+_REPLY_OF_LAST: _Schema = _one_of("reply")
+_TOOL = _object({"name": _TEXT, "description": _TEXT, "input_schema": _OBJECT}, {})
+_REQUEST = _object(
+    {
+        "new": _list({
+            "type": "union",
+            "mode": "left_to_right",
+            "choices": [_REPLY_OF_LAST, _MESSAGE],
+        }),
+        "max_tokens": _COUNT,
+    },
+    {
+        "after": {"type": "str", "pattern": "^[1-9][0-9]{0,8}:[0-9a-f]{12}$"},
+        "kept": _COUNT,
+        "model": _TEXT,
+        "system": _TEXT,
+        "tools": _list(_TOOL),
+        "extra": _OBJECT,
+    },
+)  # fmt: skip
+_ERROR = _object(
+    {
+        "class": _TEXT,
+        "message": _TEXT,
+        "retryable": _TRUTH,
+        "retry_after_s": _or_none({
+            "type": "union",
+            "mode": "left_to_right",
+            "choices": [{"type": "float"}, _one_of("inf", "-inf", "nan")],
+        }),
+        "status": _or_none({"type": "int"}),
+    },
+    {"permanent": _TRUTH, "base": _or_none(_TEXT), "words": _or_none(_TEXT)},
+)  # fmt: skip
+_TIMED = {"at_s": _SECONDS, "duration_ms": _COUNT}
+_TAIL: dict[str, _Schema] = {
+    "unused": _TRUTH,
+    "recording": {"type": "str", "min_length": 1, "max_length": 64},
+    "mode": _one_of("record", "auto"),
+}
+_RUN_AND = {"kind": _TEXT, "run": _LABEL}
+_PLACE = {**_RUN_AND, "path": _PATH, "number": _NUMBER}
+
+_LINES: dict[str, _Schema] = {
+    "run": _object(
+        {**_RUN_AND, "task": _TEXT, "model": _TEXT},
+        {
+            "name": _TEXT,
+            "tags": _list(_TEXT),
+            "budget": _COUNT,
+            "depth": {"type": "int", "ge": 0, "le": 10**9},
+            "first_child": {"type": "int", "ge": 0, "le": 10**9},
+            "date": _DAY,
+            "settings": _OBJECT,
+            **_TAIL,
+        },
+    ),
+    "call": _object(
+        {**_PLACE, "model": _TEXT, "key": _KEY, "request": _REQUEST, **_TIMED},
+        {
+            "attempt": _NUMBER,
+            "is_synthesis": _TRUTH,
+            "reply": _MESSAGE,
+            "text": _TEXT,
+            "stop_reason": _TEXT,
+            "usage": _list(_COUNT, min_length=4, max_length=4),
+            "error": _ERROR,
+            "estimate_error": {"type": "int", "ge": -MOST, "le": MOST},
+            "not_closed": _TEXT,
+            "piece_lengths": _list(_COUNT),
+            "piece_ms": _list(_COUNT),
+            **_TAIL,
+        },
+    ),
+    "tool_call": _object(
+        {
+            **_PLACE,
+            "name": _TEXT,
+            "id": _TEXT,
+            "input": _OBJECT,
+            "result": _TEXT,
+            **_TIMED,
+        },
+        {"is_error": _TRUTH, "effects": _TRUTH, "ended": _COUNT, **_TAIL},
+    ),
+    "verdict": _object({**_PLACE, "what": _TEXT, "value": _ANY}, _TAIL),
+    "order": _object(
+        {
+            **_RUN_AND,
+            "path": _PATH,
+            "number": {"type": "int", "ge": 0, "le": 10**9},
+            "what": _one_of("cancel", "budget", "answer"),
+            "by": _TEXT,
+            "at_s": _SECONDS,
+            "value": _ANY,
+        },
+        _TAIL,
+    ),
+    "end": _object(
+        {
+            **_RUN_AND,
+            "path": _or_none(_PATH),
+            "status": _one_of(*[status.value for status in AgentStatus if status.is_terminal]),
+            "text": _TEXT,
+            "at_s": _SECONDS,
+            "duration_ms": _COUNT,
+            "tokens_used": _COUNT,
+        },
+        {"error": _TEXT, "cut": _TRUTH, "attempt": _NUMBER, "by": _TEXT, **_TAIL},
+    ),
+}
+assert tuple(_LINES) == KINDS
+
+_VALIDATOR = SchemaValidator(_by("kind", _LINES))
+
+_VALUES: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
+    "admitted": {"refused": list},
+    "skipped": {"numbers": list, "why": str},
+    "waited": {"call": int},
+    "clamped": {"call": int, "max_tokens": int, "limited_by": str},
+    "halted": {"call": int, "why": str, "ended_by": str},
+    "exhausted": {"call": int, "why": str, "ended_by": str},
+    "fitted": {},
+    "asked": {"path": str, "number": int},
+    "warned": {"decision": str, "path": str, "number": int},
+    "told": {"call": int, "texts": list},
+    "lost": {"number": int, "tokens": int},
+}
+"""What a replay reads of a verdict's value, by the verdict's kind. `recalled` is a list."""
+
+
+def read_line(line: bytes, *, checks_values: bool = True) -> dict[str, Any]:
+    """One line as a plain value.
+
+    Args:
+        line: The line.
+        checks_values: Whether to check what a replay reads of verdicts and orders, too.
+
+    Raises:
+        ValueError: It is not a line of a cassette; the message is a clause.
+    """
+    try:
+        fields: dict[str, Any] = _VALIDATOR.validate_json(line, strict=True)
+    except ValidationError as error:
+        raise ValueError(_why(error)) from None
+    if fields["kind"] == "call":
+        _check_call(fields)
+    elif checks_values and "value" in fields:
+        _check_value(fields["kind"], fields["what"], fields["value"])
+    return fields
+
+
+def can_be_read(fields: Mapping[str, Any]) -> bool:
+    """Whether a line of these values can be read. Faster than to write and read it.
+
+    The lengths and times of pieces are taken for lists of whole numbers: the encoder made them.
+    `False` may also mean that this is not known: `read_line` says it.
+    """
+    rest = dict(fields)
+    for name in ("piece_lengths", "piece_ms"):  # whole numbers of ours, and most of the values
+        numbers = rest.pop(name, None)
+        if numbers and not 0 <= min(numbers) <= max(numbers) <= MOST:
+            return False
+    if not _VALIDATOR.isinstance_python(rest, strict=True):
+        return False
+    try:
+        if fields["kind"] == "call":
+            _check_call(fields)
+    except ValueError:
+        return False
+    return True
+
+
+def _why(error: ValidationError) -> str:
+    """What is wrong, without its value, which may be a whole prompt."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    deepest = max(found, key=lambda each: len(each["loc"]))  # of what may be several things
+    words, kind = deepest["msg"], deepest["type"]
+    if kind == "json_invalid":
+        return f"it is not JSON ({words.removeprefix('Invalid JSON: ')})"
+    # The first part is the kind of the line; names of types are not in the line.
+    place = ".".join(str(part) for part in deepest["loc"][1:] if not _IS_TYPE.match(str(part)))
+    if kind == "missing":
+        return f"`{place}` is missing"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return f"the `kind` {f'of `{place}` ' if place else ''}is not one that is known"
+    return f"`{place}`: {words[:1].lower()}{words[1:]}" if place else "it is not an object"
+
+
+_IS_TYPE = re.compile(r"typed-dict$|str$|literal\[|list\[|nullable|tagged-union|union|.*_block$")
+
+
+def _check_call(fields: Mapping[str, Any]) -> None:
+    lengths, times = fields.get("piece_lengths", ()), fields.get("piece_ms", ())
+    if len(lengths) != len(times):
+        raise ValueError("`piece_lengths` and `piece_ms` are not equally long")
+    if lengths and sum(lengths) != len(text_of(fields)):
+        raise ValueError("`piece_lengths` do not add up to the length of its text")
+    request = fields["request"]
+    if "after" not in request and (request.get("kept") or "reply" in request["new"]):
+        raise ValueError("`request` keeps messages, and does not say `after` which call")
+    if "after" in request and int(request["after"].partition(":")[0]) >= fields["number"]:
+        raise ValueError("`request.after` is not an earlier call")
+    if "after" not in request and "system" not in request:
+        raise ValueError("`request.system` is missing")
+
+
+def text_of(fields: Mapping[str, Any]) -> str:
+    """The text of a call's reply as it arrived."""
+    if "text" in fields:
+        return fields["text"]  # type: ignore[no-any-return]
+    content = fields["reply"]["content"] if "reply" in fields else ""
+    if isinstance(content, str):
+        return content
+    return "".join([block["text"] for block in content if block["kind"] == "text_block"])
+
+
+def _check_value(kind: str, what: str, value: Any) -> None:
+    if kind == "order":
+        is_right = {
+            "cancel": isinstance(value, dict) and {"agent", "reason"} <= value.keys(),
+            "budget": type(value) is int,
+            "answer": True,
+        }[what]
+        if not is_right:
+            raise ValueError(f"`value` is not what an order of this kind ({what}) has")
+        return
+    if what == "recalled" and not isinstance(value, list):
+        raise ValueError("`value` is not a list")
+    needed = _VALUES.get(what)
+    if needed is None or (what == "fitted" and value is None):
+        return
+    if not isinstance(value, dict):
+        raise ValueError("`value` is not an object")
+    for name, kinds in needed.items():
+        if not isinstance(value.get(name), kinds):
+            raise ValueError(f"`value.{name}` is missing, or of another type")

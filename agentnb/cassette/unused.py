@@ -1,0 +1,119 @@
+"""Calls that no run needs any more, and taking them out of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentnb.cassette.cassette import Cassette
+from agentnb.cassette.fold import runs_in, without
+from agentnb.cassette.lines import Content, Line
+from agentnb.cassette.writer import file_at
+from agentnb.core.text import quoted, visible
+
+Place = tuple[str, int, str]
+"""Path, number and key of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedCall:
+    """A call, or a tool call, that its label's newest run did without."""
+
+    label: str
+    path: str
+    number: int
+    key: str
+    """Of a model call; empty for a tool call."""
+    what: str
+    """The model, or the tool."""
+    begins: str
+    """How the newest message of its request begins, or what the tool was given."""
+
+    def __str__(self) -> str:
+        """One line."""
+        who = "root" if self.path == "root" else f"agent {self.path}"
+        kind = "call" if self.key else "tool call"
+        place = f"{visible(self.label, 60)}: {who}, {kind} {self.number} ({visible(self.what, 60)})"
+        return f"{place}: {quoted(self.begins, limit=60)}"
+
+
+def unused(
+    cassette: Cassette, used: Mapping[str, Collection[Place]] | None = None
+) -> tuple[UnusedCall, ...]:
+    """The calls of a cassette that are used no more, in file order.
+
+    Args:
+        cassette: The cassette.
+        used: By label: path, number and key of each call that was used. Of labels that are not
+            in it, and of tool calls, those count that the newest `auto` run of the label left out.
+    """
+    return tuple(
+        [
+            _as_value(line)
+            for label, lines in cassette.lines.items()
+            for line in _unused(lines, (used or {}).get(label))
+        ]
+    )
+
+
+def _unused(lines: Collection[Line], used: Collection[Place] | None) -> list[Line]:
+    places = None if used is None else set(used)
+
+    def is_unused(line: Line) -> bool:
+        if places is None or line.kind != "call":
+            return line.is_unused
+        fields = line.fields
+        return (fields["path"], fields["number"], fields["key"]) not in places
+
+    return [line for line in lines if is_unused(line)]
+
+
+def _as_value(line: Line) -> UnusedCall:
+    fields = line.fields
+    place = fields["run"], fields["path"], fields["number"]
+    if line.kind == "tool_call":
+        return UnusedCall(*place, "", fields["name"], str(fields["input"]))
+    return UnusedCall(*place, fields["key"], fields["model"], newest_text(line))
+
+
+def newest_text(line: Line) -> str:
+    """The text of the newest message that is new in a call's request."""
+    for message in reversed(line.fields["request"]["new"]):
+        if message == "reply":
+            continue
+        content = message["content"]
+        if isinstance(content, str):
+            return content
+        return " ".join([block["text"] for block in content if "text" in block])
+    return ""
+
+
+def prune(path: str | Path) -> tuple[UnusedCall, ...]:
+    """Take the calls out of a file that are used no more, and put the file into order.
+
+    The lines of recordings that came to no end get their places, too: use it while nothing records.
+
+    Args:
+        path: The cassette.
+
+    Returns:
+        What was taken out, in file order. Without any the file stays as it is.
+
+    Raises:
+        BadCassette: The file cannot be read, or is damaged. It is unchanged.
+        OSError: It cannot be written, and is unchanged.
+    """
+    gone: list[UnusedCall] = []
+
+    def act(content: Content) -> list[Line] | None:
+        runs = runs_in(content.lines)
+        left: list[Line] = []
+        for lines in runs.values():
+            taken_out = _unused(lines, None)
+            gone.extend(map(_as_value, taken_out))
+            left += without(lines, taken_out)
+        return left if gone else None
+
+    file_at(path).change(act)
+    return tuple(gone)

@@ -1,0 +1,224 @@
+"""`CassetteFile`: the one place of this process that writes to a cassette.
+
+What a run has finished is appended as whole lines while it goes on, so a process that is killed
+leaves a file that reads. At the end of a run the file is replaced by one in order. Both happen
+under a lock of the file that other processes respect (not on Windows, and not on every network
+home), and the file is read again before it is replaced, so none loses what another wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from agentnb.cassette.fold import Recording, after_recording, written
+from agentnb.cassette.lines import (
+    HEAD,
+    MOST_BYTES,
+    Content,
+    Line,
+    are_appended,
+    content_of,
+    read_bytes,
+)
+from agentnb.core.collector import without_collector
+from agentnb.errors import BadCassette
+from agentnb.files import replace_file
+
+if os.name == "nt":  # pragma: no cover
+
+    def _lock(file: BinaryIO) -> None:
+        """There is no lock that leaves the file readable for others."""
+
+else:
+    import fcntl
+
+    def _lock(file: BinaryIO) -> None:
+        with suppress(OSError):  # a network home without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+
+_Act = Callable[[Content], Sequence[Line] | None]
+_State = tuple[int, int, int]
+"""Number, size and time of a file: whether somebody else wrote to it."""
+_files: weakref.WeakValueDictionary[Path, CassetteFile] = weakref.WeakValueDictionary()
+_recent: deque[CassetteFile] = deque(maxlen=4)
+"""Those used last, so that a notebook's next run need not read its file again."""
+_making = threading.Lock()
+
+
+def file_at(path: str | Path) -> CassetteFile:
+    """The writer of a file: one for each file, while it is in use and a while longer."""
+    real = Path(os.path.realpath(path))
+    with _making:
+        found = _files.get(real)
+        if found is None:
+            found = _files[real] = CassetteFile(real)
+            _recent.append(found)
+        return found
+
+
+class CassetteFile:
+    """Appends to one file, and puts it into order. For any thread.
+
+    Args:
+        path: The file; its folder must be there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._one = threading.Lock()
+        self._state: _State | None = None
+        """After this process wrote or read it last."""
+        self._content: Content | None = None
+        """What was read last, or `None`."""
+        self._added: set[str] = set()
+        """Recordings of this process that were appended to since."""
+
+    def check(self) -> None:
+        """Check that the file can be recorded into: it is a cassette, or not there yet, or empty.
+
+        Raises:
+            BadCassette: It is damaged, or something else.
+        """
+        with self._one:
+            try:
+                state = _state_of(self.path.stat())
+            except OSError:
+                state = None
+            if state is None or state[1] == 0 or state == self._state:
+                if state is None and self.path.is_symlink():
+                    raise BadCassette(str(self.path), None, "it is a link to nothing")
+                return
+            data = read_bytes(self.path)
+            self._content, self._added = content_of(data, str(self.path)), set()
+            # What is appended to a line without an end would become a part of it.
+            self._state = state if data.endswith(b"\n") else None
+
+    def content(self) -> Content:
+        """What the file had when it was read last: see `check`."""
+        self.check()
+        with self._one:
+            if self._content is None:
+                data = self.path.read_bytes() if self.path.exists() else b""
+                self._content = content_of(data, str(self.path)) if data else Content()
+                self._added = set()
+            return self._content
+
+    def append(self, lines: bytes, recording: str) -> None:
+        """Add whole lines, and hand them to the system.
+
+        Args:
+            lines: The lines.
+            recording: Their mark.
+
+        Raises:
+            BadCassette: Somebody else damaged the file meanwhile; it is unchanged.
+            OSError: It cannot be written.
+        """
+        with self._one, self._locked() as file:
+            state = _state_of(os.fstat(file.fileno()))
+            if state[1] == 0:
+                lines = HEAD + b"\n" + lines
+                self._content, self._added = Content(), set()
+            elif state != self._state:
+                self._make_room(file, state)
+                self._content = None
+            file.write(lines)
+            self._added.add(recording)
+            self._state = _state_of(os.fstat(file.fileno()))
+
+    def _make_room(self, file: BinaryIO, state: _State) -> None:
+        """Somebody else wrote: a line that was not finished must not become one in the middle."""
+        known = self._state
+        if known is not None and known[0] == state[0] and known[1] < state[1]:
+            file.seek(known[1])
+            if are_appended(file.read()):  # what stood before is what it was
+                return
+        file.seek(0)
+        data = file.read()
+        content = content_of(data, str(self.path), checks_values=False)
+        if content.end < len(data):
+            file.truncate(content.end)
+        elif not data.endswith(b"\n"):
+            file.write(b"\n")
+
+    def finish(self, own: Recording, recording: str) -> None:
+        """Put the file into order after a recording came to its end.
+
+        Args:
+            own: All of the recording.
+            recording: Its mark in the file.
+
+        Raises:
+            BadCassette: Somebody else damaged the file meanwhile; it is unchanged.
+            OSError: It cannot be written, and is unchanged.
+        """
+        self._replace(lambda content: after_recording(content.lines, own), without=recording)
+
+    def change(self, act: _Act) -> None:
+        """Replace the file by the lines that `act` makes of it; `None` leaves it as it is.
+
+        Raises:
+            BadCassette: It is damaged, or there is none.
+            OSError: It cannot be written, and is unchanged.
+        """
+        read_bytes(self.path)  # so that no file is made where there is none
+        self._replace(act)
+
+    def _replace(self, act: _Act, without: str = "") -> None:
+        with self._one, self._locked() as file:
+            data, content = b"", self._content
+            is_known = _state_of(os.fstat(file.fileno())) == self._state
+            if content is None or not is_known or self._added != {without}:
+                file.seek(0)
+                data = file.read(MOST_BYTES + 1)
+                content = Content()
+                if data:
+                    content = content_of(
+                        data, str(self.path), without=without, checks_values=not without
+                    )
+            # What it becomes is known only when it is there.
+            self._state, self._content, self._added = None, None, set()
+            with without_collector():
+                lines = act(content)
+            if lines is None:
+                return
+            made = written(lines)
+            if made != data:
+                replace_file(self.path, made)
+            for place, line in enumerate(lines, 2):
+                line.place = place
+            self._content = Content(tuple(lines), (), len(made))
+            self._state = _state_of(self.path.stat())
+
+    @contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        """The file, open to read and append, and locked against other processes."""
+        while True:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            with os.fdopen(os.open(self.path, flags, 0o666), "r+b", buffering=0) as file:
+                _lock(file)
+                if self._is_there(file):
+                    yield file
+                    return
+
+    def _is_there(self, file: BinaryIO) -> bool:
+        """Whether an open file is still the one at the path.
+
+        Another process may have replaced it before this one had the lock.
+        """
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+
+def _state_of(found: os.stat_result) -> _State:
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,222 @@
+"""Which words differ between two texts, with a few words around them, to be read by a person.
+
+Texts are masked and made visible here, so a difference in a secret alone does not show. The time
+is bounded for any texts: where they differ in too much, all that differs is one change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentnb.core.secrets import masked_as_known
+from agentnb.core.text import visible
+
+MOST_EDITS = 150
+"""Words that are taken away or added, before the texts count as altogether different."""
+MOST_WORDS = 5_000
+"""Words of a text between its first and its last change that are compared one by one."""
+_MOST_CHARACTERS = 200_000
+"""Of each text, from the first character that differs on."""
+
+# A character of a script without blanks counts as a word.
+_ONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{_ONE}]\s*|[^\s{_ONE}]+\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of two texts, on one line, masked and visible."""
+
+    kind: Literal["same", "gone", "new"]
+    """`gone` is in the text before only, `new` in the text after only."""
+    text: str
+
+
+def word_diff(
+    before: str, after: str, *, context: int = 5, most_changes: int = 8, most_of_each: int = 200
+) -> list[Piece]:
+    """The words that differ between two texts.
+
+    Args:
+        before: A text.
+        after: Another.
+        context: Words around a change that are the same in both.
+        most_changes: Changes that are shown; the rest is counted.
+        most_of_each: Characters of one piece that are shown.
+
+    Returns:
+        The pieces in order. Of those that are the same only the words beside a change, with `…` for
+        the others. Empty if the texts have the same words.
+    """
+    runs = list(_runs(masked_as_known(before), masked_as_known(after)))
+    if all(kind == "same" for kind, _ in runs):
+        return []
+    pieces: list[Piece] = []
+    changes, shown_to = 0, len(runs)
+    for place, (kind, _) in enumerate(runs):
+        changes += _begins_change(runs, place)
+        if changes > most_changes and kind != "same":
+            shown_to = min(shown_to, place)
+    for place, (kind, words) in enumerate(runs[:shown_to]):
+        if kind == "same":
+            is_first, is_last = place == 0, place == len(runs) - 1
+            text = _beside(words, context, is_first=is_first, is_last=is_last)
+        else:
+            text = _text(words)
+        if text:
+            pieces.append(Piece(kind, _shortened(text, most_of_each)))
+    if (more := changes - most_changes) > 0:
+        pieces.append(Piece("same", f"… and {more:,} more change{'s' if more > 1 else ''}"))
+    return pieces
+
+
+def marked(pieces: Sequence[Piece]) -> str:
+    """Pieces as one line: `… the [-old-]{+new+} word …`."""
+    line = ""
+    for place, piece in enumerate(pieces):
+        if line and (piece.kind != "new" or pieces[place - 1].kind != "gone"):
+            line += " "
+        match piece.kind:
+            case "gone":
+                line += f"[-{piece.text}-]"
+            case "new":
+                line += f"{{+{piece.text}+}}"
+            case "same":
+                line += piece.text
+    return line
+
+
+# -- what differs ----------------------------------------------------------------------------------
+
+_Run = tuple[Literal["same", "gone", "new"], Sequence[str]]
+
+
+def _runs(before: str, after: str) -> Iterator[_Run]:
+    """Both texts as runs of words that are the same, gone or new, in order."""
+    before, after = _within_bounds(before, after)
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    old_keys, new_keys = [w.rstrip() for w in old], [w.rstrip() for w in new]
+    head = _common(old_keys, new_keys)
+    tail = _common(old_keys[head:][::-1], new_keys[head:][::-1])
+    old_end, new_end = len(old) - tail, len(new) - tail
+    matches = _matches(old_keys[head:old_end], new_keys[head:new_end])
+    pairs = [(head + one, head + other) for one, other in matches]
+    at, at_new = 0, 0
+    same = [(n, n) for n in range(head)] + pairs + [(old_end + n, new_end + n) for n in range(tail)]
+    collected: list[str] = []
+    for one, other in [*same, (len(old), len(new))]:
+        if one > at or other > at_new:
+            yield from _run("same", collected)
+            collected = []
+            yield from _run("gone", old[at:one])
+            yield from _run("new", new[at_new:other])
+        collected += new[other : other + 1]
+        at, at_new = one + 1, other + 1
+    yield from _run("same", collected)
+
+
+def _run(kind: Literal["same", "gone", "new"], words: Sequence[str]) -> Iterator[_Run]:
+    if words:
+        yield kind, words
+
+
+def _within_bounds(before: str, after: str) -> tuple[str, str]:
+    """Two very long texts without what follows long after their first difference."""
+    longest = max(len(before), len(after))
+    if longest <= _MOST_CHARACTERS:
+        return before, after
+    first = _first_difference(before, after)
+    # From some words before the difference on, so that no word begins in its middle.
+    begin = before.rfind(" ", 0, max(0, first - 500)) + 1
+    end = first + _MOST_CHARACTERS
+    return before[begin:end], after[begin:end]
+
+
+def _first_difference(before: str, after: str) -> int:
+    low, high = 0, min(len(before), len(after))
+    while low < high:  # by halves: comparing slices is quick
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if before[:middle] == after[:middle] else (low, middle - 1)
+    return low
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many words two lists have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _matches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Places of words that stay, in order; none if too few do.
+
+    Source: the greedy algorithm of "An O(ND) Difference Algorithm and Its Variations",
+    Algorithmica 1, 1986, with at most `MOST_EDITS` edits.
+    """
+    if max(len(old), len(new)) > MOST_WORDS:
+        return []
+    furthest, trace = {1: 0}, list[dict[int, int]]()
+    for edits in range(MOST_EDITS + 1):
+        trace.append(furthest.copy())
+        for diagonal in range(-edits, edits + 1, 2):
+            is_new = _is_new(furthest, diagonal, edits)
+            x = furthest[diagonal + 1] if is_new else furthest[diagonal - 1] + 1
+            while x < len(old) and x - diagonal < len(new) and old[x] == new[x - diagonal]:
+                x += 1
+            furthest[diagonal] = x
+            if x >= len(old) and x - diagonal >= len(new):
+                found = _way_back(trace, len(old), len(new))
+                # A few small words in common would only cut two sentences to pieces.
+                return found if 4 * len(found) >= min(len(old), len(new)) else []
+    return []
+
+
+def _is_new(furthest: dict[int, int], diagonal: int, edits: int) -> bool:
+    """Whether the way to a diagonal adds a word; otherwise it takes one away."""
+    if diagonal in (-edits, edits):
+        return diagonal == -edits
+    return furthest[diagonal - 1] < furthest[diagonal + 1]
+
+
+def _way_back(trace: Sequence[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for edits in reversed(range(len(trace))):
+        furthest, diagonal = trace[edits], x - y
+        previous = diagonal + 1 if _is_new(furthest, diagonal, edits) else diagonal - 1
+        begin_x = furthest[previous]
+        begin_y = begin_x - previous
+        while x > begin_x and y > begin_y:
+            x, y = x - 1, y - 1
+            found.append((x, y))
+        x, y = begin_x, begin_y
+    return found[::-1]
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def _begins_change(runs: Sequence[_Run], place: int) -> bool:
+    return runs[place][0] != "same" and (place == 0 or runs[place - 1][0] == "same")
+
+
+def _beside(words: Sequence[str], context: int, *, is_first: bool, is_last: bool) -> str:
+    """The words beside the changes before and after."""
+    first, last = (0 if is_first else context), (0 if is_last else context)
+    if len(words) <= first + last:
+        return _text(words)
+    parts = [_text(words[:first]), "…", _text(words[len(words) - last :])]
+    return " ".join(filter(None, parts))
+
+
+def _text(words: Sequence[str]) -> str:
+    return "".join(words).strip()
+
+
+def _shortened(text: str, limit: int) -> str:
+    line = visible(text, max(len(text) * 10, 1))
+    if len(line) <= limit:
+        return line
+    half = limit // 2
+    return f"{line[:half].rstrip()} … {line[-half:].lstrip()}"
