@@ -6,19 +6,27 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agentnb import Reply, ScriptedProvider, Session
+from agentnb import ScriptedProvider, Session
 from agentnb.core.events import ToolCallFinished
-from agentnb.core.types import CompletionRequest, OrchestratorResult, ToolResultBlock, ToolUse
+from agentnb.core.types import OrchestratorResult
 from agentnb.run import Run
+from agentnb.testing import tool_calls as order
+from agentnb.testing import tool_results_in as results_in
 from tests.support import DEADLINE_S
 
+__all__ = [
+    "ID",
+    "order",
+    "paths",
+    "results_in",
+    "run_of",
+    "session_of",
+    "start",
+    "told",
+    "wait",
+]
+
 ID = re.compile(r"[0-9a-f]{6}")
-
-
-def order(*calls: tuple[str, Mapping[str, Any]], text: str = "") -> Reply:
-    """A reply that calls tools."""
-    uses = tuple(ToolUse(f"use_{at}_{name}", name, given) for at, (name, given) in enumerate(calls))
-    return Reply(text, tool_uses=uses)
 
 
 def start(task: str, **more: str) -> tuple[str, Mapping[str, Any]]:
@@ -46,12 +54,6 @@ def told(run: Run, agent: str = "root") -> list[tuple[str, str, bool]]:
         if isinstance(event, ToolCallFinished)
         and event.agent_id.partition(".")[2] == agent.replace("root", "")
     ]
-
-
-def results_in(request: CompletionRequest) -> list[str]:
-    """The results of an agent's tools, as its model gets them."""
-    blocks = [block for message in request.messages for block in message.content]
-    return [block.text for block in blocks if isinstance(block, ToolResultBlock)]
 
 
 def paths(result: OrchestratorResult) -> dict[str, str]:

@@ -8,14 +8,10 @@ parent before its children, a tree that is the events' own, and nothing left run
 from __future__ import annotations
 
 import asyncio
-import html
 import itertools
-import re
 import subprocess
 import sys
 import textwrap
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -65,6 +61,13 @@ from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from agentnb.run_check import check_possible
 from agentnb.runtime import get_runtime
 
+# What `agentnb.testing` offers to all; the tests take it from here, with the rest.
+from agentnb.testing import Hold as Hold
+from agentnb.testing import by_agent as by_agent
+from agentnb.testing import requests_of as requests_of
+from agentnb.testing import spawn as spawn
+from agentnb.testing import task_of as task_of
+
 DEADLINE_S = 120.0
 """Against hangs only: far more than anything here takes on a busy machine."""
 
@@ -74,47 +77,6 @@ E = TypeVar("E")
 # -- scripts ------------------------------------------------------------------------------------
 
 
-def spawn(*tasks: str, mode: str = "parallel", before: str = "") -> str:
-    """A reply with a spawn block."""
-    agents = "".join(f'<agent task="{html.escape(task)}" />' for task in tasks)
-    block = f'<spawn_agents mode="{mode}">{agents}</spawn_agents>'
-    return f"{before}\n\n{block}" if before else block
-
-
-def task_of(request: CompletionRequest) -> str:
-    """The agent of a request: a sub-agent's task, or `root`."""
-    found = re.search(r"<task>\n(.*)\n</task>\Z", request.system, re.DOTALL)
-    return html.unescape(found[1]) if found else "root"
-
-
-Answer = AnyReply | Callable[[CompletionRequest], AnyReply]
-
-
-def by_agent(replies: Mapping[str, Answer | Sequence[Answer]]) -> ScriptedProvider:
-    """Answers each agent, named by its task (or `root`), with its own replies in their order.
-
-    An agent that is not named answers `done: ` and its task; a single reply serves for ever. A
-    reply may be made from the request when it comes.
-    """
-    used: Counter[str] = Counter()
-
-    def answer(request: CompletionRequest) -> AnyReply:
-        task = task_of(request)
-        rule = replies.get(task, f"done: {task}")
-        if not isinstance(rule, str) and isinstance(rule, Sequence):
-            used[task] += 1
-            assert used[task] <= len(rule), f"call {used[task]} of {task!r} has no reply"
-            rule = rule[used[task] - 1]
-        return rule(request) if callable(rule) else rule
-
-    return ScriptedProvider(answer)
-
-
-def requests_of(provider: ScriptedProvider, task: str) -> list[CompletionRequest]:
-    """The calls of one agent, in their order."""
-    return [request for request in provider.requests if task_of(request) == task]
-
-
 def text_of(request: CompletionRequest) -> str:
     """All text of a request."""
     return "\n".join([request.system, *(message.text for message in request.messages)])
@@ -122,62 +84,6 @@ def text_of(request: CompletionRequest) -> str:
 
 def said_by(request: CompletionRequest, role: Role) -> list[str]:
     return [message.text for message in request.messages if message.role is role]
-
-
-class Hold:
-    """A place where a scripted stream stops until a test releases it, from any thread."""
-
-    def __init__(self) -> None:
-        self.reached = threading.Event()
-        self._lock = threading.Lock()
-        self._open = False
-        self._came = 0
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._watching: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-
-    async def __call__(self) -> None:
-        go = asyncio.Event()
-        with self._lock:
-            self._came += 1
-            if self._open:
-                go.set()
-            self._waiting.append((asyncio.get_running_loop(), go))
-            self.reached.set()
-            watching, self._watching = self._watching, []
-        _set_all(watching)
-        await go.wait()
-
-    @property
-    def count(self) -> int:
-        """How many streams have come here so far."""
-        with self._lock:
-            return self._came
-
-    def release(self) -> None:
-        with self._lock:
-            self._open = True
-            waiting, self._waiting = self._waiting, []
-        _set_all(waiting)
-
-    def wait(self) -> None:
-        """Block until a stream stops here."""
-        assert self.reached.wait(DEADLINE_S), "no stream came to the hold"
-
-    async def until_reached(self) -> None:
-        """Wait, on any loop, until a stream stops here."""
-        came = asyncio.Event()
-        with self._lock:
-            if self.reached.is_set():
-                return
-            self._watching.append((asyncio.get_running_loop(), came))
-        async with asyncio.timeout(DEADLINE_S):
-            await came.wait()
-
-
-def _set_all(events: Sequence[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
-    for loop, event in events:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(event.set)
 
 
 # -- runs ---------------------------------------------------------------------------------------

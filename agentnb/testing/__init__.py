@@ -1,12 +1,21 @@
-"""For tests of parts of one's own, and of runs.
+"""For tests of agents, of runs, and of parts of one's own.
 
-`journal_contract` lists what a journal must do, as checks for any test runner. With pytest and
-pytest-asyncio:
+Agents answer from a script, without a key: `ScriptedProvider` and `by_agent`, with `spawn` and
+`tool_calls` for what they say and `requests_of` for what they were asked:
 
-    from agentnb.testing import journal_contract
+    from agentnb.testing import by_agent, spawn
 
-    @pytest.mark.parametrize("check", journal_contract(factory), ids=str)
-    async def test_my_journal(check):
+    provider = by_agent({"root": [spawn("a", "b"), "both"], "a": "the first"})
+    result = agentnb.Session(provider=provider, store=None).run_sync("a task")
+    agentnb.check(result).completed().spawned(2).said("both")
+
+`journal_contract` and `provider_contract` list what a journal and a provider must do, as checks for
+any test runner. With pytest and pytest-asyncio:
+
+    from agentnb.testing import provider_contract
+
+    @pytest.mark.parametrize("check", provider_contract(factory), ids=str)
+    async def test_my_provider(check):
         await check()
 
 `equal_records` says in words what two runs tell otherwise.
@@ -14,59 +23,43 @@ pytest-asyncio:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-
-from agentnb.core.protocols import Journal
-from agentnb.testing import _keeping, _values
+from agentnb.core.types import ToolUse
+from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.testing._check import Check
+from agentnb.testing._contracts import (
+    JournalFactory,
+    ProviderFactory,
+    journal_contract,
+    provider_contract,
+)
 from agentnb.testing._equal import equal_records
-from agentnb.testing._handed import Bench
+from agentnb.testing._network import NetworkClosed
+from agentnb.testing._scripts import (
+    Hold,
+    by_agent,
+    requests_of,
+    spawn,
+    task_of,
+    tool_calls,
+    tool_results_in,
+)
 
-JournalFactory = Callable[[], tuple[Journal, Callable[[], Journal]]]
-"""Returns a new, empty journal, and a function `reopen`. `reopen()` returns a journal over the same
-storage, as a new process finds it after the first one died without closing."""
-
-__all__ = ["Check", "JournalFactory", "equal_records", "journal_contract"]
-
-
-@dataclass(frozen=True, repr=False)
-class Check:
-    """One promise of a journal. `await check()` raises `AssertionError` if it is broken.
-
-    What the journal itself raises is the cause of that error.
-    """
-
-    name: str
-    """The promise, as a sentence. Also `str(check)`."""
-    _body: Callable[[Bench], Awaitable[None]]
-    _factory: JournalFactory
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"Check({self.name!r})"
-
-    async def __call__(self) -> None:
-        """Check it on a new journal."""
-        journal, reopen = self._factory()
-        bench = Bench(journal, reopen)
-        try:
-            await self._body(bench)
-            bench.close()
-        except Exception as error:
-            bench.close_quietly()
-            raise AssertionError(f"{self.name}: {error!r}") from error
-
-
-def journal_contract(factory: JournalFactory) -> list[Check]:
-    """The promises of `agentnb.core.protocols.Journal`, for a journal with all of its methods.
-
-    The checks need no order, no sleep and no network. Each makes journals of its own and closes
-    them. One sets an environment variable for its duration, to have a secret.
-
-    Args:
-        factory: See `JournalFactory`. Called once for each check, on the loop of the check.
-    """
-    promises = {**_keeping.PROMISES, **_values.PROMISES}
-    return [Check(name, body, factory) for name, body in promises.items()]
+__all__ = [
+    "Check",
+    "Hold",
+    "JournalFactory",
+    "NetworkClosed",
+    "ProviderFactory",
+    "Reply",
+    "ScriptedProvider",
+    "ToolUse",
+    "by_agent",
+    "equal_records",
+    "journal_contract",
+    "provider_contract",
+    "requests_of",
+    "spawn",
+    "task_of",
+    "tool_calls",
+    "tool_results_in",
+]

@@ -407,6 +407,7 @@ async def tell_everything(
     }
     for number, (kind, value) in enumerate(
         [
+            ("waited", {"call": 3}),
             ("clamped", {"call": 3, "max_tokens": 300, "limited_by": text("the budget")}),
             ("halted", {"call": 3, "why": text("no room"), "ended_by": text("the budget ended")}),
             ("exhausted", {"call": 4, "why": text("no room"), "ended_by": "the budget ended"}),

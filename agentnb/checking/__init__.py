@@ -1,0 +1,1 @@
+"""What a person expects of a run, and how two runs differ: `agentnb.check`, `agentnb.compare`."""

@@ -1,0 +1,65 @@
+"""What a journal and a provider must do, as lists of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from agentnb.core.protocols import Journal
+from agentnb.testing import _keeping, _values
+from agentnb.testing._answering import ANY, CHOSEN, Model, ProviderFactory, StreamPromise
+from agentnb.testing._check import Check
+from agentnb.testing._handed import Bench
+from agentnb.testing._promises import Promise
+
+JournalFactory = Callable[[], tuple[Journal, Callable[[], Journal]]]
+"""Returns a new, empty journal, and a function `reopen`. `reopen()` returns a journal over the same
+storage, as a new process finds it after the first one died without closing."""
+
+__all__ = ["JournalFactory", "ProviderFactory", "journal_contract", "provider_contract"]
+
+
+def journal_contract(factory: JournalFactory) -> list[Check]:
+    """The promises of `agentnb.core.protocols.Journal`, for a journal with all of its methods.
+
+    The checks need no order, no sleep and no network. Each makes journals of its own and closes
+    them. One sets an environment variable for its duration, to have a secret.
+
+    Args:
+        factory: See `JournalFactory`. Called once for each check, on the loop of the check.
+    """
+    promises = {**_keeping.PROMISES, **_values.PROMISES}
+    return [Check(name, partial(_keeps, body, factory)) for name, body in promises.items()]
+
+
+async def _keeps(promise: Promise, factory: JournalFactory) -> None:
+    journal, reopen = factory()
+    bench = Bench(journal, reopen)
+    try:
+        await promise(bench)
+        bench.close()
+    except Exception:
+        bench.close_quietly()
+        raise
+
+
+def provider_contract(factory: ProviderFactory) -> list[Check]:
+    """The promises of `agentnb.core.protocols.Provider`.
+
+    The checks need no order and no sleep, and each makes providers of its own and closes them.
+
+    Args:
+        factory: See `ProviderFactory`. If it takes no argument, the answers cannot be chosen: the
+            checks are then those that any answers allow, and not those of tool calls, stop reasons
+            and errors.
+    """
+    promises = {**ANY, **CHOSEN} if Model.chooses(factory) else ANY
+    return [Check(name, partial(_answers, body, factory)) for name, body in promises.items()]
+
+
+async def _answers(promise: StreamPromise, factory: ProviderFactory) -> None:
+    model = Model(factory)
+    try:
+        await promise(model)
+    finally:
+        await model.close()

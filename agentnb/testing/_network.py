@@ -1,0 +1,82 @@
+"""`closed_network`: meanwhile nothing in this process opens a connection."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+_INTERNET = (-1, socket.AF_INET, socket.AF_INET6)
+"""Families; -1 is the default, which is IPv4."""
+
+
+class NetworkClosed(RuntimeError):
+    """Something reached for the network where nothing may.
+
+    Not an `OSError`, which a client may take for a passing fault and retry.
+    """
+
+    def __init__(self, target: object, why: str) -> None:
+        self.target = target
+        aim = "" if target is None else f" to {target!r}"
+        super().__init__(f"A connection{aim} was to be opened, and the network is closed. {why}")
+
+
+@contextmanager
+def closed_network(why: str) -> Iterator[None]:
+    """Refuse new sockets of the internet, to this machine too, and the look-up of names.
+
+    An event loop works as ever: what wakes it is a pair of sockets. Sockets that were open before,
+    Unix sockets, and what is accepted by a server that was there before are left alone, and so is
+    what does not go through `socket`, such as ZeroMQ.
+
+    Args:
+        why: What the error says: why it is closed, and what to do.
+
+    Raises:
+        NetworkClosed: By whoever opens a socket meanwhile.
+    """
+    pairing = threading.local()
+    real_init, real_pair = socket.socket.__init__, socket.socketpair
+    real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def init(
+        self: socket.socket, family: int = -1, type: int = -1, proto: int = -1, fileno: Any = None
+    ) -> None:
+        if fileno is None and family in _INTERNET and not getattr(pairing, "on", False):
+            raise NetworkClosed(None, why)
+        real_init(self, family, type, proto, fileno)
+
+    def connect(self: socket.socket, address: Any) -> None:
+        check(self, address)
+        real_connect(self, address)
+
+    def connect_ex(self: socket.socket, address: Any) -> int:
+        check(self, address)
+        return real_connect_ex(self, address)
+
+    def check(connecting: socket.socket, address: object) -> None:
+        if connecting.family in _INTERNET and not getattr(pairing, "on", False):
+            raise NetworkClosed(address, why)
+
+    def getaddrinfo(host: object, *_: object, **__: object) -> Any:
+        raise NetworkClosed(host, why)
+
+    def socketpair(*args: Any, **kwargs: Any) -> Any:
+        pairing.on = True  # where the system has no pairs, two sockets of this machine are joined
+        try:
+            return real_pair(*args, **kwargs)
+        finally:
+            pairing.on = False
+
+    with (
+        mock.patch.object(socket.socket, "__init__", init),
+        mock.patch.object(socket.socket, "connect", connect),
+        mock.patch.object(socket.socket, "connect_ex", connect_ex),
+        mock.patch.object(socket, "getaddrinfo", getaddrinfo),
+        mock.patch.object(socket, "socketpair", socketpair),
+    ):
+        yield
