@@ -15,6 +15,8 @@ from agentnb.core.shown import present_with
 
 if TYPE_CHECKING:
     from agentnb.agent_view import AgentView
+    from agentnb.checking.check import check
+    from agentnb.checking.compare import compare
     from agentnb.config import Config, load_config
     from agentnb.core.context import AgentContext
     from agentnb.core.durable import AgentMetadata, MemoryEntry, MemoryList, Task, TaskList
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         NoSuchSession,
         NoSuchTask,
         NoSuchThread,
+        NotRecorded,
         OrchestratorError,
         RunCancelled,
         RunChanged,
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
         ToolUse,
     )
     from agentnb.default_session import configure, delete_run, get_session, prune, runs
-    from agentnb.errors import ConfigError
+    from agentnb.errors import BadCassette, CheckFailed, ConfigError, NoCassette
     from agentnb.prices import Cost, Price, set_prices
     from agentnb.providers.demo import DemoProvider
     from agentnb.providers.registry import register_provider
@@ -74,8 +77,10 @@ _HOMES = {
     "AgentnbError": "core.errors",
     "AmbiguousRun": "core.errors",
     "BadAssignment": "core.errors",
+    "BadCassette": "errors",
     "CancelReceipt": "core.types",
     "CannotRecover": "core.errors",
+    "CheckFailed": "errors",
     "RunChanged": "core.errors",
     "Config": "config",
     "ConfigError": "errors",
@@ -85,11 +90,13 @@ _HOMES = {
     "LlmError": "core.errors",
     "MemoryEntry": "core.durable",
     "MemoryList": "core.durable",
+    "NoCassette": "errors",
     "NoSuchMemory": "core.errors",
     "NoSuchRun": "core.errors",
     "NoSuchSession": "core.errors",
     "NoSuchTask": "core.errors",
     "NoSuchThread": "core.errors",
+    "NotRecorded": "core.errors",
     "OrchestratorError": "core.errors",
     "OrchestratorResult": "core.types",
     "Price": "prices",
@@ -113,6 +120,8 @@ _HOMES = {
     "ToolUse": "core.types",
     "UnreadableRun": "core.errors",
     "allow_nested_loops": "runtime",
+    "check": "checking.check",
+    "compare": "checking.compare",
     "configure": "default_session",
     "delete_run": "default_session",
     "get_session": "default_session",
@@ -135,8 +144,10 @@ __all__ = [
     "AgentnbError",
     "AmbiguousRun",
     "BadAssignment",
+    "BadCassette",
     "CancelReceipt",
     "CannotRecover",
+    "CheckFailed",
     "Config",
     "ConfigError",
     "Cost",
@@ -145,11 +156,13 @@ __all__ = [
     "LlmError",
     "MemoryEntry",
     "MemoryList",
+    "NoCassette",
     "NoSuchMemory",
     "NoSuchRun",
     "NoSuchSession",
     "NoSuchTask",
     "NoSuchThread",
+    "NotRecorded",
     "OrchestratorError",
     "OrchestratorResult",
     "Price",
@@ -175,6 +188,8 @@ __all__ = [
     "UnreadableRun",
     "__version__",
     "allow_nested_loops",
+    "check",
+    "compare",
     "configure",
     "delete_run",
     "get_session",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from agentnb.core.errors import AgentnbError
+from agentnb.core.shown import counted
 from agentnb.core.text import LONGEST_LINE, literal, visible
 from agentnb.errors import UnreadableNotebook
 from agentnb.views.freeze import freeze_file
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     # A file with an error does not stop the files after it.
-    act = {"freeze": _freeze, "trust": _trust}[order.verb]
+    act = {"freeze": _freeze, "trust": _trust, "cassette": _prune}[order.verb]
     return max([act(file) for file in order.files])
 
 
@@ -65,6 +66,25 @@ def _freeze(file: str) -> int:
     return 0
 
 
+def _prune(file: str) -> int:
+    from agentnb.cassette import prune
+
+    shown = visible(file, 200)
+    try:
+        gone = prune(file)
+    except AgentnbError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        print(f"{literal(file)} cannot be written, and is unchanged: {why}.", file=sys.stderr)
+        return WRONG
+    print(f"{shown}: {counted(len(gone), 'call')} taken out" if gone else f"{shown}: all are used")
+    for call in gone:
+        print(f"  {call}")
+    return 0
+
+
 class _Parser(argparse.ArgumentParser):
     """Escapes an error's quotes: a shell may complete file names that hold control characters."""
 
@@ -94,6 +114,18 @@ def _parser() -> argparse.ArgumentParser:
         "the file changes. It prints what that sends where.",
     )
     trust.add_argument("files", nargs="+", metavar="FILE", help="an agentnb.yaml, or its folder")
+    words = "keep recorded runs tidy"
+    cassette = verbs.add_parser("cassette", help=words, description="Keep recorded runs tidy.")
+    tidy = cassette.add_subparsers(dest="act", metavar="COMMAND", required=True)
+    words = "take out calls that are used no more"
+    prune = tidy.add_parser(
+        "prune",
+        help=words,
+        description="Take the calls out of cassettes that the newest `auto` run of their notebook "
+        "did without, and name them. Use it while nothing records.",
+    )
+    prune.add_argument("files", nargs="+", metavar="FILE", help="NAME.cassette.jsonl")
+
     return parser
 
 

@@ -44,8 +44,9 @@ from agentnb.core.types import (
     SubAgentResults,
     path_of,
 )
-from agentnb.prices import Cost
+from agentnb.prices import Cost, dollars
 from agentnb.record import RunRecord
+from agentnb.recovery import RecoveryReceipt
 from agentnb.store.runs import RunList
 from agentnb.views.markdown import answer_html, text_html
 from agentnb.views.outline import GLYPHS, lines_below, outline, shortened
@@ -277,6 +278,26 @@ def _(runs: RunList) -> Bundle:
     table = Table(("run", "status", "agents", "tokens"), rows, length=len(runs))
     interrupted = sum(one.status == AgentStatus.INTERRUPTED for one in runs)
     return _list(runs, table, *([_how_to_recover(interrupted)] if interrupted else ()))
+
+
+@bundle_of.register
+def _(receipt: RecoveryReceipt) -> Bundle:
+    """What was reused as a table, and below it what is uncertain and what changed."""
+    reused, usd = receipt.reused, receipt.reused.cost_usd
+    table = Table(
+        ("calls reused", "tool calls reused", "tokens", "saved"),
+        [
+            (
+                f"{reused.calls:,}",
+                f"{reused.tool_calls:,}",
+                f"{reused.tokens:,}",
+                "no price is known" if usd is None else f"about {dollars(usd)}",
+            )
+        ],
+    )
+    lines = [_line(each) for each in receipt.told]
+    bundle = _bundle(lines[0], _table(table), *lines[1:])
+    return bundle | {"text/plain": "\n".join(plain for plain, _ in lines)}
 
 
 def _how_to_recover(interrupted: int) -> str:

@@ -17,9 +17,10 @@ from agentnb.core.context import texts
 from agentnb.core.errors import MissingExtra
 from agentnb.core.protocols import FallbackModel, Gate, Provider, links_of
 from agentnb.errors import UntrustedSettings
+from agentnb.providers.absent import AbsentProvider
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.gate import ConcurrencyGate, RoutedGate
-from agentnb.providers.registry import Registry, known_providers, split_model
+from agentnb.providers.registry import Registry, known_providers, label_of, split_model
 from agentnb.settings import DEFAULT_MODEL
 from agentnb.trust import allowed_server
 
@@ -61,6 +62,7 @@ class Models:
         model: The session's `model`; `None` if code names none.
         provider: The session's own provider, used in place of the one that `model` names.
         config: The settings file.
+        is_replay: Whether no provider is made: only names are needed.
 
     Raises:
         ConfigError: A pool of the file holds a model without a provider.
@@ -70,9 +72,15 @@ class Models:
     """
 
     def __init__(
-        self, model: str | Sequence[str] | None, *, provider: Provider | None, config: Config
+        self,
+        model: str | Sequence[str] | None,
+        *,
+        provider: Provider | None,
+        config: Config,
+        is_replay: bool = False,
     ) -> None:
         self._provider = provider
+        self._absent: dict[str, AbsentProvider] | None = {} if is_replay else None
         self._config = config
         config.check_models(self._check_known)
         self.model: str | tuple[str, ...] = DEFAULT_MODEL
@@ -137,7 +145,11 @@ class Models:
         own = self._own(model)
         if own is not None:
             return own, model
-        settings_of = _FILE_SETTINGS.get(split_model(model)[0])
+        provider, name = split_model(model)
+        if self._absent is not None:
+            absent = self._absent.setdefault(provider, AbsentProvider(provider))
+            return absent, label_of(provider, name)
+        settings_of = _FILE_SETTINGS.get(provider)
         return registry.resolve(model, settings_of and settings_of(self._config))
 
     def _own(self, model: str) -> Provider | None:

@@ -13,6 +13,7 @@ import math
 import signal
 import threading
 import time
+import weakref
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -39,12 +40,13 @@ from agentnb.core.types import (
     path_key,
     path_of,
 )
+from agentnb.modes import LIVE
 from agentnb.record import RunRecord
 from agentnb.runtime import GONE, Runtime
 from agentnb.views.panel.viewers import Viewers
 
 if TYPE_CHECKING:
-    from agentnb.recovery import RecoveryReceipt
+    from agentnb.recovery import Recovering, RecoveryReceipt
     from agentnb.run_store import RunStore
     from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
     from agentnb.views.panel.frames import FramePublisher
@@ -70,13 +72,20 @@ class Run(RunRecord):
         viewers: Viewers | None = None,
         kept: RunStore | None = None,
         among: MutableMapping[str, Run] | None = None,
+        mode: str = LIVE,
+        tally: object = None,
     ) -> None:
         super().__init__(request.run_id, task, bus)
         self._request = request
         self._runtime = runtime
         self._viewers = viewers or Viewers()
-        self.receipt: RecoveryReceipt | None = None
-        """What a recovery reused, what is uncertain and what changed; `None` for any other run."""
+        self.mode = mode
+        """`live`, `record`, `auto` or `replay`: see the setting."""
+        self._tally = tally
+        """What it asked anew, as one line of text, if it is in mode `auto`."""
+        self.recovering: Recovering | None = None
+        """The past of a run that is recovered, until its receipt was made from it."""
+        self._receipt: RecoveryReceipt | None = None
         self._kept = kept
         if among is not None:  # before it begins: what it does may look for it
             among[self.id] = self
@@ -111,10 +120,21 @@ class Run(RunRecord):
         return self._outcome()
 
     def _outcome(self) -> OrchestratorResult:
+        self._give_record()
         try:
             return self._future.result()
         except concurrent.futures.CancelledError:  # the runtime was closed during the run
             raise RuntimeError(GONE) from None
+
+    def _give_record(self) -> None:
+        """Let the result lead to what happened, before anyone gets it."""
+        reached = self._reached()
+        if reached is None:
+            return
+        with self._fold_lock:
+            if reached.record is None:
+                # Not `self`, which has the result: such a circle would keep runs in memory.
+                reached.give_record(RunRecord(self.id, self.task, self._bus))
 
     def _check_alive(self) -> None:
         if not self._future.done() and not self._runtime.is_alive:
@@ -166,10 +186,16 @@ class Run(RunRecord):
                 raise
         return self.result()
 
-    def stop_soon(self, reason: str) -> bool:
-        """Order the whole run to stop, without waiting. False if it was ordered before."""
+    def stop_soon(self, reason: str, *, at_once: bool = False) -> bool:
+        """Order the whole run to stop, without waiting. False if it was ordered before.
+
+        Args:
+            reason: Why.
+            at_once: Also while a recovered run does again what it did before. Then it stays as it
+                was, and can be recovered.
+        """
         cancellation = self._request.cancellation
-        return cancellation.cancel(None, reason) is cancellation.root_order
+        return cancellation.cancel(None, reason, at_once=at_once) is cancellation.root_order
 
     def stop_with(self, above: Cancellation) -> None:
         """Stop when the whole run above is cancelled, now or later."""
@@ -196,6 +222,10 @@ class Run(RunRecord):
     @property
     def reached(self) -> OrchestratorResult | None:
         """The result, or what a run that raised had reached; `None` while it goes on."""
+        self._give_record()
+        return self._reached()
+
+    def _reached(self) -> OrchestratorResult | None:
         if not self._future.done() or self._future.cancelled():
             return None
         error = self._future.exception()
@@ -204,6 +234,14 @@ class Run(RunRecord):
         return error.partial_result if isinstance(error, OrchestratorError) else None
 
     # -- looking ------------------------------------------------------------------------------
+
+    @property
+    def receipt(self) -> RecoveryReceipt | None:
+        """What a recovery reused, what is uncertain and what changed; `None` for any other run."""
+        recovering = self.recovering
+        if recovering is not None and recovering.is_settled.is_set():
+            self._receipt, self.recovering = recovering.receipt(), None
+        return self._receipt
 
     async def stream(self) -> AsyncIterator[Entry]:
         """Every entry from the beginning to the end, as it happens, on the caller's loop.
@@ -282,6 +320,7 @@ class Run(RunRecord):
         """Wait until all cancelled agents have stopped, those of earlier cancels included."""
 
         async def stopped() -> None:
+            await self._request.cancellation.gone_on()
             for scope in self._request.cancellation.cancelled(agent_id):
                 await scope.ended.wait()
 
@@ -383,7 +422,32 @@ class Run(RunRecord):
             viewers=self._viewers,
             commands=lambda tell: Commands(_ByPanel(self), self._runtime.call_soon, tell),
             kept=self._kept,
+            receipt=lambda: self.receipt,
+            at_end=self._told_at_end,
         )
+
+    def _told_at_end(self) -> str:
+        """What the panel tells when the run has ended; the cell's outputs do not have it."""
+        line = "" if self._tally is None else f"{self._tally}."
+        return line[:1].upper() + line[1:]
+
+
+_newest: weakref.ref[Run] | None = None
+"""The run that a person started last in this process, whichever session it is of."""
+
+
+def note_newest(run: Run) -> None:
+    """Note that a person has started a run."""
+    global _newest
+    _newest = weakref.ref(run)
+
+
+def newest_run() -> Run | None:
+    """The run that was started last in this process.
+
+    `None` before the first, and if nobody has kept it: a session keeps its own newest one.
+    """
+    return None if _newest is None else _newest()
 
 
 class _ByPanel:

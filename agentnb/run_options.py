@@ -13,7 +13,7 @@ from agentnb.core.text import literal
 from agentnb.core.types import SpawnInstruction, SpawnMode
 from agentnb.settings import SETTINGS, Settings, one_line
 from agentnb.store.pots import POT
-from agentnb.tasks.order import Order
+from agentnb.tasks.order import Order, Standing
 from agentnb.tools.registry import is_tool
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class RunOptions:
     """For a message that is queued already."""
     recovering: Recovering | None = None
     """For a run that goes on where its process died."""
+    standing: Standing | None = None
+    """Its budget and its cancel, if it goes on."""
 
     @property
     def message(self) -> str:
@@ -104,11 +106,20 @@ def _name_of(tool: Any) -> str:
     return tool.spec.name if is_tool(tool) else getattr(tool, "__name__", str(tool))
 
 
-def options_of_recovery(recovering: Recovering, settings: Settings, model: object) -> RunOptions:
+def options_of_recovery(
+    recovering: Recovering,
+    standing: Standing,
+    order: Order | None,
+    *,
+    settings: Settings,
+    model: object,
+) -> RunOptions:
     """The options that a run was started with, as far as they differ from a session's.
 
     Args:
         recovering: The run.
+        standing: Its budget and its cancel.
+        order: For its message, if one began it.
         settings: The session's.
         model: The session's model, as it is kept.
     """
@@ -124,6 +135,8 @@ def options_of_recovery(recovering: Recovering, settings: Settings, model: objec
     models = kept.get("model")
     if models is not None and models != (model if isinstance(model, str) else list(model)):  # type: ignore[call-overload]
         given["model"] = models
+    if order is not None and "tools" in order.queued.settings:  # by their names
+        given["tools"] = order.queued.settings["tools"]
     plan = kept.get("plan")
     profile = kept.get("profile")
     return RunOptions(
@@ -135,7 +148,9 @@ def options_of_recovery(recovering: Recovering, settings: Settings, model: objec
         name=head.name,
         tags=head.tags,
         thread=head.thread_id,
+        order=order,
         recovering=recovering,
+        standing=standing,
     )
 
 

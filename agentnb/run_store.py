@@ -23,6 +23,8 @@ from agentnb.core.errors import AgentnbError, AmbiguousRun, CannotRecover, NoSuc
 from agentnb.core.past import Past
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.core.types import Usage
+from agentnb.core.undone import Undone
+from agentnb.modes import LIVE, REPLAY
 from agentnb.prices import Call, cost_of
 from agentnb.record import RunRecord, record_of
 from agentnb.store.place import AUTO, VARIABLE, make_named_folder, place_of
@@ -53,12 +55,14 @@ class RunStore:
     Args:
         path: The file; `None` for memory only.
         origin: Where `path` comes from, in words.
+        is_apart: Whether threads, tasks and memories begin empty, and end with the session.
     """
 
-    def __init__(self, path: Path | None, origin: str) -> None:
+    def __init__(self, path: Path | None, origin: str, *, is_apart: bool = False) -> None:
         self.path = path
+        self._is_apart = is_apart
         self.origin = origin
-        self.where = "" if path is None else _in_words(path)
+        self.where = "" if path is None else path_in_words(path)
         """The file, as a person would name it from here; empty without one."""
         self._store: Store | None = None
         self._transactions: dict[int, Transactions] = {}
@@ -69,13 +73,19 @@ class RunStore:
         _all.add(self)
 
     @classmethod
-    def of(cls, setting: str | os.PathLike[str] | None, project: Path | None) -> RunStore:
+    def of(
+        cls, setting: str | os.PathLike[str] | None, project: Path | None, *, mode: str = LIVE
+    ) -> RunStore:
         """Decide where runs are kept, and make the folder of a file that the person named.
 
         Args:
             setting: The setting `store`.
             project: The folder of the settings file; `None` if there is none.
+            mode: How runs go: but for `live`, nothing that is kept is read, and a replay keeps
+                nothing.
         """
+        if mode == REPLAY:
+            return cls(None, "a replay keeps nothing", is_apart=True)
         try:
             here = Path.cwd()
         except OSError:  # the working directory is gone
@@ -91,7 +101,7 @@ class RunStore:
             origin = VARIABLE if is_named else "the default"
         if path is not None:
             make_named_folder(path)
-        return cls(path, origin)
+        return cls(path, origin, is_apart=mode != LIVE)
 
     def __repr__(self) -> str:
         return f"RunStore({literal(self.where)})"
@@ -150,7 +160,7 @@ class RunStore:
     def _open_transactions(self) -> Transactions:
         from agentnb.store.transactions import MemoryTransactions  # loads sqlite3
 
-        if self.path is not None:
+        if self.path is not None and not self._is_apart:
             store = self._file()
             store.open()
             if store.trouble is None:
@@ -187,38 +197,62 @@ class RunStore:
             return None
         return self._file().journal()
 
-    def recover(self, run: str | RunInfo, *, changed: str) -> Recovering:
-        """Claim a run whose process died, and read what it did.
+    def recover(self, run: str | RunInfo, *, changed: str, budget: int | None = None) -> Recovering:
+        """Claim a run whose process died, or whose budget was too small, and read what it did.
+
+        Args:
+            run: The run.
+            changed: See `agentnb.core.past.Past`.
+            budget: Its new total. Without it the run must not have ended.
 
         Raises:
-            CannotRecover: It goes on, has ended, was cancelled, or its thread went on without it.
+            CannotRecover: It goes on, has ended or was cancelled.
             NoSuchRun, AmbiguousRun: See `load`.
+            ValueError: `budget` is too small.
             StoreTrouble: The file cannot be read or written.
         """
-        from agentnb.recovery import Recovering
-        from agentnb.store.held import HeldJournal
-        from agentnb.store.queue import why_not_resumed
-
         given = _id_of(run)
         if self.path is None:
             raise CannotRecover(given, "this session keeps nothing; open one with its `store`")
         store = self._file()
-        run_id = store.claim(given)
+        run_id = store.claim(given, may_be_exhausted=budget is not None)
+        if not _kernel.begin_recovery(run_id):  # its own process may claim an exhausted run twice
+            raise CannotRecover(given, "it goes on in this process")
         try:
-            journal = store.journal()
-            kept = journal.load(run_id)
-            thread_id = kept.head.thread_id
-            why_not = self.transactions().do(lambda db: why_not_resumed(db, thread_id, run_id))
-            if why_not is not None:
-                raise CannotRecover(given, why_not)
+            return self.past_of(run_id, changed=changed, budget=budget, named=given)
         except BaseException:
-            store.give_up(run_id)
+            self.give_up(run_id)
             raise
-        past = Past(kept, changed=changed)
-        return Recovering(past, HeldJournal(journal), threading.Event())
+
+    def past_of(
+        self, run_id: str, *, changed: str, budget: int | None = None, named: str = ""
+    ) -> Recovering:
+        """Read what a run did that this process has claimed.
+
+        Args:
+            run_id: The run.
+            changed: See `agentnb.core.past.Past`.
+            budget: Its new total; as it was when left out.
+            named: The run as the person named it.
+
+        Raises:
+            CannotRecover, ValueError: See `recover`.
+            StoreTrouble: The file cannot be read.
+        """
+        from agentnb.recovery import Recovering, undone_for
+        from agentnb.store.held import HeldJournal
+
+        journal = self._file().journal()
+        kept = journal.load(run_id)
+        undone = Undone(kept) if budget is None else undone_for(named or run_id, kept, budget)
+        has_ended = any(end.path is None for end in kept.ends)
+        past = Past(undone.journal, changed=changed, new_total=budget)
+        return Recovering(past, HeldJournal(journal), threading.Event(), undone, has_ended)
 
     def give_up(self, run_id: str) -> None:
         """Leave a run that was claimed as it was."""
+        _kernel.end_recovery(run_id)
+        _kernel.forget(run_id)  # what was begun of it here
         self._file().give_up(run_id)
 
     def began(self, head: RunHead, run: Run) -> None:
@@ -368,7 +402,22 @@ class _KernelRuns:
         self._noted: dict[str, _Going | _Ended] = {}
         """By id, in the order in which they began."""
         self._alive: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        self._recovering: set[str] = set()
+        """Ids of the runs that are claimed or go on, of those that were recovered."""
         self._lock = threading.Lock()
+
+    def begin_recovery(self, run_id: str) -> bool:
+        """Note that a run is recovered here. Returns false if it is already."""
+        with self._lock:
+            alive = self._alive.get(run_id)
+            is_new = run_id not in self._recovering or (alive is not None and alive.done)
+            self._recovering.add(run_id)
+            return is_new
+
+    def end_recovery(self, run_id: str) -> None:
+        """A run that was recovered has ended, or is left as it was."""
+        with self._lock:
+            self._recovering.discard(run_id)
 
     def add(self, noted: _Going, run: Run) -> None:
         with self._lock:
@@ -377,6 +426,9 @@ class _KernelRuns:
 
     def end(self, run: Run, *, is_kept: bool) -> None:
         with self._lock:
+            if self._alive.get(run.id, run) is not run:
+                return  # it goes on as another one by now
+            self._recovering.discard(run.id)
             noted = self._noted.pop(run.id, None)
             if is_kept or not isinstance(noted, _Going):
                 return
@@ -512,7 +564,7 @@ def _id_of(run: str | RunInfo) -> str:
     return run_id.strip()
 
 
-def _in_words(path: Path) -> str:
+def path_in_words(path: Path) -> str:
     """A path from here if it is below the working directory, else from the home folder."""
     for beginning, folder in (("", Path.cwd), ("~/", Path.home)):
         with suppress(OSError, RuntimeError, ValueError):

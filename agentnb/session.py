@@ -7,51 +7,40 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from agentnb.config import Config, config_of, reread
-from agentnb.config.profile import Profile, root_instructions
-from agentnb.core.budget import RequestBudget
-from agentnb.core.bus import EventBus
-from agentnb.core.context import AgentContext
-from agentnb.core.durable import AgentKind, AgentMetadata, one_of
+from agentnb.core.durable import AgentKind, one_of
 from agentnb.core.errors import (
     NoSuchRun,
     NoSuchSession,
+    NoSuchThread,
     OrchestratorError,
     RunChanged,
     UnknownAgent,
     show_as_line,
 )
-from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import BudgetGate, Delegation, Journal, Provider, Tool
-from agentnb.core.records import RunHead
-from agentnb.core.request import RequestContext, new_thread_id
+from agentnb.core.protocols import BudgetGate, Provider, Tool
 from agentnb.core.secrets import note_variable
 from agentnb.core.text import literal
 from agentnb.core.types import (
-    AgentConfig,
     OrchestratorResult,
     SpawnInstruction,
     path_of,
 )
-from agentnb.delegation import delegation_of, tools_of_profile
 from agentnb.errors import wrong_settings_as_line
-from agentnb.models import Models, Origin, gate_of, note_used, registry
+from agentnb.models import Models, Origin, registry
+from agentnb.modes import LIVE, REPLAY, Mode
 from agentnb.record import RunRecord
-from agentnb.run import Run
+from agentnb.repeat import Repeat
+from agentnb.run import Run, note_newest
 from agentnb.run_options import (
     RunOptions,
-    as_agent,
-    as_plain,
-    chain_as_plain,
     checked_mode,
     checked_name,
     checked_tags,
@@ -60,10 +49,10 @@ from agentnb.run_options import (
     checked_word,
     from_queue,
     options_of_recovery,
-    profiles_as_plain,
     to_queue,
     without_none,
 )
+from agentnb.run_parts import Current, RunMaker
 from agentnb.run_store import RunStore
 from agentnb.runtime import get_runtime
 from agentnb.settings import (
@@ -73,37 +62,23 @@ from agentnb.settings import (
     arguments_text,
 )
 from agentnb.store import threads
-from agentnb.store.memories import StoredMemories
 from agentnb.tasks.assignment import NewAgent, check_assignment
 from agentnb.tasks.board import Board, Tasks
 from agentnb.tasks.desk import Desk
 from agentnb.tasks.lists import AgentList, ThreadList
-from agentnb.tasks.order import Order, Work
-from agentnb.tasks.thread import LAST, House, Thread, history_of, thread_of
-from agentnb.tools.registry import MAKERS, tools_of
-from agentnb.tools.tasks import task_tools
-from agentnb.tools.toolset import TASKS, Makers
-from agentnb.trust import check_limits
-from agentnb.views.panel.viewers import Viewers
+from agentnb.tasks.order import Order, Standing, Work
+from agentnb.tasks.thread import LAST, House, Thread, thread_of
+from agentnb.tools.toolset import Makers
 
 if TYPE_CHECKING:
     from agentnb.agent_view import AgentView
     from agentnb.core.durable import MemoryEntry, MemoryList
-    from agentnb.store.queue import Begun
+    from agentnb.recovery import Recovering
     from agentnb.store.runs import RunInfo, RunList
     from agentnb.store.transactions import Transactions
     from agentnb.store.upkeep import Pruned
 
 P = ParamSpec("P")
-
-
-@dataclass(frozen=True, slots=True)
-class _Current:
-    """The settings file as last read, and the settings and models that follow from it and code."""
-
-    config: Config
-    settings: Settings
-    models: Models
 
 
 def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
@@ -159,7 +134,9 @@ class Session:
         config: str | os.PathLike[str] | Config | bool | None = None,
         store: str | os.PathLike[str] | None = "auto",
         id: str | None = None,
-        mode: str = "live",
+        mode: str | None = None,
+        cassette: str | os.PathLike[str] | None = None,
+        replay_speed: float = 0,
         provider: Provider | None = None,
         max_concurrency: int = 32,
         max_agents: int = 1000,
@@ -176,14 +153,18 @@ class Session:
     ) -> None:
         settings = Settings(**self.given)
         self.given = {name: getattr(settings, name) for name in self.given}
+        self._repeat = Repeat.of(settings)
         self._current = self._current_of(config_of(config))
         project = self.config.folder if self.config.source else None
-        self.store = RunStore.of(settings.store, project)
+        self.store = RunStore.of(settings.store, project, mode=self._repeat.name)
         """Where its runs are kept."""
-        self.id = new_thread_id() if settings.id is None else self._found(settings.id)
+        self.id = self._repeat.session_id() if settings.id is None else self._found(settings.id)
         """The id of its thread, `nb_YYYYMMDD_xxxxxx`."""
+        self._live_id = self.id if self._repeat.name == LIVE else ""
+        """The id of the person's session in mode `live`; empty if there was none."""
         self._move_in(settings.tools)
         self._newest: Run | None = None
+        self._others: weakref.WeakSet[Session] = weakref.WeakSet()
         self._owned = threading.local()
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
@@ -195,12 +176,19 @@ class Session:
         transactions = self._transactions()
         found = transactions.do(threads.last_session) if session_id == LAST else session_id
         if found is None or not transactions.do(lambda db: threads.has_session(db, found)):
-            raise NoSuchSession(session_id)
+            raise NoSuchSession(session_id, mode=self._repeat.name_but_live)
         return found
 
     def go_on(self, before: Session, *, is_elsewhere: bool) -> None:
-        """Be the same person's session with other settings: the same id and, mostly, store."""
-        self.id = before.id
+        """Be the same person's session with other settings: mostly with its id and its store."""
+        goes_on = self._repeat.goes_on(before._repeat)
+        # What is repeated has an id that is no chance: it stays out of the store.
+        self._live_id = before._live_id or self._live_id
+        if self._repeat.name == LIVE:
+            self.id = self._live_id
+        elif goes_on:
+            self.id = before.id
+        is_elsewhere = is_elsewhere or not goes_on
         if not is_elsewhere:
             self.store = before.store
         self._move_in(self.settings.tools)
@@ -211,22 +199,34 @@ class Session:
         """Make what belongs to its id and store."""
         self._desk = Desk(self.id, self.store, self)
         self._board = Board(self._desk)
-        self.toolsets: Makers = {**MAKERS, TASKS: partial(task_tools, self._board)}
-        """Names in lists of tools that stand for several."""
-        self.tools = tools_of(tools, makers=self.toolsets)
+        self._maker = RunMaker(self.id, self._desk, self._board, tools, self._repeat)
+
+    @property
+    def tools(self) -> Sequence[Tool]:
         """The tools of agents, unless a run names its own."""
+        return self._maker.tools
+
+    @property
+    def toolsets(self) -> Makers:
+        """Names in lists of tools that stand for several."""
+        return self._maker.toolsets
 
     def _transactions(self) -> Transactions:
         return self.store.transactions()
 
-    def _current_of(self, config: Config) -> _Current:
+    def _current_of(self, config: Config) -> Current:
         note_variable(config.openai.api_key_env)
         of_file = dict(config.session)
         if config.spawn_enabled is not None:
             of_file.setdefault("delegation", "both" if config.spawn_enabled else "block")
         settings = Settings(**{**of_file, **self.given})
-        models = Models(self.given.get("model"), provider=settings.provider, config=config)
-        return _Current(config, settings, models)
+        models = Models(
+            self.given.get("model"),
+            provider=settings.provider,
+            config=config,
+            is_replay=self._repeat.name == REPLAY,
+        )
+        return Current(config, settings, models)
 
     def reread_settings(self) -> None:
         """Read the settings file again if it changed, as each run does when it starts.
@@ -236,7 +236,7 @@ class Session:
         """
         self._reread()
 
-    def _reread(self) -> _Current:
+    def _reread(self) -> Current:
         last = self._current
         config = reread(last.settings.config, last.config)
         if config is not last.config:
@@ -272,6 +272,15 @@ class Session:
     def model(self) -> str | tuple[str, ...]:
         """One model, or a chain of them."""
         return self._current.models.model
+
+    @property
+    def mode(self) -> Mode:
+        """How its runs go, who says so, and with which cassette: decided when it was made."""
+        return self._repeat.mode
+
+    def about_mode(self) -> list[str]:
+        """What there is to say of its cassette, and of its runs in mode `auto`, in lines."""
+        return self._repeat.about()
 
     def is_given(self, setting: str) -> bool:
         """Whether code sets a setting."""
@@ -403,13 +412,23 @@ class Session:
             )
         )
 
-    def recover(self, run: str | RunInfo, *, unknown: str = "tell", changed: str = "refuse") -> Run:
-        """Go on with a run whose process died, as if it had not.
+    def recover(
+        self,
+        run: str | RunInfo,
+        *,
+        unknown: str = "tell",
+        changed: str = "refuse",
+        budget: int | None = None,
+    ) -> Run:
+        """Go on with a run whose process died, as if it had not, or with one that was exhausted.
 
         Calls and tools that had ended are not made again: their records answer. What was open is
         done again, but for a tool with effects, whose outcome nobody knows. Ids, tree and answer
         are those of the unbroken run. Blocks until it is known that the record still fits, which
-        takes no call.
+        takes no call; and before, while another process works in the budget that it stands in.
+
+        It goes on in its own session and thread, whichever session recovers it. The run of a
+        message goes on by itself when its session is opened.
 
         Args:
             run: Its id, or the beginning of it, or an item of `runs()`.
@@ -417,36 +436,86 @@ class Session:
                 unknown, or `repeat` it.
             changed: Agents whose prompt, tools or model changed since: `refuse` them, `keep` what
                 was recorded, or `redo` them from there.
+            budget: The total that holds once new work begins. With it, a run may also have ended
+                for want of budget: what that had left undone is done, agents that had finished
+                are kept, and what was spent counts.
 
         Returns:
             The run, with a `receipt`.
 
         Raises:
-            CannotRecover: It goes on elsewhere, has ended, was cancelled, or its thread went on.
+            CannotRecover: It goes on elsewhere, has ended, was cancelled, its thread went on, or
+                its message begins a new run.
+            ValueError: `budget` is no more than what the run had; the message has the least.
             NoSuchRun, AmbiguousRun: There is not exactly one such run.
             RunChanged: With `changed="refuse"`: agents no longer fit. Nothing was asked or changed.
+            RunCancelled: It was cancelled twice before anything new was asked: it stays as it was.
             SessionClosed: The session was closed.
         """
         checked_word("unknown", unknown, ("tell", "repeat"))
         checked_word("changed", changed, ("refuse", "keep", "redo"))
         self._desk.check_open()
-        recovering = self.store.recover(run, changed=changed)
+        recovering = self.store.recover(run, changed=changed, budget=budget)
         recovering.past.repeats_unknown = unknown == "repeat"
-        run_id = recovering.head.run_id
+        head = recovering.head
+        own = self._with_id(head.session_id)
         try:
-            found = self._start(options_of_recovery(recovering, self.settings, self.model))
+            order, standing = own._desk.take_up(head.run_id, head.thread_id)
         except BaseException:
-            self.store.give_up(run_id)
+            self.store.give_up(head.run_id)
             raise
-        if not get_runtime().is_current_thread:
+        try:
+            found = own._start(own._recovery(recovering, standing, order), is_by_hand=True)
+        except BaseException:
+            own._desk.leave(head.run_id)
+            raise
+        if own is not self:
+            self._by_id[found.id] = found
+        if get_runtime().is_current_thread:
+            self._newest = found
+            return found
+        try:
             recovering.is_settled.wait()
+        except KeyboardInterrupt:
+            found.stop_soon("interrupted", at_once=True)
+            recovering.is_settled.wait()
+            self._settled(found, recovering, own)
+            raise
+        self._settled(found, recovering, own)
         if recovering.past.is_refused:
-            with suppress(OrchestratorError):
-                found.result()
-            self.store.give_up(run_id)
-            raise RunChanged(run_id, recovering.past.misfits)
-        found.receipt = recovering.receipt()
+            raise RunChanged(head.run_id, recovering.past.misfits)
+        if recovering.is_undone:
+            found.result()  # raises: it was cancelled
         return found
+
+    def _settled(self, run: Run, recovering: Recovering, own: Session) -> None:
+        """A recovery has come to new work, or to nothing: then the run is interrupted as before."""
+        if recovering.is_undone:
+            with suppress(OrchestratorError):
+                run.result()
+            for each in (self, own):
+                each._by_id.pop(run.id, None)
+            self.store.give_up(run.id)
+        elif own is self:
+            self._newest = run
+        else:
+            self._remember(run, is_newest=True)
+
+    def _with_id(self, session_id: str) -> Session:
+        """This session, or another one with its settings: a run goes on in its own session."""
+        if session_id in ("", self.id):
+            return self
+        other = Session(**{**self.given, "id": None})
+        other.id, other.store = session_id, self.store
+        other._move_in(self.settings.tools)
+        self._others.add(other)
+        return other
+
+    def _recovery(
+        self, recovering: Recovering, standing: Standing, order: Order | None
+    ) -> RunOptions:
+        settings, model = self.settings, self.model
+        return options_of_recovery(recovering, standing, order, settings=settings, model=model)
 
     def run_sync(self, task: str, **limits: Any) -> OrchestratorResult:
         """`spawn` and wait for the result. An interrupt cancels the run.
@@ -485,161 +554,66 @@ class Session:
 
     def start_order(self, order: Order) -> Run:
         """Start the run of a message that is queued. For the session's desk."""
-        return self._start(from_queue(order))
+        options = from_queue(order)
+        if order.recovering is not None and order.standing is not None:
+            options = self._recovery(order.recovering, order.standing, order)
+        return self._start(options)
 
-    def _start(self, options: RunOptions) -> Run:
+    def _start(self, options: RunOptions, *, is_by_hand: bool = False) -> Run:
+        """Start a run. It waits for its turn on its thread, and then begins."""
         self._desk.check_open()
-        metadata = self._metadata_of(options)
-        if metadata is not None:
-            options = as_agent(options, metadata)
-        now = self._reread()
-        config, models = now.config, now.models
-        given, settings = options.given, replace(now.settings, **options.given)
-        if options.plan is not None and settings.max_depth < 1:
-            raise ValueError(
-                "`spawn_all` starts sub-agents, so `max_depth` must be at least 1, not "
-                f"{settings.max_depth}: give it to the session or to this call."
-            )
-        check_limits(config, config.session.keys() - self.given.keys() - given.keys())
-        profile = None if options.profile is None else config.profile(options.profile)
-        model = settings.model if "model" in given else None
-        if profile is not None and model is None:
-            model = profile.models or None
-        provider, label = models.resolve(model)
-        bootstrap_of = config.bootstrap_of_run()
-        instructions = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
-        going_on = options.recovering
-        if going_on is not None and profile is not None:
-            instructions = going_on.head.settings["profile"]["instructions"]
-        viewers, warning = Viewers(), settings.on_budget_warning
-        request = self._request(settings, options, provider, viewers)
-        tools = self._tools_for(settings.tools if "tools" in given else None, profile, config)
-        if metadata is not None:  # an agent that stays does its tasks itself
-            tools, delegation = _with_task_tools(tools, self._board), Delegation(by_block=False)
-        else:
-            delegation = delegation_of(
-                settings.delegation,
-                nested=settings.nested_spawn,
-                tools=tools,
-                named=self.tools,
-                config=config,
-                bootstrap_of=bootstrap_of,
-                models=models,
-                max_concurrency=settings.max_concurrency,
-                makers=self.toolsets,
-            )
-        if isinstance(model, str):
-            note_used(model)
-        bus = EventBus(request.run_id, clock=request.clock)
+        given = self.given.keys()
+        parts = self._maker.make(options, self._reread(), store=self.store, given=given)
+        options, request, going_on = parts.options, parts.request, parts.options.recovering
         runtime = get_runtime()
         runtime.at_close(registry.aclose)
-        kept = as_plain(settings, model or self.model, tools, profile, instructions, options)
-        kept |= chain_as_plain(provider)
-        if delegation.by_tools:
-            kept |= profiles_as_plain(config.profiles.values(), bootstrap_of)
-        head = RunHead(
-            request.run_id,
-            request.thread_id,
-            options.title,
-            label,
-            settings.budget,
-            settings.max_depth,
-            time.time(),
-            options.name,
-            options.tags,
-            self.id,
-            kept,
-        )
-        journal: Journal | None = self.store.journal()
-        if going_on is not None:
-            head, journal = going_on.head, going_on.journal
         if not runtime.is_current_thread:
             self.store.tell_trouble()
-        context = _agent_context(settings, label, instructions)
-        orchestrator = AgentOrchestrator(
-            request.max_depth,
-            sub_agent_memory=settings.sub_agent_memory,
-            max_turns=settings.max_turns,
-            delegation=delegation,
-        )
-
-        # What waits for its turn keeps the session: its end may start what comes next.
-        async def execute(begun: Begun, _: Session = self) -> OrchestratorResult:
-            return await orchestrator.execute(
-                provider,
-                replace(context, conversation_history=history_of(begun.before)),
-                options.title,
-                request,
-                bus,
-                budget_gate=None if isinstance(warning, str) else warning,
-                tools=tools,
-                journal=journal,
-                plan=options.plan,
-                synthesis=options.synthesis,
-                head=head
-                if going_on is not None
-                else replace(head, started_at=time.time(), first_child=begun.first_child),
-                past=None if going_on is None else going_on.past,
-            )
-
+            self._repeat.tell_notes()
         queued = None if options.order is None else options.order.queued
         if queued is None and options.thread is not None and going_on is None:
             queued = self._desk.enqueue(options.thread, options.message, to_queue(options))
-        first = None if going_on is None else going_on.head.first_child or 1
-        work = Work(request.thread_id, options.message, queued, first)
+        order = options.order
+        work = Work(request.thread_id, options.message, order, queued, going_on, is_by_hand)
 
-        async def in_turn() -> OrchestratorResult:
+        def settled(recovering: Recovering) -> None:
+            """It is known what was reused; or the run has ended before."""
+            if options.standing is not None and not recovering.past.is_refused:
+                request.cancellation.add_below(options.standing.below)
+            recovering.is_settled.set()
+
+        # What waits for its turn keeps the session: its end may start what comes next.
+        async def in_turn(session: Session = self) -> OrchestratorResult:
             try:
-                return await self._desk.in_turn(work, request, execute)
+                return await session._desk.in_turn(work, request, parts.execute)
             finally:
                 if going_on is not None:
-                    going_on.is_settled.set()
+                    settled(going_on)
 
         if going_on is not None:
-            going_on.past.when_settled(going_on.is_settled.set)
+            going_on.past.when_settled(partial(settled, going_on))
         try:
             run = Run(
                 options.title,
                 in_turn(),
                 request=request,
-                bus=bus,
+                bus=parts.bus,
                 runtime=runtime,
-                viewers=viewers,
+                viewers=parts.viewers,
                 kept=self.store,
                 among=self._by_id,
+                mode=self.mode.name,
+                tally=parts.tally,
             )
-            self.store.began(head, run)
-            self._remember(run, is_newest=options.order is None)
+            run.recovering = going_on
+            self.store.began(parts.head, run)
+            self._remember(run, is_newest=order is None and going_on is None)
         except BaseException:  # the run may have begun, and the caller would not have it
             request.cancellation.cancel(None, "interrupted")
-            if queued is not None and options.order is None:
+            if queued is not None and order is None:
                 self._desk.withdraw(queued)
             raise
         return run
-
-    def _request(
-        self, settings: Settings, options: RunOptions, provider: Provider, viewers: Viewers
-    ) -> RequestContext:
-        """The state that the agents of a run share."""
-        order, warning = options.order, settings.on_budget_warning
-        return RequestContext(
-            RequestBudget(settings.budget, below=None if order is None else order.below),
-            run_id="" if options.recovering is None else options.recovering.head.run_id,
-            thread_id=options.thread or "",
-            above=() if order is None else order.above,
-            inbox=self._desk.news,
-            max_depth=settings.max_depth,
-            max_agents=settings.max_agents,
-            gate=gate_of(provider, settings.max_concurrency),
-            call_timeout_s=settings.call_timeout_s,
-            on_budget_warning=warning if isinstance(warning, str) else "ask",
-            pause_timeout_s=settings.pause_timeout_s,
-            max_time_s=settings.max_time_s,
-            stop_after_failures=settings.stop_after_failures,
-            is_attended=viewers.any,
-            memory=StoredMemories(self.store.transactions),
-            recall=settings.recall,
-        )
 
     def check_new(self, new: NewAgent) -> None:
         """Check the names of an agent that is to be made. For the session's desk.
@@ -653,30 +627,6 @@ class Session:
             new, providers=now.models.provider_names, profiles=tuple(now.config.profiles)
         )
         now.models.resolve(new.label)
-
-    def _metadata_of(self, options: RunOptions) -> AgentMetadata | None:
-        """Of the agent that the run continues, if that stays."""
-        if options.order is not None:
-            metadata = options.order.metadata
-        elif options.thread is not None:
-            thread = options.thread
-            row = self._transactions().do(lambda db: threads.thread_row(db, thread))
-            metadata = None if row is None else row.metadata
-        else:
-            return None
-        is_own = metadata is None or metadata.kind is AgentKind.EPHEMERAL
-        return None if is_own else metadata
-
-    def _tools_for(
-        self, given: Sequence[Any] | None, profile: Profile | None, config: Config
-    ) -> Sequence[Tool]:
-        """The tools of a run: its own, else its profile's, else the session's."""
-        if given is not None:
-            return tools_of(given, self.tools, self.toolsets)
-        if profile is None:
-            return self.tools
-        of_profile = tools_of_profile(profile, self.tools, config, self.toolsets)
-        return self.tools if of_profile is None else of_profile
 
     # -- threads and tasks ----------------------------------------------------------------------
 
@@ -696,7 +646,10 @@ class Session:
         Raises:
             NoSuchThread: The session has no such thread.
         """
-        return thread_of(id, self._house)
+        try:
+            return thread_of(id, self._house)
+        except NoSuchThread as error:
+            raise NoSuchThread(error.thread, mode=self._repeat.name_but_live) from None
 
     def agents(self, kind: str | None = None) -> AgentList:
         """What is known of the session's agents, in the order in which they were made.
@@ -751,6 +704,8 @@ class Session:
         does nothing.
         """
         self._desk.close()
+        for other in [*self._others]:
+            other.close()
         for run in [*self._going_on.values()]:
             run.stop_soon("the session was closed")
         for run in [*self._going_on.values()]:
@@ -768,14 +723,19 @@ class Session:
     def _remember(self, run: Run, *, is_newest: bool) -> None:
         if is_newest:
             self._newest = run
+            note_newest(run)
         getattr(self._owned, "runs", []).append(run)
         going_on, run_id = self._going_on, run.id
         going_on[run_id] = run
-        store = self.store
+        store, found = self.store, weakref.ref(run)
 
         def forget(_: object) -> None:
-            # By its id: a future keeps its callbacks, and one with the run would keep the run.
-            store.ended(going_on.pop(run_id))
+            # Not the run itself: a future keeps its callbacks, and these would keep the run.
+            ended = found()
+            if ended is not None:
+                if going_on.get(run_id) is ended:  # else it was recovered at once
+                    del going_on[run_id]
+                store.ended(ended)
 
         run._future.add_done_callback(forget)
 
@@ -883,19 +843,3 @@ class Session:
 Session.__doc__ = (Session.__doc__ or "").replace(
     "    Raises:", f"    Args:\n{arguments_text()}\n\n    Raises:"
 )
-
-
-def _agent_context(settings: Settings, label: str, instructions: str) -> AgentContext:
-    return AgentContext(
-        agent_config=AgentConfig(model=label, max_output_tokens=settings.max_output_tokens),
-        soul_content=settings.soul,
-        identity_content=settings.identity,
-        user_content=settings.user,
-        recalled_memories=tuple(settings.memories),
-        system_prompt=instructions,
-    )
-
-
-def _with_task_tools(tools: Sequence[Tool], board: Board) -> tuple[Tool, ...]:
-    """The tools of an agent that stays: it can always read, note and complete its tasks."""
-    return tuple({tool.spec.name: tool for tool in (*tools, *task_tools(board))}.values())

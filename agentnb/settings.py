@@ -8,6 +8,7 @@ table, and code that uses it.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agentnb.core.protocols import BudgetGate, Provider, is_provider
 from agentnb.core.text import literal, visible_text
 from agentnb.core.types import MOST
+from agentnb.modes import MODES
 
 if TYPE_CHECKING:
     from agentnb.config import Config
@@ -116,6 +118,11 @@ def _is_duration(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
+def _is_speed(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < math.inf
+
+
 def _one_of(*words: str, or_callable: str = "") -> Check:
     *first, last = (f"'{word}'" for word in words)
     right = f"{', '.join(first)} or {last}" if first else f"{last} (the only one so far)"
@@ -170,6 +177,10 @@ def _is_store(value: object) -> bool:
 
 
 _STORE = _check("'auto', the path of a file or a folder, or None (memory only)", _is_store)
+_CASSETTE = _check(
+    "the path of a file, or None for the notebook's own",
+    lambda value: value is None or isinstance(value, os.PathLike) or one_line(value),
+)
 _CONFIG = _check(
     "a path, what `load_config` gave, None or False",
     lambda value: True,  # `config_of` checks it
@@ -283,7 +294,25 @@ class Settings:
         "newest; a new session when left out. Messages that a process left behind are run then.",
         _or_none(_check("the id of a session, or 'last'", _is_text)),
     )
-    mode: str = _setting("live", "`live` is the only value so far.", _one_of("live"))
+    mode: str | None = _setting(
+        None,
+        "`live` asks the models; `record` does, too, and writes a cassette; `replay` answers from "
+        "it alone, without key and network; `auto` answers from it what fits, and records the "
+        "rest. Without it: what `%agentnb mode` or the environment variable `AGENTNB_MODE` says; "
+        "in CI `replay` if the notebook has a cassette; else `live`.",
+        _or_none(_one_of(*MODES)),
+    )
+    cassette: str | os.PathLike[str] | None = _setting(
+        None,
+        "The file of recorded calls. Without it: what the environment variable "
+        "`AGENTNB_CASSETTE` says, else `NAME.cassette.jsonl` beside the notebook.",
+        _CASSETTE,
+    )
+    replay_speed: float = _setting(
+        0,
+        "The pace of recorded calls: 1.0 as they were, 2.0 twice as fast, 0 at once.",
+        _check("a number, at least 0", _is_speed),
+    )
     provider: Provider | None = _setting(
         None,
         "Replaces the provider that `model` names: a `ScriptedProvider`, for example. A run that "

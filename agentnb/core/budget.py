@@ -112,6 +112,16 @@ class InputEstimate:
 _MESSAGES_OF_A_LONG_CONVERSATION = 4
 
 
+WARN_AT = 0.8
+"""Fraction of a total at which a warning is due."""
+
+
+def total_with_line_above(used: int) -> int:
+    """The least total whose warning line is above the tokens that are used."""
+    total = math.ceil((used + 1) / WARN_AT)
+    return total if math.floor(WARN_AT * total) > used else total + 1  # a float is not exact
+
+
 class Shortage(NamedTuple):
     """A budget of a chain that has no room for a call."""
 
@@ -140,7 +150,7 @@ class RequestBudget:
         self,
         total: int,
         *,
-        warn_at: float = 0.8,
+        warn_at: float = WARN_AT,
         below: RequestBudget | None = None,
         used: int = 0,
         name: str = "the budget of the run that assigned the task",
@@ -156,6 +166,8 @@ class RequestBudget:
         """The budgets that it stands below, nearest first."""
         self._used = _checked(used, "`used`")
         self._used_below = 0
+        self._unshown = 0
+        """Tokens that its run, which is done again, has yet to spend again."""
         self._reserved = 0
         self._calls = 0
         """Number of open reservations, those of budgets below included."""
@@ -185,7 +197,8 @@ class RequestBudget:
 
     @property
     def _tokens_used(self) -> int:
-        return self._used + sum(reservation.unbooked for reservation in self._ahead)
+        streamed = sum(reservation.unbooked for reservation in self._ahead)
+        return self._used + streamed - self._unshown
 
     @property
     def tokens_used_below(self) -> int:
@@ -270,6 +283,33 @@ class RequestBudget:
     def warning_line(self, total: int) -> int:
         """Tokens at which a warning is due for a total."""
         return math.floor(self._warn_at * total)
+
+    def spent_before(self, spent: int) -> None:
+        """Begin with what the budget's own run had spent before its process died.
+
+        It counts from now on, here alone: the budgets above have counted it, and so may this one,
+        with what was spent below it. `tokens_used` shows it as it is spent again.
+
+        Args:
+            spent: Tokens of the run's own finished calls.
+        """
+        with self._lock:
+            self._used = max(self._used, _checked(spent, "`spent`"))
+            self._used_below = self._used - spent
+            self._unshown = spent
+            self._armed = self._used < self._warning_line()
+
+    def spend_again(self, n: int) -> None:
+        """Show `n` tokens that were spent before."""
+        with self._lock:
+            self._unshown = max(0, self._unshown - n)
+
+    def leave_unspent(self) -> None:
+        """What the run has not spent again by now was for work that is given up."""
+        with self._lock:
+            self._used -= self._unshown
+            self._unshown = 0
+            self._armed = self._used < self._warning_line()
 
     def disarm(self) -> None:
         """Warn no more for this total: the line was crossed before the process died."""

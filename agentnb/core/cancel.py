@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentnb.core.errors import AgentnbError, InternalError
 
@@ -199,6 +199,15 @@ def _deliver(scopes: Iterable[CancelScope]) -> None:
         scope._deliver()
 
 
+class _Order(NamedTuple):
+    """An order to cancel, and the scopes that it stops."""
+
+    agent_id: str | None
+    reason: str
+    by: str
+    scopes: list[CancelScope]
+
+
 class Cancellation:
     """All scopes of one run. Thread-safe."""
 
@@ -216,6 +225,10 @@ class Cancellation:
         self._above: list[Cancellation] = []
         """Not weak: a run below this one is reached through it, also when its own has ended."""
         self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
+        self._held: list[_Order] | None = None
+        """The orders that wait for `go_on`; `None` while none has to."""
+        self._gone_on = asyncio.Event()
+        self._gone_on.set()
 
     def scope(self, agent_id: str, parent_id: str | None = None) -> CancelScope:
         """Create the scope of a new agent. Below a cancelled parent it is cancelled already."""
@@ -282,15 +295,46 @@ class Cancellation:
         if reason is not None and callback is not None:
             callback(None, reason, by)
 
+    def hold(self) -> None:
+        """From now on orders wait for `go_on`: what a run did before is done again meanwhile.
+
+        On the run's loop; so is `go_on`.
+        """
+        with self.lock:
+            self._held = []
+        self._gone_on.clear()
+
+    def go_on(self) -> None:
+        """Do what was ordered since `hold`, and hold nothing more."""
+        with self.lock:
+            held, self._held = self._held or [], None
+        for each in held:
+            for deliver in self._order(*each)[1]:
+                deliver()
+        self._gone_on.set()
+
+    async def gone_on(self) -> None:
+        """Return when no order has to wait. On the run's loop."""
+        await self._gone_on.wait()
+
     def cancel(
-        self, agent_id: str | None = None, reason: str = "cancelled", *, by: str = "code"
+        self,
+        agent_id: str | None = None,
+        reason: str = "cancelled",
+        *,
+        by: str = "code",
+        at_once: bool = False,
     ) -> list[CancelScope]:
         """Cancel an agent and everything below it, or the whole run. Returns at once.
+
+        Between `hold` and `go_on` it only takes the order; so the scopes come later, too. A second
+        order to cancel the whole run does not wait.
 
         Args:
             agent_id: The agent; the whole run when left out.
             reason: Kept in the terminal events.
             by: Who orders it: `panel`, `code`, `gate`, `limit` or `agent`.
+            at_once: Whether it does not wait for `go_on`.
 
         Returns:
             The scopes that this call stopped; empty if nothing was left to stop. `ended` is set on
@@ -301,20 +345,39 @@ class Cancellation:
         Raises:
             KeyError: There is no such agent.
         """
-        order, deliveries = self._order(agent_id, reason, by)
+        made = _Order(agent_id, reason, by, [])
+        if not at_once and self._is_held(made):
+            return made.scopes
+        order, deliveries = self._order(*made)
         # All are ordered to stop before any does: else what waits for the end of one would begin.
         for deliver in deliveries:
             deliver()
         return order
 
+    def _is_held(self, order: _Order) -> bool:
+        """Whether an order has to wait for `go_on`; then it is kept for that."""
+        with self.lock:
+            if self._held is None:
+                return False
+            if order.agent_id is not None:
+                self._scopes[order.agent_id]  # raises for an agent that is not there
+            elif any(each.agent_id is None for each in self._held):
+                return False  # who insists does not wait for what may never come
+            else:
+                self.root_order = order.scopes
+            self._held.append(order)
+            return True
+
     def _order(
-        self, agent_id: str | None, reason: str, by: str
+        self, agent_id: str | None, reason: str, by: str, order: list[CancelScope]
     ) -> tuple[list[CancelScope], list[Callable[[], None]]]:
-        """Order to stop. Returns the scopes, and what then delivers the order to each task."""
+        """Order to stop. Returns the scopes, and what then delivers the order to each task.
+
+        The scopes are added to `order`.
+        """
         below: list[Cancellation] = []
         waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
         with self.lock:
-            order: list[CancelScope] = []
             if agent_id is None and self._root_reason is None:
                 self._root_reason, self.root_order, self._root_by = reason, order, by
                 below, waiting = list(self._below), dict(self._waiting)
@@ -330,7 +393,7 @@ class Cancellation:
             partial(_end_waits, waiting),
         ]
         for other in below:  # without this lock: two runs have no order in which to take theirs
-            deliveries += other._order(None, reason, by)[1]
+            deliveries += other._order(None, reason, by, [])[1]
         return order, deliveries
 
     def cancelled(self, agent_id: str | None = None) -> list[CancelScope]:

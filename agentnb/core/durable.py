@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agentnb.core.shown import Listed, Shown
 from agentnb.core.text import literal, quoted
@@ -35,6 +35,16 @@ def one_of(kind: type[Word], given: str, name: str) -> Word:
     except ValueError:
         known = ", ".join(kind)
         raise ValueError(f"{name} must be one of {known}, not {literal(given)}.") from None
+
+
+class ToolCallId(NamedTuple):
+    """A tool call of a run: what a change of its own in the store is marked with."""
+
+    run_id: str
+    path: str
+    """The agent's."""
+    number: int
+    """Position among its agent's tool calls, from 1."""
 
 
 class MessageKind(StrEnum):

@@ -8,7 +8,7 @@ only decide: the caller acts, and publishes the event.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentnb.core.clock import Clock, TimerHandle
@@ -121,6 +121,15 @@ class RunLimits:
         why = f"the run has all of its {self.max_agents} sub-agents"
         return Refusal(MAX_AGENTS, why, self.max_agents)
 
+    def admit_again(self, task: str, *, refused_by: str | None) -> None:
+        """Count a task that was admitted, or refused by a limit, before the process died."""
+        if refused_by == MAX_DEPTH:
+            return
+        self.cycles.check_and_register(task, 0)
+        if refused_by is None:
+            with self._lock:
+                self._started += 1
+
     def too_deep(self, depth: int) -> Refusal | None:
         """Why no agent may be started at a depth; `None` if one may."""
         if depth <= self.max_depth:
@@ -150,6 +159,11 @@ class RunLimits:
             left_s = max(0.0, self._max_time_s - self._used_s)
             self._time = _Stopwatch(clock, left_s, self._time_is_over)
             self.resume()
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the run's time is limited."""
+        return self._max_time_s is not None
 
     def follow(self, used_s: float) -> None:
         """Let the time stand still until `go_on`. Before `begin`.
@@ -203,11 +217,11 @@ class RunLimits:
         Args:
             reason: The limit's, as it was; another one's changes nothing.
         """
-        for limit, refusal in (
-            (self._max_time_s, _no_time_left),
-            (self._stop_after_failures, _too_many_failures),
+        for limit, value in (
+            (MAX_TIME, self._max_time_s),
+            (STOP_AFTER_FAILURES, self._stop_after_failures),
         ):
-            if limit is not None and (reached := refusal(limit)).reason == reason:
+            if value is not None and (reached := _REFUSALS[limit](value)).reason == reason:
                 self._reach(reached)
 
     def _reach(self, refusal: Refusal) -> None:
@@ -225,6 +239,22 @@ def _no_time_left(limit: float) -> Refusal:
     return Refusal(
         MAX_TIME, f"the run's time of {limit:g} s was over", limit, stops_open_calls=True
     )
+
+
+_REFUSALS: Mapping[str, Callable[[float], Refusal]] = {
+    MAX_TIME: _no_time_left,
+    STOP_AFTER_FAILURES: _too_many_failures,
+}
+
+
+def reason_of(limit: str, value: float) -> str:
+    """The reason that a limit gives when it ends a run's work.
+
+    Args:
+        limit: `max_time_s` or `stop_after_failures`.
+        value: The limit's.
+    """
+    return _REFUSALS[limit](value).reason
 
 
 class _Stopwatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from agentnb.core.text import literal
 
@@ -11,20 +12,27 @@ class ChildNumbers:
     """The next number of each agent's child. Thread-safe.
 
     Numbers begin at 1, also for an agent that was never heard of. A run on a thread that had runs
-    before goes on where they stopped: `start` says where.
+    before goes on where they stopped: `start` says where. `pass_over` leaves out what others have.
     """
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
+        self._given: dict[str, frozenset[int]] = {}
         self._lock = threading.Lock()
 
     def take(self, agent_id: str, count: int = 1) -> tuple[int, ...]:
         """The next `count` numbers of an agent, each given only once."""
         with self._lock:
-            first = self._next.get(agent_id, 1)
-            if count > 0:
-                self._next[agent_id] = first + count
-        return tuple(range(first, first + count))
+            given = self._given.get(agent_id, frozenset())
+            numbers: list[int] = []
+            number = self._next.get(agent_id, 1)
+            while len(numbers) < count:
+                if number not in given:
+                    numbers.append(number)
+                number += 1
+            if numbers:
+                self._next[agent_id] = number
+        return tuple(numbers)
 
     def next(self, agent_id: str) -> int:
         """The number that would be given next."""
@@ -44,6 +52,11 @@ class ChildNumbers:
             if first < upcoming:
                 raise ValueError(f"The number {first} was given already: the next is {upcoming}.")
             self._next[agent_id] = first
+
+    def pass_over(self, agent_id: str, numbers: Iterable[int]) -> None:
+        """Never give these numbers: children from elsewhere have them. Before the run begins."""
+        with self._lock:
+            self._given[agent_id] = self._given.get(agent_id, frozenset()).union(numbers)
 
     def all(self) -> dict[str, int]:
         """The next number by agent id, of those that gave any or were started."""

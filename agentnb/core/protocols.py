@@ -281,6 +281,25 @@ class SupportsEffects(Tool, Protocol):
     def effects(self) -> bool: ...
 
 
+RECORDED, RUN, AGAIN = "recorded", "run", "again"
+"""What a replay does with a tool call that is recorded: nothing, since the record answers; run it,
+and compare what it returns; do again what it changes, while the record answers."""
+
+
+class SupportsOnReplay(Tool, Protocol):
+    """A tool that says what a replay does with its recorded calls; any other is not run."""
+
+    @property
+    def on_replay(self) -> str:
+        """`recorded`, `run` or `again`."""
+        ...
+
+
+def on_replay(tool: object) -> str:
+    """What a replay does with a tool's recorded calls."""
+    return str(getattr(tool, "on_replay", RECORDED))
+
+
 class SupportsAgain(Protocol):
     """A tool of ours that changes the run itself.
 
@@ -294,6 +313,29 @@ class SupportsAgain(Protocol):
 def supports_again(tool: object) -> TypeGuard[SupportsAgain]:
     """Whether a recorded call of the tool changes the run again."""
     return hasattr(tool, "again")
+
+
+class SupportsMarks(Protocol):
+    """A tool of ours that changes the store, and marks the change with its call.
+
+    So a call that was open when the process died is never uncertain: with a mark it was done, and
+    without one it was not, and is made.
+    """
+
+    async def marked_result(self, mark: str, input: Mapping[str, Any], context: ToolContext) -> str:
+        """The result of a call that was done.
+
+        Args:
+            mark: What the change was marked with.
+            input: As in `call`.
+            context: As in `call`.
+        """
+        ...
+
+
+def supports_marks(tool: object) -> TypeGuard[SupportsMarks]:
+    """Whether the tool's changes are marked with their calls."""
+    return hasattr(tool, "marked_result")
 
 
 def has_effects(tool: object) -> bool:
@@ -704,12 +746,31 @@ class RunServices(Protocol):
         """Whether a tool call was open when the process died, and must not be repeated."""
         ...
 
+    def mark_of(self, now: ToolCallRecord) -> str | None:
+        """The mark of a call that was open when the process died: see `SupportsMarks`."""
+        ...
+
     async def turn_to_end(self, recorded: ToolCallRecord) -> None:
         """Wait until a tool call with a record may end: calls end in the order of then."""
         ...
 
-    async def may_act(self) -> None:
-        """Return when something may be done that no record answers."""
+    async def may_call(self, tool: ToolCallRecord, *, was: ToolCallRecord | None = None) -> None:
+        """Return when a tool may be called that no record answers.
+
+        Args:
+            tool: The call.
+            was: Its record, if the call returned something else when it was run again.
+        """
+        ...
+
+    @property
+    def has_changed_below(self) -> bool:
+        """Whether an agent below does other things than those that are recorded."""
+        ...
+
+    @property
+    def is_done_again(self) -> bool:
+        """Whether the run repeats a recorded one, and so changes once more what that changed."""
         ...
 
     def next_tool_call(self) -> int:

@@ -38,12 +38,15 @@ def new_thread_id() -> str:
     return f"nb_{date.today():%Y%m%d}_{tail}"
 
 
-def new_run_id() -> str:
+def new_run_id(at_s: float | None = None) -> str:
     """A fresh UUIDv7 as 32 hexadecimal characters, so that runs sort by time.
+
+    Args:
+        at_s: The time in it, in seconds since 1970; now when left out.
 
     Source: RFC 9562, section 5.7.
     """
-    milliseconds = time.time_ns() // 1_000_000
+    milliseconds = time.time_ns() // 1_000_000 if at_s is None else int(at_s * 1000)
     value = (milliseconds & (1 << 48) - 1) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62

@@ -488,8 +488,26 @@ class RunUsage:
         )
 
 
+class _OfRun(Shown):
+    """A value that leads to its run. No field: its values are compared, copied and sent alone."""
+
+    __slots__ = ("_record",)
+
+    @property
+    def record(self) -> Any:
+        """The `agentnb.RunRecord` of its run; `None` in a copy, and in one that was made by hand.
+
+        Neither compared nor shown.
+        """
+        return getattr(self, "_record", None)
+
+    def give_record(self, record: object) -> None:
+        """Set the record. Done once, by the run."""
+        object.__setattr__(self, "_record", record)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class OrchestratorResult(Shown):
+class OrchestratorResult(_OfRun):
     """The result of a run, partial if the run ended early."""
 
     status: AgentStatus

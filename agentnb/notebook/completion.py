@@ -27,11 +27,11 @@ from agentnb.core.durable import Priority, TaskStatus
 from agentnb.core.text import visible
 from agentnb.default_session import session_at_hand
 from agentnb.models import used_models
+from agentnb.modes import MODES
 from agentnb.notebook.line import Option, Verb, Words
 from agentnb.notebook.magics import (
     AGENTNB_VERBS,
     CELL_OPTIONS,
-    MODES,
     RUN_OPTIONS,
     SPAWN_VERBS,
 )

@@ -14,7 +14,14 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from agentnb.bundles import notes_of
-from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError, show_as_line
+from agentnb.core.errors import (
+    AgentnbError,
+    InternalError,
+    NotRecorded,
+    OrchestratorError,
+    show_as_line,
+)
+from agentnb.core.types import OrchestratorResult
 from agentnb.errors import wrong_settings_as_line
 from agentnb.notebook.display import has_something_to_show, show_result
 
@@ -34,6 +41,18 @@ def plain_errors() -> Iterator[None]:
         raise
 
 
+def partial_result_of(error: BaseException) -> OrchestratorResult | None:
+    """What a cell shows above the error of a run; `None` for nothing.
+
+    A call that was not recorded stands alone: the rest is as it was recorded, and is read again
+    once that call is mended.
+    """
+    if not isinstance(error, OrchestratorError) or isinstance(error, NotRecorded):
+        return None
+    reached = error.partial_result
+    return reached if reached is not None and has_something_to_show(reached) else None
+
+
 def show_error(
     shell: InteractiveShell,
     kind: type[BaseException],
@@ -44,8 +63,8 @@ def show_error(
     """Show one of our errors that ended a cell. For `InteractiveShell.set_custom_exc`."""
     is_shown_already = hasattr(error, "_render_traceback_")
     if not is_shown_already and not isinstance(error, InternalError):
-        reached = error.partial_result if isinstance(error, OrchestratorError) else None
-        if reached is not None and has_something_to_show(reached):
+        reached = partial_result_of(error)
+        if reached is not None:
             show_result(reached, notes=notes_of(reached))
         show_as_line(error)
     show: Any = shell.showtraceback

@@ -15,20 +15,20 @@ from agentnb.core.errors import OrchestratorError
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_of
-from agentnb.default_session import config_at_hand, get_session
+from agentnb.default_session import config_at_hand, configure, get_session, session_at_hand
 from agentnb.errors import NotebookError
+from agentnb.modes import MODES
 from agentnb.notebook.display import (
     check_settings,
     has_live_view,
     has_picture,
-    has_something_to_show,
     preload_picture,
     show_live_view,
     show_result,
     take_live_views_back,
     wanted_display,
 )
-from agentnb.notebook.errors import plain_errors
+from agentnb.notebook.errors import partial_result_of, plain_errors
 from agentnb.notebook.line import (
     Option,
     Verb,
@@ -44,10 +44,11 @@ from agentnb.notebook.line import (
     variable_name,
     words_of,
 )
-from agentnb.notebook.settings import settings_text
+from agentnb.notebook.settings import mode_text, settings_text
 from agentnb.notebook.task_magic import thread_meant
 from agentnb.notebook.template import fill, notebook_names
 from agentnb.notebook.toolbox import tools_named
+from agentnb.repeat import say_mode
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
 from agentnb.settings import SETTINGS, whole_number
@@ -91,6 +92,12 @@ CELL_OPTIONS = {
 """Options of `%%spawn`: parsing, the help of `%%spawn?` and completion all use them."""
 RUN_OPTIONS = {"--run": Option("run", text, words=Words.RUNS)}
 """Options of `%spawn`."""
+RECOVER_OPTIONS = {
+    "--budget": Option(
+        "budget", value_of(whole_number("tokens", at_least=1)), "N", ["its total from here on"]
+    ),
+}
+"""Options of `%spawn recover`."""
 
 _SPAWN_HELP = f"""\
 Give a task to a tree of agents and wait for the answer:
@@ -126,11 +133,14 @@ And for all runs that are kept, the newest first:
     %spawn runs           how each went; `agentnb.runs()` is the same as a list, and
                           `agentnb.get_session().load(agentnb.runs()[2])` is number 2
     %spawn recover        go on with the newest one whose kernel died; `%spawn recover 2` with
-                          number 2, or with the run whose id begins so
+                          number 2, or with the run whose id begins so; with
+                          `--budget 90_000` also with one whose budget ended: what that had
+                          left undone is done, and the rest is kept
 """
 
 _AGENTNB_HELP = """\
-    %agentnb mode         how models are called: only `live` so far
+    %agentnb mode         how models are called, and who says so: `live`, `record` into a cassette,
+                          `replay` from it, or `auto`; `%agentnb mode replay` sets it
     %agentnb config       the settings in force: of agentnb.yaml, of code, and the defaults
     %agentnb trust        let agentnb.yaml name a server that is not on this machine, and let a
                           run spend more, until it changes; `%agentnb trust FILE` for another file
@@ -209,9 +219,19 @@ class AgentMagics(Magics):
 
 
 def _mode(*wanted: str) -> str:
-    if wanted and wanted != MODES:
-        raise NotebookError(f"There is no mode {literal(' '.join(wanted))}: the only mode is live.")
-    return "Mode: live. Models are asked as they are named."
+    if wanted and (len(wanted) > 1 or wanted[0] not in MODES):
+        known = ", ".join(MODES)
+        raise NotebookError(f"There is no mode {literal(' '.join(wanted))} (known: {known}).")
+    if wanted:
+        before = session_at_hand()
+        if before is not None and before.given.get("mode") is not None:
+            raise NotebookError(
+                "The mode of this session is set in code: agentnb.configure(mode=None) leaves it "
+                "to `%agentnb mode`."
+            )
+        say_mode(wanted[0])
+        configure()
+    return mode_text(get_session(), in_full=not wanted)
 
 
 def _nest() -> str:
@@ -236,7 +256,6 @@ def _trust(*files: str) -> str:
     return trust(config)
 
 
-MODES = ("live",)
 AGENTNB_VERBS = {
     "mode": Verb(_mode, Words.MODES),
     "config": Verb(lambda: settings_text(get_session())),
@@ -333,8 +352,8 @@ def _showing_partial_result(run: Run, request: _CellRequest) -> Iterator[None]:
     try:
         yield
     except OrchestratorError as error:
-        reached = error.partial_result
-        if reached is not None and has_something_to_show(reached):
+        reached = partial_result_of(error)
+        if reached is not None:
             _show_end(run, request, reached)
         raise
 
@@ -354,11 +373,14 @@ def _bind(name: str | None, value: object) -> None:
 
 
 def _run_verb(line: str) -> None:
-    values, words = read_options(words_of(line), RUN_OPTIONS, magic="%spawn")
+    typed = words_of(line)
+    if typed[:1] == ["recover"]:
+        values, words = read_options(typed[1:], RECOVER_OPTIONS, magic="%spawn recover")
+        print(_recover(words, **values))
+        return
+    values, words = read_options(typed, RUN_OPTIONS, magic="%spawn")
     verb, arguments = (words or ["help"])[0], words[1:]
-    if verb == "recover":
-        print(_recover(arguments))
-    elif verb in _VERBS_WITHOUT_RUN:
+    if verb in _VERBS_WITHOUT_RUN:
         _take_at_most(0, arguments, verb)
         print(SPAWN_VERBS[verb].act())
     elif verb in SPAWN_VERBS:
@@ -415,29 +437,29 @@ def _runs() -> str:
     return table + more
 
 
-def _recover(arguments: list[str]) -> str:
-    """Go on with a run whose process died, in its live view."""
+def _recover(arguments: list[str], budget: Any = None) -> str:
+    """Go on with a run whose process died, or that gets more budget, in its live view."""
     _take_at_most(1, arguments, "recover")
     session = get_session()
-    run = session.recover(_interrupted(session, arguments[0] if arguments else ""))
+    which = arguments[0] if arguments else ""
+    run = session.recover(
+        _run_to_recover(session, which, may_be_exhausted=budget is not None), budget=budget
+    )
     if has_live_view(quiet=False):
         show_live_view(run)
     assert run.receipt is not None
-    reused, uncertain = run.receipt.reused, run.receipt.uncertain
-    words = (
-        f"Going on: {reused.calls:,} model calls and {reused.tool_calls:,} tool calls "
-        f"({reused.tokens:,} tokens) are taken from the record. `%spawn status` shows how it goes."
-    )
-    return "\n".join([words, *(f"Uncertain: {each}." for each in uncertain)])
+    return "\n".join(run.receipt.told)
 
 
-def _interrupted(session: Session, which: str) -> str | RunInfo:
+def _run_to_recover(session: Session, which: str, *, may_be_exhausted: bool) -> str | RunInfo:
     """The run that is meant: the newest without words, a number of `%spawn runs`, or an id."""
     if not which:
-        found = session.runs(limit=1, status="interrupted")
+        wanted = ("interrupted", "exhausted") if may_be_exhausted else ("interrupted",)
+        found = [info for status in wanted for info in session.runs(limit=1, status=status)]
         if not found:
-            raise NotebookError("No run was interrupted: `%spawn runs` lists what is kept.")
-        return found[0]
+            words = " or ".join(wanted)
+            raise NotebookError(f"No run was {words}: `%spawn runs` lists what is kept.")
+        return max(found, key=lambda info: info.started_at)
     if len(which) > _LONGEST_PLACE or not which.isdecimal():
         return which
     listed_runs = session.runs(limit=ROWS)
@@ -479,7 +501,7 @@ SPAWN_VERBS = {
     "cancel": Verb(_cancel, Words.PATHS),
     "budget": Verb(_budget),
     "runs": Verb(_runs),
-    "recover": Verb(_recover),
+    "recover": Verb(_recover, options=RECOVER_OPTIONS),
     "help": Verb(_SPAWN_HELP.rstrip),
 }
 """Verbs of `%spawn`."""

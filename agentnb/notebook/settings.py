@@ -17,13 +17,14 @@ from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
 from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Origin
-from agentnb.run_store import TURN_OFF
+from agentnb.modes import AUTO, LIVE, RECORD, REPLAY, Mode
+from agentnb.run_store import TURN_OFF, path_in_words
 from agentnb.session import Session
 from agentnb.settings import SETTINGS
 from agentnb.trust import costly_settings, is_trusted, sending_of
 
 _DEFAULT = "the default"
-_SHOWN_ELSEWHERE = ("model", "delegation", "config", "provider", "store", "mode")
+_SHOWN_ELSEWHERE = ("model", "delegation", "config", "provider", "store", "mode", "cassette")
 _ORIGINS = {
     Origin.CODE: "set in code",
     Origin.DEFAULT_POOL: "llm.default_pool",
@@ -34,6 +35,13 @@ _DELEGATION = {
     "tools": "by tools",
     "both": "by spawn block and by tools",
 }
+_MEANS = {
+    LIVE: "Models are asked as they are named.",
+    RECORD: "Models are asked, and what they say is written to {}.",
+    AUTO: "What {} has is answered from it; the rest is asked and added to it.",
+    REPLAY: "All is answered from {}: no model is asked.",
+}
+"""What a mode does, with the name of its cassette."""
 _MOST = 50
 """Most profiles, and most pools, that are shown."""
 
@@ -87,6 +95,9 @@ def _general(session: Session) -> Iterator[Row]:
         files = str(error)
     yield "bootstrap", f"{files} (the default)"
     yield from _store(session)
+    yield "mode", f"{session.mode.name} ({session.mode.why})"
+    if session.mode.uses_cassette:
+        yield "cassette", _cassette(session.mode)
 
 
 def _store(session: Session) -> Iterator[Row]:
@@ -97,6 +108,31 @@ def _store(session: Session) -> Iterator[Row]:
     yield "store", f"{store.where} ({store.origin}); {TURN_OFF}"
     if store.trouble is not None:
         yield "", store.trouble
+
+
+def mode_text(session: Session, *, in_full: bool = True) -> str:
+    """The mode that is in force, and what it means.
+
+    Args:
+        session: The session.
+        in_full: With who says so, and what there is to say of the cassette and the runs. Without,
+            the text is the same in JupyterLab, nbval and CI, and in each go.
+    """
+    mode = session.mode
+    name = "a cassette" if mode.cassette is None else path_in_words(mode.cassette.path)
+    means = _MEANS[mode.name].format(_cassette(mode) if in_full else name)
+    if mode.trouble is not None:  # without a cassette only `live` runs go as it means
+        means = f"{means} {mode.trouble}" if mode.name == LIVE else mode.trouble
+    lines = [f"Mode: {mode.name}{f' ({mode.why})' if in_full else ''}. {means}"]
+    if in_full or mode.name == REPLAY:  # a cassette that cannot be read is told at once
+        lines += session.about_mode()
+    return masked("\n".join([visible(line, LONGEST_LINE) for line in lines]))
+
+
+def _cassette(mode: Mode) -> str:
+    if mode.cassette is None:
+        return "a cassette"
+    return f"{path_in_words(mode.cassette.path)} ({mode.cassette.origin})"
 
 
 def _delegation(session: Session) -> str:

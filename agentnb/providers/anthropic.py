@@ -62,6 +62,7 @@ class AnthropicProvider:
     """
 
     name = "anthropic"
+    uses_network = True
 
     def __init__(self, *, timeout_s: float = 600.0) -> None:
         self._clients = ClientPool(lambda settings: _Client(settings, timeout_s=timeout_s))

@@ -71,6 +71,7 @@ class OpenAIProvider:
     """
 
     name = "openai"
+    uses_network = True
 
     def __init__(
         self,

@@ -101,6 +101,11 @@ def split_model(model: str) -> tuple[str, str]:
     return provider, name
 
 
+def label_of(provider: str, name: str) -> str:
+    """A model's name in the form `provider/model`; of one without a name the provider's."""
+    return f"{provider}/{name}" if name else provider
+
+
 class Registry:
     """Makes each provider once, when a model of it is first used."""
 
@@ -124,7 +129,7 @@ class Registry:
         if (made := self._made.get(key)) is None:
             # If two threads make one, the first wins: only providers in `_made` are closed.
             made = self._made.setdefault(key, _checked(factory(**settings), provider))
-        return made, f"{provider}/{name}" if name else provider
+        return made, label_of(provider, name)
 
     async def aclose(self) -> None:
         """Close all providers."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentnb.core.errors import CannotRecover
+from agentnb.core.errors import CannotRecover, NoSuchRun
 from agentnb.core.types import AgentStatus
 from agentnb.store.runs import IsAlive, find_run
 
@@ -18,6 +18,32 @@ _IS_CANCELLED = """
     SELECT 1 FROM orders
     WHERE run = ? AND kind = 'cancel' AND json_extract(value, '$.agent') IS NULL
 """
+
+
+def is_held(db: Connection, run_id: str, *, is_alive: IsAlive) -> bool:
+    """Whether a run without an end is a living process's, this one's too."""
+    row = db.execute("SELECT process, status FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    return row is not None and row[1] is None and row[0] is not None and is_alive(row[0])
+
+
+def may_go_on(db: Connection, run_id: str, *, process: int, is_alive: IsAlive) -> bool:
+    """Claim a run, if it can go on at all. Returns whether it is this process's now."""
+    try:
+        claim(db, run_id, process=process, is_alive=is_alive)
+    except (NoSuchRun, CannotRecover):
+        return False
+    return True
+
+
+def cancel_of(db: Connection, run_id: str) -> str | None:
+    """Why the whole of a run was cancelled; `None` if it was not, or came to another end first."""
+    row = db.execute(
+        "SELECT json_extract(o.value, '$.reason') FROM orders o JOIN runs r ON r.id = o.run "
+        "WHERE r.run_id = ? AND (r.status IS NULL OR r.status = 'cancelled') AND o.kind = 'cancel' "
+        "AND json_extract(o.value, '$.agent') IS NULL",
+        (run_id,),
+    ).fetchone()
+    return None if row is None else str(row[0])
 
 
 def claim(

@@ -90,6 +90,11 @@ def _above(db: Connection, run_id: str) -> str | None:
     return None if row is None else row[0]
 
 
+def has_below(db: Connection, run_id: str) -> bool:
+    """Whether runs stand in the budget of a run, or may come to: it has assigned tasks."""
+    return db.execute("SELECT 1 FROM tasks WHERE pot = ?", (run_id,)).fetchone() is not None
+
+
 # -- one process at a time ------------------------------------------------------------------------
 
 

@@ -3,8 +3,9 @@
 At most one process works on a thread at a time: `threads.process` is its owner, from the beginning
 of a run (`begin`) to its end (`end`), or until the process dies. Messages get their turn in the
 order in which they were queued. The process that queued a message runs it; those of a dead process
-go to the first that looks for them (`adopt`). A message whose run died with its process begins once
-more, at the end of the conversation.
+go to the first that looks for them (`agentnb.store.adoption`). A run that died with its process
+goes on, in its place of the conversation, if that process could claim it (`resume`); else its
+message begins once more, at the end of the conversation.
 
 All functions work within their caller's transaction.
 """
@@ -12,12 +13,13 @@ All functions work within their caller's transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.durable import AgentKind, MessageKind, ThreadMessage
 from agentnb.core.types import Role
+from agentnb.store import claims
 from agentnb.store.pots import is_elsewhere
 from agentnb.store.runs import IsAlive, answer_kept
 from agentnb.store.threads import add_message, messages_of, place_message, take_place
@@ -52,6 +54,8 @@ class Queued:
     """Settings that were given for its run."""
     run_id: str | None
     """Its run, if that has begun."""
+    goes_on: bool = False
+    """Whether that run died with its process and was claimed by this one, to be recovered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,10 @@ class Begun:
     """The conversation before it."""
     first_child: int
     """The number of the next child."""
+    given: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Of a run that goes on: by agent, the numbers of the children that were made for its tasks."""
+    told: Sequence[str] = ()
+    """Of a run that goes on: its agents that were told something and have not read it."""
 
 
 def enqueue(
@@ -129,7 +137,7 @@ def tell(
         )
         _put(db, message, thread_id, "notice", owner, task, pot, {})
         return None
-    if _is_persistent(db, thread_id):
+    if is_persistent(db, thread_id):
         return enqueue(
             db,
             thread_id,
@@ -166,9 +174,23 @@ def _put(
 
 
 def begin(
-    db: Connection, message: int, run_id: str, *, process: int, is_alive: IsAlive
+    db: Connection,
+    message: int,
+    run_id: str,
+    *,
+    process: int,
+    is_alive: IsAlive,
+    goes_on: bool = False,
 ) -> Begun | None:
-    """Begin the run of a queued message, if its turn has come.
+    """Begin the run of a queued message, or go on with it, if its turn has come.
+
+    Args:
+        db: In a transaction.
+        message: `messages.id`.
+        run_id: Its run.
+        process: This process.
+        is_alive: Tells which process lives.
+        goes_on: Whether the message has begun this run, and the process has claimed it.
 
     Returns:
         `None` if an earlier message of its thread is not done, someone is at work on the thread, or
@@ -190,8 +212,15 @@ def begin(
     (owner,) = db.execute("SELECT process FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if head != message or (owner is not None and is_alive(owner)):
         return None
+    if goes_on and pot is None:
+        pot = run_id  # runs may be at work in its own budget
     if pot is not None and is_elsewhere(db, pot, process=process, is_alive=is_alive):
         return None
+    if goes_on:
+        if (begun := resume(db, thread_id, run_id, process=process)) is None:
+            raise NotQueued(f"Another run than {run_id} has begun on its thread.")
+        db.execute("UPDATE queue SET process = ? WHERE message = ?", (process, message))
+        return begun
     first = take_over(db, thread_id, run_id, process=process)
     if earlier_run is not None:
         # What its agent was told in that run, and would not be told again, stands before it now.
@@ -205,7 +234,7 @@ def begin(
 
 
 def is_held_up_by_dead(db: Connection, message: int, *, is_alive: IsAlive) -> bool:
-    """Whether the first message of a message's line is a dead process's, which `adopt` takes."""
+    """Whether the first message of a message's line is a dead process's, to be adopted."""
     first = db.execute(
         "SELECT process FROM queue WHERE kind = 'run' AND thread_id = "
         "(SELECT thread_id FROM queue WHERE message = ?) ORDER BY message LIMIT 1",
@@ -229,7 +258,7 @@ def take_over(db: Connection, thread_id: str, run_id: str, *, process: int) -> i
     """
     (owner,) = db.execute("SELECT process FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if owner is not None:
-        _release_dead(db, thread_id)
+        release_dead(db, thread_id)
     (first,) = db.execute("SELECT next_child FROM threads WHERE id = ?", (thread_id,)).fetchone()
     db.execute(
         "UPDATE threads SET process = ?, run_id = ?, next_child = ? WHERE id = ?",
@@ -238,42 +267,102 @@ def take_over(db: Connection, thread_id: str, run_id: str, *, process: int) -> i
     return int(first)
 
 
-def resume(db: Connection, thread_id: str, run_id: str, *, process: int) -> bool:
+# -- a run that goes on ---------------------------------------------------------------------------
+
+
+def resume(db: Connection, thread_id: str, run_id: str, *, process: int) -> Begun | None:
     """Take a thread again whose newest run is recovered, and those of its sub-agents.
 
     What was kept of the run's answers goes: it gives them again.
 
     Returns:
-        False if another run has begun on the thread since, or it is not there any more.
+        The conversation as it was at the run's first beginning; `None` if another run has begun on
+        the thread since, or it is not there any more.
     """
-    row = db.execute("SELECT run_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    row = db.execute(
+        "SELECT t.run_id, r.first_child FROM threads t LEFT JOIN runs r ON r.run_id = t.run_id "
+        "WHERE t.id = ?",
+        (thread_id,),
+    ).fetchone()
     if row is None or row[0] != run_id:
-        return False
+        return None
     db.execute(
         "DELETE FROM messages WHERE run_id = :run AND role = :role"
         " AND thread_id IN (SELECT id FROM threads WHERE run_id = :run)",
         {"run": run_id, "role": str(Role.ASSISTANT)},
     )
     db.execute(
-        "UPDATE threads SET process = ?, next_child = next_child + ? WHERE run_id = ?",
-        (process, AHEAD, run_id),
+        "UPDATE threads SET process = :process, next_child = next_child + "
+        "CASE WHEN process IS NULL THEN :ahead ELSE 0 END WHERE run_id = :run",
+        {"process": process, "ahead": AHEAD, "run": run_id},
     )
-    return True
+    told = db.execute(
+        "SELECT DISTINCT thread_id FROM queue JOIN threads t ON t.id = thread_id "
+        "WHERE kind = 'notice' AND t.run_id = ?",
+        (run_id,),
+    ).fetchall()
+    for thread in told:
+        db.execute(
+            "UPDATE queue SET process = ? WHERE kind = 'notice' AND thread_id = ?",
+            (process, *thread),
+        )
+    (before,) = db.execute(
+        "SELECT count(*) FROM messages WHERE thread_id = :thread AND place < "
+        "(SELECT min(place) FROM messages WHERE thread_id = :thread AND run_id = :run)",
+        {"thread": thread_id, "run": run_id},
+    ).fetchone()
+    said = messages_of(db, thread_id, is_placed=True)
+    return Begun(
+        tuple(said[:before]),
+        row[1] or 1,
+        _given_numbers(db, run_id),
+        tuple(thread for (thread,) in told),
+    )
 
 
-def why_not_resumed(db: Connection, thread_id: str, run_id: str) -> str | None:
-    """Why a run cannot be recovered on its thread, as a clause; `None` if it can."""
-    row = db.execute("SELECT run_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
-    if row is None or row[0] != run_id:
-        return "its thread went on without it; send its task again"
-    if db.execute("SELECT 1 FROM queue WHERE run_id = ?", (run_id,)).fetchone() is not None:
-        return "its message begins a new run as soon as the session is opened"
-    if db.execute("SELECT 1 FROM tasks WHERE pot = ?", (run_id,)).fetchone() is not None:
-        return "it assigned tasks, and what these spend stands in its budget; see `session.tasks`"
-    return None
+def _given_numbers(db: Connection, run_id: str) -> dict[str, list[int]]:
+    """The numbers of the children that were made for tasks of a run's agents, by agent."""
+    found = db.execute(
+        "SELECT c.id, c.parent_id FROM threads c JOIN threads p ON p.id = c.parent_id "
+        "JOIN agent_metadata m ON m.thread_id = c.id WHERE p.run_id = ? AND m.kind = ?",
+        (run_id, str(AgentKind.PERSISTENT)),
+    )
+    given: dict[str, list[int]] = {}
+    for child, parent in found:
+        given.setdefault(parent, []).append(_number_below(child, parent))
+    return given
 
 
-def _release_dead(db: Connection, thread_id: str) -> None:
+def leave(db: Connection, run_id: str, *, process: int) -> None:
+    """Leave a run that was taken up, with its message, to whoever opens the session again."""
+    let_go(db, run_id, process=process)
+    db.execute(
+        "UPDATE queue SET process = NULL WHERE run_id = ? AND process = ?", (run_id, process)
+    )
+
+
+def let_go(db: Connection, run_id: str, *, process: int) -> None:
+    """Leave a run that does not go on here as it was: interrupted, and nobody's."""
+    claims.give_up(db, run_id, process=process)
+    held = db.execute(
+        "SELECT id FROM threads WHERE run_id = ? AND process IS NOT NULL", (run_id,)
+    ).fetchall()
+    for (thread,) in held:
+        _release(db, thread, None)
+
+
+def put_back(db: Connection, thread_id: str, run_id: str) -> None:
+    """A run that was resumed is left as it was: its thread has the run's own answer again."""
+    db.execute(
+        "DELETE FROM messages WHERE thread_id = ? AND run_id = ? AND role = ?",
+        (thread_id, run_id, str(Role.ASSISTANT)),
+    )
+    text, at = answer_kept(db, run_id, thread_id) or ("", 0.0)
+    if text:
+        add_message(db, thread_id, Role.ASSISTANT, text, now=at, author=thread_id, run_id=run_id)
+
+
+def release_dead(db: Connection, thread_id: str) -> None:
     """Let go of a thread whose process died: perhaps between its agent's end and `end`."""
     (run_id,) = db.execute("SELECT run_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
     # A run that a message began is ended with that message.
@@ -403,7 +492,7 @@ def _wake(db: Connection, thread_id: str, process: int) -> list[Queued]:
         "SELECT message FROM queue WHERE thread_id = ? AND kind = 'notice' ORDER BY message",
         (thread_id,),
     ).fetchall()
-    if found and not _is_persistent(db, thread_id):
+    if found and not is_persistent(db, thread_id):
         for (message,) in found:
             keep_only(db, message, None)
         return []
@@ -421,7 +510,8 @@ def keep_only(db: Connection, message: int, run_id: str | None) -> None:
     db.execute("DELETE FROM queue WHERE message = ?", (message,))
 
 
-def _is_persistent(db: Connection, thread_id: str) -> bool:
+def is_persistent(db: Connection, thread_id: str) -> bool:
+    """Whether a thread's agent stays."""
     found = db.execute(
         "SELECT 1 FROM agent_metadata WHERE thread_id = ? AND kind = ?",
         (thread_id, str(AgentKind.PERSISTENT)),
@@ -469,43 +559,3 @@ def withdraw(db: Connection, message: int) -> bool:
     if changed:
         db.execute("DELETE FROM messages WHERE id = ? AND place IS NULL", (message,))
     return bool(changed)
-
-
-def adopt(db: Connection, session_id: str, *, process: int, is_alive: IsAlive) -> list[Queued]:
-    """Take over what dead processes left of a session: its messages, and threads held by them.
-
-    Returns:
-        The messages that begin runs in this process now, in order. One with a `run_id` had begun:
-        `agentnb.store.runs.finished_run` tells whether that run came to its end.
-    """
-
-    def is_dead(owner: int | None) -> bool:
-        return owner is None or not is_alive(owner)
-
-    held = db.execute(
-        "SELECT id, process FROM threads INDEXED BY threads_at_work "
-        "WHERE session_id = ? AND process IS NOT NULL",
-        (session_id,),
-    ).fetchall()
-    dead = {owner for owner in {owner for _, owner in held} if is_dead(owner)}
-    for thread, owner in held:
-        if owner in dead:
-            _release_dead(db, thread)
-    left = db.execute(
-        "SELECT q.message, q.process, q.kind, q.thread_id FROM queue q "
-        "JOIN threads t ON t.id = q.thread_id WHERE t.session_id = ?",
-        (session_id,),
-    ).fetchall()
-    dead = {owner for owner in {owner for _, owner, *_ in left} if is_dead(owner)}
-    taken: set[int] = set()
-    for message, owner, kind, thread in left:
-        if owner not in dead:
-            continue
-        if kind == "notice" and not _is_persistent(db, thread):
-            keep_only(db, message, None)
-        else:
-            db.execute(
-                "UPDATE queue SET kind = 'run', process = ? WHERE message = ?", (process, message)
-            )
-            taken.add(message)
-    return [each for each in queued_of(db, process) if each.message in taken]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic_core import from_json
 
-from agentnb.core.codec import event_of
+from agentnb.core.codec import event_of, message_of
+from agentnb.core.collector import without_collector
 from agentnb.core.errors import NoSuchRun
 from agentnb.core.events import (
     AgentCancelled,
@@ -31,6 +29,7 @@ from agentnb.core.events import (
     ToolCallStarted,
 )
 from agentnb.core.records import (
+    STARTED,
     CallRecord,
     EndRecord,
     OrderRecord,
@@ -42,15 +41,11 @@ from agentnb.core.records import (
 from agentnb.core.types import (
     ROOT_PATH,
     AgentStatus,
-    Block,
     CompletionRequest,
     Message,
     Role,
     TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
     ToolSpec,
-    ToolUseBlock,
     Usage,
     bare_model,
     id_at,
@@ -93,7 +88,7 @@ def load(path: Path, run_id: str) -> KeptRun:
         raise NoSuchRun(run_id)
     db = open_to_read(path)
     try:
-        with _without_collector():
+        with without_collector():
             return _load(db, run_id)
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         if isinstance(error, NoSuchRun | StoreTrouble):
@@ -185,7 +180,7 @@ class _Reading:
         if message is None:
             kind, body = self._bodies[number]
             if kind == "message":
-                message = _message_of(_json(body), "")
+                message = message_of(_json(body), "")
             else:
                 message = Message(Role(kind), (TextBlock(_text(body)),))
             self._messages[number] = message
@@ -353,7 +348,11 @@ class _Reading:
         found = self._select("path, number, kind, value", "verdicts", "path, number")
         verdicts = [(path, number, kind, _json(value)) for path, number, kind, value in found]
         for verdict in sorted(verdicts, key=lambda each: (path_key(each[0]), each[1])):
-            yield VerdictRecord(*verdict)
+            path, number, *_ = verdict
+            # A tool call that was marked as done, and came to its end, is known by that.
+            known = self._tool_calls.get((path, -number))
+            if known is None or known.status == STARTED:
+                yield VerdictRecord(*verdict)
 
     # -- entries ----------------------------------------------------------------------------------
 
@@ -394,7 +393,7 @@ class _Reading:
         if kind == "model_call_finished":
             fields = fields_of_reply(self._calls[path, number])
             if "message" in own:
-                own["message"] = own["message"] and _message_of(own["message"], "")
+                own["message"] = own["message"] and message_of(own["message"], "")
             if "usage" in own:
                 own["usage"] = Usage(**own["usage"])
             return ModelCallFinished(agent_id=agent_id, **(fields | own))
@@ -428,35 +427,12 @@ _ENDS: Mapping[str, Any] = {
     "agent_cancelled": AgentCancelled,
     "agent_exhausted": AgentExhausted,
 }
-_BLOCKS: Mapping[str, type[Block]] = {
-    "text_block": TextBlock,
-    "thinking_block": ThinkingBlock,
-    "tool_use_block": ToolUseBlock,
-    "tool_result_block": ToolResultBlock,
-}
-assert {*_BLOCKS.values()} == {*get_args(Block)}
-
-
-def _message_of(parts: Mapping[str, Any], text: str) -> Message:
-    """A message; a text block without a text has the text of the call."""
-    content = parts["content"]
-    if isinstance(content, str):
-        return Message(Role(parts["role"]), (TextBlock(content),))
-    blocks = []
-    for block in content:
-        fields = {"text": text} if block == _TEXT_OF_CALL else dict(block)
-        kind = _BLOCKS[fields.pop("kind", "text_block")]
-        blocks.append(kind(**fields))
-    return Message(Role(parts["role"]), tuple(blocks))
-
-
-_TEXT_OF_CALL = {"kind": "text_block"}
 
 
 def _reply_of(message: str | bytes, text: str) -> Message:
     if message == JUST_TEXT:
         return Message(Role.ASSISTANT, (TextBlock(text),))
-    return _message_of(_json(message), text)
+    return message_of(_json(message), text)
 
 
 def _in_order(records: Mapping[tuple[str, int], Any]) -> tuple[Any, ...]:
@@ -478,21 +454,3 @@ def _json(value: str | bytes) -> Any:
         return from_json(value)
     except ValueError:  # half a character
         return json.loads(_text(value))
-
-
-# -- the collector --------------------------------------------------------------------------------
-
-_collector = threading.Lock()
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Pause the garbage collector: it would walk through each of the many new objects."""
-    with _collector:
-        was_on = gc.isenabled()
-        gc.disable()
-        try:
-            yield
-        finally:
-            if was_on:
-                gc.enable()

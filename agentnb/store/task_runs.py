@@ -9,7 +9,8 @@ import json
 from typing import TYPE_CHECKING
 
 from agentnb.core.cycles import mark
-from agentnb.core.durable import TaskStatus
+from agentnb.core.durable import TaskStatus, ToolCallId
+from agentnb.core.records import DONE
 from agentnb.core.secrets import masked_as_known
 from agentnb.core.text import one_line
 from agentnb.core.types import AgentStatus
@@ -77,6 +78,29 @@ def end_work(
         return
     _set_status(db, task, TaskStatus.BLOCKED, now)
     _add_note(db, task, reason, None, now)
+
+
+def mark_done(db: Connection, call: ToolCallId, task_id: str) -> None:
+    """Mark a change with the tool call that made it, in the change's own transaction.
+
+    Nothing happens for a run that the store does not keep.
+    """
+    db.execute(
+        "INSERT OR REPLACE INTO verdicts (run, path, number, kind, value) "
+        "SELECT id, ?, ?, ?, ? FROM runs WHERE run_id = ?",
+        (
+            call.path,
+            -call.number,
+            DONE,
+            json.dumps({"tool_call": call.number, "mark": task_id}),
+            call.run_id,
+        ),
+    )
+
+
+def add_note(db: Connection, task: int, text: str, *, now: float) -> None:
+    """Note what became of a run on a task."""
+    _add_note(db, task, text, None, now)
 
 
 def name_of(db: Connection, task: int | None, *, is_told: bool) -> str:

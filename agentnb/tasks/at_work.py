@@ -6,36 +6,37 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from agentnb.core.cancel import Cancellation
 from agentnb.core.types import is_at_or_below
 from agentnb.store import pots
+from agentnb.tasks.order import Standing
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from agentnb.core.budget import RequestBudget
-    from agentnb.core.cancel import Cancellation
     from agentnb.core.request import RequestContext
 
 _budgets: weakref.WeakValueDictionary[str, RequestBudget] = weakref.WeakValueDictionary()
 """Of this process's runs, by id: several sessions with one id draw on the same."""
 _rebuilt: weakref.WeakValueDictionary[str, RequestBudget] = weakref.WeakValueDictionary()
 """Of other runs, by id, as the store tells."""
+_cancellations: weakref.WeakValueDictionary[str, Cancellation] = weakref.WeakValueDictionary()
+"""Of runs, by id: a cancel of one reaches what it has assigned, also when it has ended. What goes
+on below one keeps it."""
 _lock = threading.Lock()
-"""Held to add to these two, and to go through them: several threads do."""
+"""Held to add to these three, and to go through them: several threads do."""
 
 
 class AtWork:
-    """Runs at work, by id; pots and cancels also of those that have ended."""
+    """Runs at work, by id; pots also of those that have ended."""
 
     def __init__(self) -> None:
         self._live: dict[str, RequestContext] = {}
-        self._cancellations: weakref.WeakValueDictionary[str, Cancellation] = (
-            weakref.WeakValueDictionary()
-        )
-        """Of runs that have begun, by id: a cancel of one reaches what it has assigned, also when
-        it has ended. What goes on below one keeps it."""
         self._pots: dict[str, RequestBudget] = {}
         """Pots of runs that have assigned tasks, by the run's id."""
+        self._standing: dict[str, Standing] = {}
+        """Of runs that went on here, by id: kept as long as the desk, like their pots."""
 
     def __bool__(self) -> bool:
         return bool(self._live)
@@ -43,9 +44,10 @@ class AtWork:
     def begin(self, request: RequestContext) -> None:
         """A run begins to work."""
         self._live[request.run_id] = request
-        self._cancellations[request.run_id] = request.cancellation
         with _lock:
+            _cancellations.setdefault(request.run_id, request.cancellation)
             _budgets[request.run_id] = request.budget
+            _rebuilt.pop(request.run_id, None)
 
     def end(self, request: RequestContext) -> None:
         """A run is not at work any more."""
@@ -57,9 +59,24 @@ class AtWork:
         of = [each for each in live if is_at_or_below(agent_id, each.thread_id)]
         return max(of, key=lambda each: len(each.thread_id), default=None)
 
-    def cancellation_of(self, run_id: str | None) -> Cancellation | None:
-        """By which a run is cancelled; `None` if it is not of this process, or nothing is left."""
-        return None if run_id is None else self._cancellations.get(run_id)
+    def cancellation_of(self, run_id: str) -> Cancellation:
+        """By which a run is cancelled; also one that ended, or that may go on in this process."""
+        with _lock:
+            found = _cancellations.get(run_id)
+            if found is None:
+                found = _cancellations[run_id] = Cancellation()
+            return found
+
+    def standing(self, db: Connection, run_id: str) -> Standing:
+        """What a run that goes on in this process shares with those below it."""
+        with _lock:
+            budget = _rebuilt.get(run_id) or _budgets.get(run_id)
+        if budget is None:
+            budget = pots.pot_of(db, run_id, above=self.pot)
+            with _lock:
+                _rebuilt[run_id] = budget
+        found = self._standing[run_id] = Standing(budget, self.cancellation_of(run_id))
+        return found
 
     def pot(self, db: Connection, run_id: str) -> RequestBudget:
         """The pot of a run, also of one that has ended or whose process died."""
@@ -95,4 +112,4 @@ class AtWork:
     def go_on(self, before: AtWork) -> None:
         """Follow another session with this one's id: what was assigned there is not forgotten."""
         self._pots.update(before._pots)
-        self._cancellations.update(before._cancellations)
+        self._standing.update(before._standing)

@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from agentnb.core.durable import Priority, Task, TaskList, TaskStatus, one_of
+from agentnb.core.durable import Priority, Task, TaskList, TaskStatus, ToolCallId, one_of
 from agentnb.core.errors import NoSuchThread, ToolError
 from agentnb.core.shown import Bundle, Shown
 from agentnb.core.text import literal
 from agentnb.errors import wrong_settings_as_line
+from agentnb.store import task_runs
 from agentnb.store.tasks import TaskRow, list_tasks
 from agentnb.tasks.assignment import NewAgent, parse_assignment
 from agentnb.tasks.change import Actor, Change, ThreadMaker, find_task
@@ -119,7 +120,7 @@ class TaskDesk(ThreadMaker, Protocol):
 class Board:
     """The tasks of a session, for its agents and for `Tasks`. Belongs to the runtime's loop.
 
-    `by` is the thread of the agent that acts; `None` for a person.
+    `by` is the thread of the agent that acts, `call` its tool call; `None` for a person.
 
     Args:
         desk: The session's.
@@ -138,6 +139,7 @@ class Board:
         priority: str = Priority.MEDIUM,
         created_by: str | None = None,
         by: str | None = None,
+        call: ToolCallId | None = None,
     ) -> Task:
         """See `Tasks.create`. An agent that acts is the creator."""
         self._desk.check_open()
@@ -145,7 +147,7 @@ class Board:
         prompt = _checked_text(prompt, "`prompt`")
         urgency = one_of(Priority, priority, "`priority`")
         to = self._assignee(assigned_to)
-        actor = await self._actor(by, assigns=to is not None)
+        actor = await self._actor(by, call, assigns=to is not None)
         if isinstance(to, NewAgent) and by is not None:
             self._desk.admit(by, prompt)
 
@@ -165,6 +167,7 @@ class Board:
         assigned_to: str | None = None,
         priority: str | None = None,
         by: str | None = None,
+        call: ToolCallId | None = None,
     ) -> Task:
         """See `Tasks.update`."""
         self._desk.check_open()
@@ -176,7 +179,7 @@ class Board:
                 f"A task that is assigned is in progress, not {stands}: leave `status` out, or "
                 "set it afterwards."
             )
-        task_id, actor = _checked_id(id), await self._actor(by, assigns=to is not None)
+        task_id, actor = _checked_id(id), await self._actor(by, call, assigns=to is not None)
         if isinstance(to, NewAgent) and by is not None:
             await self._admit(actor, by, task_id, to)
 
@@ -193,7 +196,13 @@ class Board:
         return await self._write(actor, make)
 
     async def add_note(
-        self, id: str, text: str, *, author: str | None = None, by: str | None = None
+        self,
+        id: str,
+        text: str,
+        *,
+        author: str | None = None,
+        by: str | None = None,
+        call: ToolCallId | None = None,
     ) -> Task:
         """See `Tasks.add_note`. An agent that acts is the author."""
         self._desk.check_open()
@@ -205,9 +214,16 @@ class Board:
             change.add_note(number, text, writer)
             return number
 
-        return await self._write(await self._actor(by), make)
+        return await self._write(await self._actor(by, call), make)
 
-    async def complete(self, id: str, note: str | None = None, *, by: str | None = None) -> Task:
+    async def complete(
+        self,
+        id: str,
+        note: str | None = None,
+        *,
+        by: str | None = None,
+        call: ToolCallId | None = None,
+    ) -> Task:
         """See `Tasks.complete`."""
         self._desk.check_open()
         task_id = _checked_id(id)
@@ -220,7 +236,7 @@ class Board:
             change.set_status(number, TaskStatus.COMPLETED)
             return number
 
-        return await self._write(await self._actor(by), make)
+        return await self._write(await self._actor(by, call), make)
 
     async def get(self, id: str) -> Task:
         """See `Tasks.get`."""
@@ -247,7 +263,9 @@ class Board:
         assert isinstance(given, str)  # anything else is a bad assignment
         return given
 
-    async def _actor(self, by: str | None, *, assigns: bool = False) -> Actor:
+    async def _actor(
+        self, by: str | None, call: ToolCallId | None, *, assigns: bool = False
+    ) -> Actor:
         run_id = None if by is None else self._desk.run_of(by)
         if assigns and by is not None and run_id is None:
             # A run that could not be kept is not at work on its thread: then this tells why.
@@ -255,7 +273,8 @@ class Board:
             # Nothing would bound what the assigned agent spends.
             raise ToolError("Your run is over: it can assign no more tasks.")
         above = self._desk.marks_below(by) if assigns and by is not None else ()
-        return Actor(self._desk.session_id, self._desk.transactions, self._desk, by, run_id, above)
+        transactions = self._desk.transactions
+        return Actor(self._desk.session_id, transactions, self._desk, by, run_id, above, call)
 
     async def _admit(self, actor: Actor, by: str, task_id: str, to: NewAgent) -> None:
         """Count a new agent, if the task may be assigned at all: else it would count for nothing.
@@ -291,7 +310,10 @@ class Board:
             change = Change(db, actor)
             number = make(change)
             orders = self._desk.orders(db, change.start)
-            return change, change.task(number), orders
+            task = change.task(number)
+            if actor.call is not None:
+                task_runs.mark_done(db, actor.call, task.id)
+            return change, task, orders
 
         change, task, orders = await self._desk.transactions.done(work)
         for message in change.dropped:

@@ -11,7 +11,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from agentnb.core.durable import AgentKind, MessageKind, Priority, Task, TaskStatus
+from agentnb.core.durable import (
+    AgentKind,
+    MessageKind,
+    Priority,
+    Task,
+    TaskStatus,
+    ToolCallId,
+)
 from agentnb.core.errors import NoSuchTask, NoSuchThread, NotAllowed, TaskInProgress
 from agentnb.store import queue, tasks, threads
 from agentnb.store.queue import Queued
@@ -51,6 +58,8 @@ class Actor:
     """The agent's run, in whose budget the work stands that it assigns."""
     above: Collection[str] = ()
     """Marks of the tasks that led to what it assigns, its own included."""
+    call: ToolCallId | None = None
+    """The tool call by which it does so."""
 
 
 @dataclass(slots=True)

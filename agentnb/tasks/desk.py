@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agentnb.store.queue import Begun, Queued
     from agentnb.store.transactions import Transactions
     from agentnb.tasks.assignment import NewAgent
-    from agentnb.tasks.order import Order, RunStarter, Work
+    from agentnb.tasks.order import Order, RunStarter, Standing, Work
 
 T = TypeVar("T")
 
@@ -103,11 +103,20 @@ class Desk:
         with suppress(StoreTrouble):
             self.transactions.do(lambda db: queue.withdraw(db, queued.message))
 
+    def take_up(self, run_id: str, thread_id: str) -> tuple[Order | None, Standing]:
+        """Take up a run that is recovered by hand. See `Starter.take_up`."""
+        return self._starter.take_up(run_id, thread_id)
+
+    def leave(self, run_id: str) -> None:
+        """Leave a run that was taken up. See `Starter.leave`."""
+        with suppress(StoreTrouble):
+            self._starter.leave(run_id)
+
     async def in_turn(
         self,
         work: Work,
         request: RequestContext,
-        execute: Callable[[Begun], Awaitable[OrchestratorResult]],
+        execute: Callable[[Begun | None], Awaitable[OrchestratorResult]],
     ) -> OrchestratorResult:
         """Wait for a run's turn, run it, and keep its end. See `Turns.in_turn`."""
         return await self._turns.in_turn(work, request, execute)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agentnb.core.durable import MessageKind
 from agentnb.core.secrets import masked_words
 from agentnb.core.types import AgentStatus, OrchestratorResult, Role
-from agentnb.store import queue, task_runs, threads
+from agentnb.store import claims, queue, task_runs, threads
 from agentnb.store.runs import finished_run
 
 if TYPE_CHECKING:
@@ -67,13 +67,18 @@ def end(
 
 
 def end_of_dead(db: Connection, queued: Queued, *, process: int) -> list[Queued] | None:
-    """Keep the end of a run whose process died right behind it.
+    """Keep the end of a run whose process died right behind it, or behind its cancel.
 
     Returns:
         What that wakes; `None` if no run of the message has ended.
     """
-    if queued.run_id is None or (finished := finished_run(db, queued.run_id)) is None:
+    if queued.run_id is None or queued.goes_on:
         return None
+    finished = finished_run(db, queued.run_id)
+    if finished is None:
+        if (why := claims.cancel_of(db, queued.run_id)) is None:
+            return None
+        finished = AgentStatus.CANCELLED, "", why  # what was cancelled stays cancelled
     status, answer, error = finished
     woken = queue.end(
         db,
@@ -106,11 +111,31 @@ def withdraw(db: Connection, queued: Queued, why: str) -> None:
 
 def leave(db: Connection, queued: Queued, *, process: int) -> None:
     """Leave a message that a closed session does not run to whoever opens it again."""
+    if queued.goes_on and queued.run_id is not None:
+        queue.leave(db, queued.run_id, process=process)
+        return
     # By its owner: one that was adopted has the `run_id` that it had in the dead process.
     db.execute(
         "UPDATE queue SET process = NULL WHERE message = ? AND process = ?",
         (queued.message, process),
     )
+
+
+def drop_run(db: Connection, queued: Queued, why: str, *, process: int) -> None:
+    """A message's run cannot go on: it begins a new one, and its thread and task tell why."""
+    if queued.run_id is None:
+        return
+    queue.let_go(db, queued.run_id, process=process)
+    note = (
+        f"The run {queued.run_id} could not go on after its process had ended, so its message "
+        f"begins a new one: {why}"
+    )
+    now = time.time()
+    threads.add_message(
+        db, queued.thread_id, Role.USER, note, now=now, kind=MessageKind.NOTE, run_id=queued.run_id
+    )
+    if queued.task is not None and queued.kind is MessageKind.TASK_ASSIGNMENT:
+        task_runs.add_note(db, queued.task, note, now=now)
 
 
 def _keep_answers(

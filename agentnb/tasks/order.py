@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from agentnb.core.budget import RequestBudget
+    from agentnb.core.cancel import Cancellation
     from agentnb.core.durable import AgentMetadata
+    from agentnb.recovery import Recovering
     from agentnb.run import Run
     from agentnb.store.queue import Queued
     from agentnb.tasks.assignment import NewAgent
+
+
+class Standing(NamedTuple):
+    """What a run that goes on shares with the runs below it, which may be at work already."""
+
+    budget: RequestBudget
+    """With what all of them have spent."""
+    below: Cancellation
+    """Cancels the runs below. It is not the run's own: one whose recovery is refused is
+    cancelled, and those below it are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,12 @@ class Order:
     """Marks of the tasks that led to this one, its own included."""
     name: str = ""
     """What a list of runs calls it."""
+    stopped_by: str | None = None
+    """Why the run that has assigned it was cancelled; `None` if it was not."""
+    standing: Standing | None = None
+    """Of a run that goes on."""
+    recovering: Recovering | None = None
+    """The same run's past, once that was read."""
 
 
 class RunStarter(Protocol):
@@ -59,7 +77,11 @@ class Work:
 
     thread_id: str
     text: str
+    order: Order | None = None
+    """With its message; `None` for a person's own."""
     queued: Queued | None = None
     """Its message; `None` for the first one of a new thread."""
-    first_child: int | None = None
-    """Of a run that is recovered: the number of its next child when it began."""
+    recovering: Recovering | None = None
+    """Of a run that goes on."""
+    is_by_hand: bool = False
+    """Whether a person goes on with it, who is told why it cannot."""

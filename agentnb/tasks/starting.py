@@ -12,16 +12,18 @@ import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from agentnb.core.durable import MessageKind
 from agentnb.core.errors import SessionClosed
+from agentnb.core.threads import run_in_thread
 from agentnb.runtime import get_runtime
-from agentnb.store import queue, task_runs, threads
+from agentnb.store import adoption, claims, queue, task_runs, threads
 from agentnb.store.trouble import StoreTrouble
 from agentnb.tasks import ends
-from agentnb.tasks.order import Order
+from agentnb.tasks.order import Order, Standing
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -99,7 +101,34 @@ class Starter:
             None if queued.pot is None else self._at_work.pot(db, queued.pot),
             task_runs.marks_above(db, queued.thread_id, queued.task),
             task_runs.name_of(db, queued.task, is_told=queued.kind is MessageKind.TASK_COMPLETION),
+            claims.cancel_of(db, queued.pot)
+            if queued.pot is not None and _is_work(queued)
+            else None,
+            self._at_work.standing(db, queued.run_id or "") if queued.goes_on else None,
         )
+
+    def take_up(self, run_id: str, thread_id: str) -> tuple[Order | None, Standing]:
+        """Take up a run that this process has claimed: its message if one began it. Blocks.
+
+        Raises:
+            CannotRecover: Its thread went on without it, or its message begins a new run.
+            StoreTrouble: The queue cannot be read or written.
+        """
+        transactions = self.transactions
+        process, is_alive = transactions.process, transactions.is_alive
+
+        def work(db: Connection) -> tuple[Order | None, Standing]:
+            queued = adoption.take_up(db, thread_id, run_id, process=process, is_alive=is_alive)
+            order = None if queued is None else self._order_for(queued, db)
+            return order, self._at_work.standing(db, run_id)
+
+        self._news.expect()
+        return transactions.do(work)
+
+    def leave(self, run_id: str) -> None:
+        """Leave a run that was taken up to whoever opens the session again. Blocks."""
+        process = self.transactions.process
+        self.transactions.do(partial(queue.leave, run_id=run_id, process=process))
 
     # -- its start --------------------------------------------------------------------------------
 
@@ -108,7 +137,7 @@ class Starter:
         unstarted: list[Callable[[Connection], None]] = []
         for order in orders:
             try:
-                self._start(order)
+                await self._start(order)
             except Exception as error:  # settings of another version, say
                 unstarted.append(self._given_up(order.queued, error))
             await asyncio.sleep(0)  # there may be thousands: runs at work go on between them
@@ -116,15 +145,42 @@ class Starter:
             with suppress(StoreTrouble):
                 await self.transactions.done(lambda db: [give_up(db) for give_up in unstarted])
 
-    def _start(self, order: Order) -> None:
+    async def _start(self, order: Order) -> None:
         self._news.expect()
         queued = order.queued
-        run = self.runs.start_order(order)
+        if queued.goes_on:
+            try:
+                assert queued.run_id is not None
+                run = self.runs.start_order(await self._with_past(order, queued.run_id))
+            except SessionClosed:
+                raise
+            except Exception as error:  # its record, or its settings, cannot be used any more
+                order = await self.begin_once_more(order, _why(error))
+                run = self.runs.start_order(order)
+        else:
+            run = self.runs.start_order(order)
+        if queued.pot is None:
+            return
         above = self._at_work.cancellation_of(queued.pot)
-        is_work = queued.kind is MessageKind.TASK_ASSIGNMENT
         # Work that a cancelled run has assigned ends at once; a completion is still to be heard.
-        if above is not None and (is_work or above.root_reason is None):
+        if _is_work(queued) or above.root_reason is None:
             run.stop_with(above)
+        if order.stopped_by is not None:
+            run.stop_soon(order.stopped_by)
+
+    async def _with_past(self, order: Order, run_id: str) -> Order:
+        """An order with the past of its run, which this process has claimed."""
+        read = partial(self._store.past_of, run_id, changed="refuse")
+        return replace(order, recovering=await run_in_thread(read))
+
+    async def begin_once_more(self, order: Order, why: str) -> Order:
+        """Let the message of a run that cannot go on begin a new one."""
+        process = self.transactions.process
+        queued = order.queued
+        await self.transactions.done(
+            partial(ends.drop_run, queued=queued, why=why, process=process)
+        )
+        return replace(order, queued=replace(queued, goes_on=False), standing=None, recovering=None)
 
     def _given_up(self, queued: Queued, error: Exception) -> Callable[[Connection], None]:
         """What is to be written down of a message whose run did not start."""
@@ -164,7 +220,7 @@ class Starter:
         """Take over what dead processes left, and keep the ends to which their runs had come."""
         process, is_alive = self.transactions.process, self.transactions.is_alive
         queued: list[Queued] = []
-        for each in queue.adopt(db, self._session_id, process=process, is_alive=is_alive):
+        for each in adoption.adopt(db, self._session_id, process=process, is_alive=is_alive):
             woken = ends.end_of_dead(db, each, process=process)
             queued += [each] if woken is None else woken
         return self.orders(db, queued)
@@ -190,6 +246,10 @@ def _by_turn(orders: Iterable[Order]) -> tuple[list[Order], list[Order]]:
         if first.setdefault(order.queued.thread_id, order) is not order:
             behind.append(order)
     return [*first.values()], behind
+
+
+def _is_work(queued: Queued) -> bool:
+    return queued.kind is MessageKind.TASK_ASSIGNMENT
 
 
 def _why(error: Exception) -> str:

@@ -15,9 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentnb.core.durable import MessageKind
-from agentnb.core.errors import OrchestratorError, RunCancelled
+from agentnb.core.errors import OrchestratorError, RunCancelled, RunChanged
+from agentnb.core.past import NO_LONGER_FITS
 from agentnb.core.types import OrchestratorResult
-from agentnb.store import queue, task_runs, threads
+from agentnb.store import pots, queue, task_runs, threads
 from agentnb.store.queue import Begun, NotQueued
 from agentnb.store.trouble import StoreTrouble
 from agentnb.tasks import ends
@@ -65,14 +66,15 @@ class Turns:
         self,
         work: Work,
         request: RequestContext,
-        execute: Callable[[Begun], Awaitable[OrchestratorResult]],
+        execute: Callable[[Begun | None], Awaitable[OrchestratorResult]],
     ) -> OrchestratorResult:
         """Wait for a run's turn, run it, and keep its end.
 
         Args:
             work: What it works on.
             request: Its shared state.
-            execute: Runs it, with the conversation before it.
+            execute: Runs it, with the conversation before it; `None` for a run that is not on its
+                thread.
         """
         waiting = _Waiting(work.queued.message if work.queued is not None else 0, request)
         line = self._lines.setdefault(work.thread_id, [])
@@ -80,9 +82,13 @@ class Turns:
         try:
             begun = await self._begin(work, request, waiting, line)
             if begun is None:
-                return await execute(Begun((), 1))
+                return await execute(None)
             request.numbers.start(work.thread_id, begun.first_child)
+            for agent_id, numbers in begun.given.items():
+                request.numbers.pass_over(agent_id, numbers)
             self._at_work.begin(request)
+            for agent_id in begun.told:
+                self._news.tell(agent_id)
             self._news.keep_watch()
             try:
                 return await self._run(work, request, execute, begun)
@@ -115,47 +121,52 @@ class Turns:
             `None` for a run that is not on its thread: it was cancelled before its turn, or nothing
             can be kept any more.
         """
-        queued = work.queued
-        if queued is None:
-            begin = self._begin_new if work.first_child is None else self._resume
+        if work.queued is None and work.recovering is None:
             try:
-                return await self.transactions.done(partial(begin, work, request))
+                return await self.transactions.done(partial(self._begin_new, work, request))
             except StoreTrouble:  # told by the store; the run goes on in memory
                 return None
         try:
-            if (begun := await self._wait_for_turn(queued, request, waiting, line)) is not None:
+            if (begun := await self._wait_for_turn(work, request, waiting, line)) is not None:
                 return begun
-            if not waiting.is_dropped:
+            if waiting.is_dropped:
+                await self._let_go(work, request)
+            else:
                 why = str(RunCancelled(request.cancellation.root_reason))
-                await self.transactions.done(partial(self._do_not_begin, queued, why))
+                await self.transactions.done(partial(self._do_not_begin, work, request, why))
         except NotQueued:  # in another process, or by another session with the same id
             request.cancellation.cancel(None, _WITHDRAWN, by="agent")
+            await self._let_go(work, request)
         except StoreTrouble as trouble:  # what was said before cannot be read
             request.cancellation.cancel(None, str(trouble), by="limit")
         return None
 
     async def _wait_for_turn(
         self,
-        queued: Queued,
+        work: Work,
         request: RequestContext,
         waiting: _Waiting,
         line: list[_Waiting],
     ) -> Begun | None:
-        """Begin a queued message when its turn has come. `None` if its run is cancelled first.
+        """Begin a queued message, or go on with a run, when its turn has come.
+
+        Returns:
+            `None` if its run is cancelled first.
 
         Raises:
-            NotQueued: It was taken out of the queue.
+            NotQueued: It was taken out of the queue, or its thread went on without it.
             StoreTrouble: The queue cannot be read.
         """
+        try_to = partial(self._try_to_resume, request.run_id, work.thread_id)
+        if work.queued is not None:
+            try_to = partial(self._try_to_begin, work.queued, request.run_id)
         cancelled = asyncio.ensure_future(request.cancellation.root_cancelled())
         try:
             while request.cancellation.root_reason is None:
                 waiting.news.clear()
                 is_first = line[0] is waiting
                 if is_first:
-                    begun, adopted = await self.transactions.done(
-                        partial(self._try_to_begin, queued, request.run_id)
-                    )
+                    begun, adopted = await self.transactions.done(try_to)
                     await self._starter.start(adopted)
                     if begun is not None:
                         return begun
@@ -183,11 +194,25 @@ class Turns:
             now=now,
         )
 
-    def _resume(self, work: Work, request: RequestContext, db: Connection) -> Begun | None:
-        process = self.transactions.process
-        if not queue.resume(db, work.thread_id, request.run_id, process=process):
-            return None
-        return Begun((), work.first_child or 1)
+    def _try_to_resume(
+        self, run_id: str, thread_id: str, db: Connection
+    ) -> tuple[Begun | None, list[Order]]:
+        """Go on with a run that no message began."""
+        transactions = self.transactions
+        process = transactions.process
+        if pots.is_elsewhere(db, run_id, process=process, is_alive=transactions.is_alive):
+            return None, []
+        begun = queue.resume(db, thread_id, run_id, process=process)
+        if begun is None:
+            raise NotQueued(f"Another run than {run_id} has begun on its thread.")
+        self._catch_up(db, run_id, None)
+        return begun, []
+
+    def _catch_up(self, db: Connection, run_id: str, pot: str | None) -> None:
+        """Count what other processes have spent in the chain of budgets that a run stands in."""
+        top = run_id if pot is None and pots.has_below(db, run_id) else pot
+        if top is not None:
+            self._at_work.catch_up(db, top, process=self.transactions.process)
 
     def _try_to_begin(
         self, queued: Queued, run_id: str, db: Connection
@@ -199,10 +224,11 @@ class Turns:
             run_id,
             process=transactions.process,
             is_alive=transactions.is_alive,
+            goes_on=queued.goes_on,
         )
-        if begun is not None and queued.pot is not None:
-            self._at_work.catch_up(db, queued.pot, process=transactions.process)
-        if begun is None:
+        if begun is not None:
+            self._catch_up(db, run_id, queued.pot)
+        else:
             # All that the dead left is looked for in all of the queue: only if there is some.
             is_left = queue.is_held_up_by_dead(db, queued.message, is_alive=transactions.is_alive)
             return None, self._starter.adopted(db) if is_left else []
@@ -210,11 +236,25 @@ class Turns:
             task_runs.begin_work(db, queued.task, queued.thread_id, now=time.time())
         return begun, []
 
-    def _do_not_begin(self, queued: Queued, why: str, db: Connection) -> None:
+    async def _let_go(self, work: Work, request: RequestContext) -> None:
+        """Leave a run that was to go on as it was."""
+        if work.recovering is not None:
+            process = self.transactions.process
+            with suppress(StoreTrouble):
+                await self.transactions.done(
+                    partial(queue.let_go, run_id=request.run_id, process=process)
+                )
+
+    def _do_not_begin(self, work: Work, request: RequestContext, why: str, db: Connection) -> None:
+        process = self.transactions.process
+        if work.recovering is not None:
+            queue.let_go(db, request.run_id, process=process)
+        if work.queued is None:
+            return
         if self._starter.is_closed:
-            ends.leave(db, queued, process=self.transactions.process)
+            ends.leave(db, work.queued, process=process)
         else:
-            ends.withdraw(db, queued, why)
+            ends.withdraw(db, work.queued, why)
 
     # -- its work and its end ---------------------------------------------------------------------
 
@@ -222,7 +262,7 @@ class Turns:
         self,
         work: Work,
         request: RequestContext,
-        execute: Callable[[Begun], Awaitable[OrchestratorResult]],
+        execute: Callable[[Begun | None], Awaitable[OrchestratorResult]],
         begun: Begun,
     ) -> OrchestratorResult:
         try:
@@ -242,6 +282,10 @@ class Turns:
         error: str,
     ) -> None:
         """Keep a run's end, and start what it wakes."""
+        if work.recovering is not None and work.recovering.is_undone:
+            with suppress(StoreTrouble):
+                await self._keep_refusal(work, request)
+            return
 
         def end(db: Connection) -> list[Order]:
             process = self.transactions.process
@@ -250,6 +294,26 @@ class Turns:
 
         with suppress(StoreTrouble):
             await self._starter.start(await self.transactions.done(end))
+
+    async def _keep_refusal(self, work: Work, request: RequestContext) -> None:
+        """A run that was to go on no longer fits its record: nothing of it has changed."""
+        assert work.recovering is not None
+        run_id = request.run_id
+        is_stopped = request.cancellation.root_reason != NO_LONGER_FITS
+        if work.order is None or work.is_by_hand or self._starter.is_closed:
+            await self.transactions.done(partial(self._leave, work, run_id))
+        elif is_stopped:  # meanwhile, by a person or with the run above
+            why = str(RunCancelled(request.cancellation.root_reason))
+            await self.transactions.done(partial(self._do_not_begin, work, request, why))
+        else:
+            why = str(RunChanged(run_id, work.recovering.past.misfits))
+            await self._starter.start([await self._starter.begin_once_more(work.order, why)])
+
+    def _leave(self, work: Work, run_id: str, db: Connection) -> None:
+        """Leave a run that was resumed as it was."""
+        queue.leave(db, run_id, process=self.transactions.process)
+        if work.recovering is not None and work.recovering.was_exhausted:
+            queue.put_back(db, work.thread_id, run_id)
 
 
 class _Waiting:

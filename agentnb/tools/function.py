@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from agentnb.core.protocols import ToolContext
+from agentnb.core.protocols import RECORDED, RUN, ToolContext
 from agentnb.core.text import LONGEST_LINE, literal, visible
 from agentnb.core.types import ToolSpec
 from agentnb.tools.result import as_text
@@ -40,11 +40,14 @@ class FunctionTool(Generic[P, R]):
         timeout_s: float | None,
         *,
         effects: bool = True,
+        on_replay: str = RECORDED,
     ) -> None:
         self.spec = spec
         self.timeout_s = timeout_s
         self.effects = effects
         """Whether a call may change something outside the run, so that it is not repeated."""
+        self.on_replay = on_replay
+        """What a replay does with a recorded call: see `agentnb.core.protocols.on_replay`."""
         self._function = function
         self._parameters = parameters
         self._is_async = _is_async(function)
@@ -85,6 +88,7 @@ def tool(
     description: str | None = None,
     timeout_s: float | None = None,
     on_recover: str = "tell",
+    on_replay: str = RECORDED,
 ) -> FunctionTool[P, R]: ...
 
 
@@ -95,6 +99,7 @@ def tool(
     description: str | None = None,
     timeout_s: float | None = None,
     on_recover: str = "tell",
+    on_replay: str = RECORDED,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -105,6 +110,7 @@ def tool(
     description: str | None = None,
     timeout_s: float | None = None,
     on_recover: str = "tell",
+    on_replay: str = RECORDED,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function callable by a model: `@agentnb.tool`.
 
@@ -123,6 +129,8 @@ def tool(
         on_recover: What `session.recover` does with a call that was open when the process died:
             `tell` the model that its outcome is unknown, or `repeat` it, for a function that
             changes nothing or that may run twice.
+        on_replay: What a replay does with a recorded call: `recorded`, the record answers, or
+            `run` it again, which is a miss if it returns something else.
 
     Raises:
         ValueError: The function cannot be a tool; the message says what to change.
@@ -134,6 +142,7 @@ def tool(
             description=description,
             timeout_s=timeout_s,
             on_recover=on_recover,
+            on_replay=on_replay,
         )
     label = name if name is not None else _name_of(function)
     _check_function(function, label)
@@ -149,6 +158,8 @@ def tool(
         )
     if on_recover not in ("tell", "repeat"):
         raise ValueError(f"`on_recover` must be 'tell' or 'repeat', not {literal(on_recover)}.")
+    if on_replay not in (RECORDED, RUN):
+        raise ValueError(f"`on_replay` must be 'recorded' or 'run', not {literal(on_replay)}.")
     from agentnb.tools.parameters import (
         read_function,
     )  # imports pydantic: only when there are tools
@@ -157,7 +168,9 @@ def tool(
     text = description if description is not None else read.description
     spec = ToolSpec(label, text or label.replace("_", " "), read.parameters.schema)
     effects = on_recover == "tell"
-    return FunctionTool(function, spec, read.parameters, timeout_s, effects=effects)
+    return FunctionTool(
+        function, spec, read.parameters, timeout_s, effects=effects, on_replay=on_replay
+    )
 
 
 def check_name(name: str) -> None:

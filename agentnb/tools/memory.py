@@ -9,7 +9,7 @@ from functools import cache
 
 from agentnb.core.errors import ToolError
 from agentnb.core.prompt import listed
-from agentnb.core.protocols import Memory, Tool, ToolContext
+from agentnb.core.protocols import AGAIN, Memory, Tool, ToolContext
 from agentnb.tools.function import tool
 
 MOST_IN_FACT = 2_000
@@ -25,9 +25,10 @@ _NO_MEMORY = (
 @cache
 def memory_tools() -> tuple[Tool, ...]:
     """`remember` and `recall`."""
-    finds = tool(recall)
+    keeps, finds = tool(remember), tool(recall)
+    keeps.on_replay = AGAIN
     finds.effects = False
-    return tool(remember), finds
+    return keeps, finds
 
 
 # Both run on the runtime's loop, as `ToolContext.memory` asks.

@@ -77,9 +77,9 @@ def spawn_tools(settings: SpawnSettings | None = None) -> tuple[Tool, ...]:
     """The four tools, for a run whose agents delegate by tools."""
     return (
         _Spawn(settings or SpawnSettings()),
-        _Await("spawn_await", _AWAIT, "to wait for", _await),
+        _Reporting("spawn_await", _AWAIT, "to wait for", _await),
         _JobsTool("spawn_status", _STATUS, "to look at", _status),
-        _JobsTool("spawn_cancel", _CANCEL, "to stop", _cancel),
+        _Reporting("spawn_cancel", _CANCEL, "to stop", _cancel),
     )
 
 
@@ -236,8 +236,8 @@ class _JobsTool:
         return _in_blocks(await self._act(jobs, wanted))
 
 
-class _Await(_JobsTool):
-    """`spawn_await`: waits for jobs, and takes their results."""
+class _Reporting(_JobsTool):
+    """`spawn_await` and `spawn_cancel`: wait for jobs, which then count as reported."""
 
     again = _JobsTool.call
 

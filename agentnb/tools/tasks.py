@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
-from agentnb.core.durable import Priority, Task, TaskNote, TaskStatus
+from agentnb.core.durable import Priority, Task, TaskNote, TaskStatus, ToolCallId
 from agentnb.core.errors import AgentnbError, NoSuchThread, ToolError
-from agentnb.core.protocols import Tool, ToolContext
+from agentnb.core.protocols import AGAIN, RECORDED, Tool, ToolContext
 from agentnb.core.quotation import behind_marks
 from agentnb.core.shown import listed
 from agentnb.core.text import literal, one_line
@@ -28,7 +28,9 @@ _MOST_OF_NOTE = 2_000
 
 
 class TaskBoard(Protocol):
-    """The tasks of a session. `by` is the thread of the agent that acts.
+    """The tasks of a session. `by` is the thread of the agent that acts, `call` its tool call.
+
+    A change is marked with its call, so that it is known later whether that was done.
 
     A wrong argument, an unknown id, and what the agent may not do, raise `AgentnbError` or
     `ValueError`, and change nothing.
@@ -42,6 +44,7 @@ class TaskBoard(Protocol):
         assigned_to: str | None = None,
         priority: str = Priority.MEDIUM,
         by: str,
+        call: ToolCallId | None = None,
     ) -> Task:
         """Create a task, and start the work on it if it is assigned."""
         ...
@@ -58,15 +61,20 @@ class TaskBoard(Protocol):
         assigned_to: str | None = None,
         priority: str | None = None,
         by: str,
+        call: ToolCallId | None = None,
     ) -> Task:
         """Change a task. What is left out stays as it is."""
         ...
 
-    async def add_note(self, id: str, text: str, *, by: str) -> Task:
+    async def add_note(
+        self, id: str, text: str, *, by: str, call: ToolCallId | None = None
+    ) -> Task:
         """Add a note to a task."""
         ...
 
-    async def complete(self, id: str, note: str | None = None, *, by: str) -> Task:
+    async def complete(
+        self, id: str, note: str | None = None, *, by: str, call: ToolCallId | None = None
+    ) -> Task:
         """Set a task to `completed`, with a last note."""
         ...
 
@@ -90,10 +98,17 @@ def task_tools(board: TaskBoard) -> tuple[Tool, ...]:
     return tuple(_TaskTool(name, acts[name], board) for name in TOOLSETS[TASKS])
 
 
+_DONE: Mapping[str, str] = {
+    "task_create": "Created.",
+    "task_update": "Changed.",
+    "task_note": "Noted.",
+    "task_complete": "Completed.",
+}
+"""By tool: how the result of a change begins."""
 Arguments = Mapping[str, str]
 """What a model gave, by name, without what it left out or left blank."""
-_Act = Callable[[TaskBoard, Arguments, str], Awaitable[str]]
-"""Does what a tool does: with the board, the arguments, and the agent's thread."""
+_Act = Callable[[TaskBoard, Arguments, str, ToolCallId | None], Awaitable[str]]
+"""Does what a tool does: with the board, the arguments, the agent's thread, and its call."""
 
 
 class _TaskTool:
@@ -105,6 +120,7 @@ class _TaskTool:
         self._act, self._board = act, board
         self.effects = name not in ("task_list", "task_view")
         """Whether a call may change something outside the run."""
+        self.on_replay = AGAIN if self.effects else RECORDED
         schema = {
             "type": "object",
             "properties": {each: _PARAMETERS[each] for each in parameters},
@@ -117,13 +133,18 @@ class _TaskTool:
         """See `agentnb.core.protocols.Tool`."""
         given = self._arguments(input)
         try:
-            return await self._act(self._board, given, context.agent_id)
+            call_id: ToolCallId | None = getattr(context, "call_id", None)
+            return await self._act(self._board, given, context.agent_id, call_id)
         except ToolError:
             raise
         except NoSuchThread as error:
             raise ToolError(await self._no_agent(error.thread)) from None
         except (AgentnbError, ValueError) as error:
             raise ToolError(str(error)) from None
+
+    async def marked_result(self, mark: str, input: Mapping[str, Any], context: ToolContext) -> str:
+        """See `agentnb.core.protocols.SupportsMarks`: the mark is the task's id."""
+        return f"{_DONE[self.spec.name]}\n{_line(await self._board.get(mark))}"
 
     def _arguments(self, input: Mapping[str, Any]) -> Arguments:
         if "note" not in self._parameters and "text" in self._parameters:
@@ -154,11 +175,11 @@ class _TaskTool:
         )
 
 
-async def _create(board: TaskBoard, given: Arguments, by: str) -> str:
-    return f"Created.\n{_line(await board.create(**given, by=by))}"
+async def _create(board: TaskBoard, given: Arguments, by: str, call: ToolCallId | None) -> str:
+    return f"{_DONE['task_create']}\n{_line(await board.create(**given, by=by, call=call))}"
 
 
-async def _list(board: TaskBoard, given: Arguments, by: str) -> str:
+async def _list(board: TaskBoard, given: Arguments, by: str, call: ToolCallId | None) -> str:
     tasks = await board.list(**given)
     if not tasks:
         return "There is no such task." if given else "There are no tasks yet."
@@ -169,22 +190,22 @@ async def _list(board: TaskBoard, given: Arguments, by: str) -> str:
     return "\n".join(lines)
 
 
-async def _view(board: TaskBoard, given: Arguments, by: str) -> str:
+async def _view(board: TaskBoard, given: Arguments, by: str, call: ToolCallId | None) -> str:
     return _whole(await board.get(**given), by=by)
 
 
-async def _update(board: TaskBoard, given: Arguments, by: str) -> str:
+async def _update(board: TaskBoard, given: Arguments, by: str, call: ToolCallId | None) -> str:
     if len(given) == 1:
         raise ToolError("Say what to change: `status`, `assigned_to` or `priority`.")
-    return f"Changed.\n{_line(await board.update(**given, by=by))}"
+    return f"{_DONE['task_update']}\n{_line(await board.update(**given, by=by, call=call))}"
 
 
-async def _note(board: TaskBoard, given: Arguments, by: str) -> str:
-    return f"Noted.\n{_line(await board.add_note(**given, by=by))}"
+async def _note(board: TaskBoard, given: Arguments, by: str, call: ToolCallId | None) -> str:
+    return f"{_DONE['task_note']}\n{_line(await board.add_note(**given, by=by, call=call))}"
 
 
-async def _complete(board: TaskBoard, given: Arguments, by: str) -> str:
-    return f"Completed.\n{_line(await board.complete(**given, by=by))}"
+async def _complete(board: TaskBoard, given: Arguments, by: str, call: ToolCallId | None) -> str:
+    return f"{_DONE['task_complete']}\n{_line(await board.complete(**given, by=by, call=call))}"
 
 
 # -- what a model reads ---------------------------------------------------------------------------

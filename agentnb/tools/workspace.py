@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 from agentnb.core.errors import ToolError
-from agentnb.core.protocols import Tool, ToolContext
+from agentnb.core.protocols import AGAIN, Tool, ToolContext
 from agentnb.core.text import one_line
 from agentnb.tools.function import tool
 
@@ -26,6 +26,7 @@ def workspace_tools() -> tuple[Tool, ...]:
     both = tool(workspace_read), tool(workspace_write)
     for each in both:
         each.effects = False  # the notes are the run's own
+        each.on_replay = AGAIN
     return both
 
 

@@ -15,8 +15,8 @@ from agentnb.core.events import BudgetChanged, BudgetResumed, BudgetWarning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agentnb.core._past.whole import BudgetAct
     from agentnb.core.bus import EventBus
-    from agentnb.core.past import BudgetAct
 
 
 class KeepsAgain(Protocol):

@@ -54,8 +54,8 @@ from agentnb.core.protocols import BudgetGate
 from agentnb.core.types import BudgetStatus, CompletionRequest, Usage, path_key
 
 if TYPE_CHECKING:
+    from agentnb.core._past.whole import BudgetAct
     from agentnb.core.bus import EventBus
-    from agentnb.core.past import BudgetAct
 
 UPDATE_EVERY_S = 0.1
 """Least seconds between two `BudgetUpdate`s, except after a change of the total and at the end."""
@@ -165,35 +165,58 @@ class Meter:
         self._used_below = budget.tokens_used_below
         self._is_closed = False
         self._pause_timeout_s = pause_timeout_s
+        self._is_spent_again = False
+        """Whether the tokens of recorded calls are counted already."""
+        self._new_total: int | None = None
         self._before: ToldBefore | None = None
         """What was told before, while a run is done again."""
 
     # -- a run that goes on from its journal --------------------------------------------------
 
-    def follow(self, acts: Sequence[BudgetAct], total: int, used_s: float) -> None:
+    def follow(
+        self,
+        acts: Sequence[BudgetAct],
+        total: int,
+        used_s: float,
+        spent: int | None,
+        *,
+        new_total: int | None = None,
+    ) -> None:
         """Tell what was told before, until `go_on`. Before the run begins.
 
         Args:
             acts: What was kept of the budget. Its last total holds from now on.
             total: The total with which the run began.
             used_s: Seconds of its time that the run has used.
+            spent: Tokens of its finished calls; `None` if they count as they are told.
+            new_total: The total that holds behind that; the last one when left out.
         """
         budget = self.budget
-        for act in acts:
-            if act.kind == "budget":
-                budget.set_total(act.value, by=act.by)
+        self._new_total = new_total
+        if spent is not None:
+            budget.spent_before(spent)
+            self._used_below = budget.tokens_used_below
+        self._is_spent_again = spent is not None
+        # The last total alone: runs below may be at work in it.
+        for act in [each for each in acts if each.kind == "budget"][-1:]:
+            budget.set_total(act.value, by=act.by)
         self._known_total = budget.total
         self._before = ToldBefore(
             acts, total, budget, self._bus, self._recorder, self._pause_timeout_s
         )
         self._limits.follow(used_s)
 
-    def go_on(self) -> None:
-        """All that was told before is told: warn, ask and stop from here, as it had been."""
+    def go_on(self, *, tells_the_rest: bool = True) -> None:
+        """All that was told before is told: warn, ask and stop from here, as it had been.
+
+        Args:
+            tells_the_rest: Whether what is not told yet is told now, or never.
+        """
         before = self._before
         if before is None:
             return
-        before.tell_the_rest()
+        if tells_the_rest:
+            before.tell_the_rest()
         self._before = None
         budget = self.budget
         self._seen_crossings = budget.crossings
@@ -201,8 +224,10 @@ class Meter:
         self._limits.go_on()
         if before.has_crossed:
             budget.disarm()
-        else:
-            self._warned_early_at = budget.total if before.is_warned else -1
+        if self._new_total is not None:  # before any warning: it may not be due by this total
+            budget.set_total(self._new_total)
+        if not before.has_crossed:
+            self._warned_early_at = before.total if before.is_warned else -1
             if not budget.is_warning_due:  # by what open calls may have spent
                 self._warn(can_go_on=budget.tokens_used < budget.total)
         if before.is_asked:
@@ -472,7 +497,10 @@ class Meter:
 
     def spend_recorded(self, usage: Usage, path: str, number: int) -> None:
         """See `agentnb.core._call.recorded.Books`."""
-        self.budget.add_tokens(usage.budget_tokens)
+        if self._is_spent_again:
+            self.budget.spend_again(usage.budget_tokens)
+        else:
+            self.budget.add_tokens(usage.budget_tokens)
         if self._before is not None:
             self._before.call_ended(path, number)
         self._update(force=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -42,6 +42,7 @@ class RecordedCall:
         request: As it is now; what the budget and the cache had changed in it is taken over.
         books: Of the run.
         announce: Called as the call begins.
+        until: Returns when the run has come to a time of the record, in seconds.
         clamped: The verdict on its length, if there was one.
         halted: The verdict that ended it, if one did.
         for_root_synthesis: Whether it used the tokens reserved for that.
@@ -55,23 +56,27 @@ class RecordedCall:
         request: CompletionRequest,
         books: Books,
         announce: Callable[[], None],
+        until: Callable[[float], Awaitable[None]] | None,
         *,
         clamped: Mapping[str, Any] | None = None,
         halted: Mapping[str, Any] | None = None,
         for_root_synthesis: bool = False,
     ) -> None:
-        sent = record.request
-        self.request = request.limited(max_tokens=sent.max_tokens, cache_prefix=sent.cache_prefix)
+        max_tokens, cache_prefix = record.limits
+        self.request = request.limited(max_tokens=max_tokens, cache_prefix=cache_prefix)
         self.took_ms = record.duration_ms
         self.name = record.model.partition("/")[0]
         self._record = record
         self._books = books
         self._announce = announce
+        self._until = until
         self.limited_by: str | None = None if clamped is None else clamped["limited_by"]
         self._halted = halted
         self._for_root_synthesis = for_root_synthesis
 
     async def __aenter__(self) -> RecordedCall:
+        if self._until is not None:
+            await self._until(self._record.at_s)
         self._announce()
         return self
 
@@ -91,9 +96,15 @@ class RecordedCall:
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """The reply as it came, and what ended it."""
-        record = self._record
-        for _, text in record.pieces:
-            yield TextDelta(text)
+        record, until = self._record, self._until
+        if until is None:
+            for text in record.texts:
+                yield TextDelta(text)
+        else:
+            for at_s, text in record.pieces:
+                await until(at_s)
+                yield TextDelta(text)
+            await until(record.at_s + (record.duration_ms or 0) / 1000)
         if record.message is not None:
             for block in record.message.content:
                 if isinstance(block, ToolUseBlock):

@@ -31,11 +31,12 @@ from agentnb.core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from agentnb.core.past import AgentPast
+from agentnb.core.past import AgentPast, Miss
 from agentnb.core.protocols import (
     AgentWork,
     CallLease,
     Gate,
+    Inbox,
     Jobs,
     Memory,
     Provider,
@@ -52,6 +53,8 @@ from agentnb.core.types import CompletionRequest, ToolUse, Usage, path_of, text_
 
 WAITS_FOR_ROOM = "room in the budget, until other calls settle"
 """Reason of an `AgentWaiting`."""
+_NEWS_S = 0.01
+"""How often a replayed run looks for news that is late."""
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
 
@@ -129,6 +132,7 @@ class AgentServices:
         self._has_replied = False
         """Whether a call of this run had a reply."""
         self._bus, self._meter, self._recorder = run.bus, run.meter, run.recorder
+        self._limits = run.limits
         self._log = run.recorder.log(self.path)
         self.verdict = self._log.verdict
         self.next_tool_call = self._log.next_tool_call
@@ -199,7 +203,9 @@ class AgentServices:
         if self.past is not None:
             number = self._log.calls + 1
             if (told := self.past.of_call("told", number)) is not None:
-                self.verdict("told", told)
+                self.verdict("told", {**told, "call": number})
+                if self.is_done_again:
+                    await self._take_again(inbox, len(told["texts"]))
                 return list(told["texts"])
             if self.past.has_call(number):
                 return ()
@@ -215,6 +221,15 @@ class AgentServices:
         if texts:
             self.verdict("told", {"call": self._log.calls + 1, "texts": texts})
         return texts
+
+    async def _take_again(self, inbox: Inbox, count: int) -> None:
+        """Take as much news as the recorded run was told: who sends it may be later this time."""
+        taken = 0
+        while taken < count:
+            with foreign("the inbox"):
+                taken += len(await inbox.take(self._agent_id))
+            if taken < count:
+                await self.clock.sleep(_NEWS_S)
 
     def _has_room_for_answer(self, work: AgentWork, request: CompletionRequest) -> bool:
         input_tokens = input_tokens_of(request, _provider_of(self._provider, work))
@@ -303,37 +318,61 @@ class AgentServices:
     ) -> AbstractAsyncContextManager[CallLease]:
         if self.past is not None:
             number, key = self._log.calls + 1, self._log.key_of(work.model, request)
+            self._wait_as_before(partial(self.past.of_call, "waited", number))
             self._raise_if_exhausted_before(work, self.past, number)
-            record = self.past.call(number, key)
+            record = self.past.call(number, key, work.model, request)
             self._is_recorded = record is not None
             if record is not None:
                 return self._recorded_call(record, self.past, work, request)
-        return _Leasing(self, work, request)
+            return _Leasing(self, work, request, Miss(self.path, number, work.model, key, request))
+        return _Leasing(self, work, request, None)
 
     def _recorded_call(
         self, record: CallRecord, past: AgentPast, work: AgentWork, request: CompletionRequest
     ) -> RecordedCall:
-        clamped = past.of_call("clamped", record.number)
-        halted = past.of_call("halted", record.number)
+        self._wait_as_before(partial(past.of_record, "waited", record))
+        clamped = past.of_record("clamped", record)
+        halted = past.of_record("halted", record)
         for kind, value in (("clamped", clamped), ("halted", halted)):
             if value is not None:
-                self.verdict(kind, value)
+                self.verdict(kind, {**value, "call": self._log.calls + 1})
         return RecordedCall(
             record,
             request,
             self._meter,
             partial(self._announce, work.announcement),
+            past.until,
             clamped=clamped,
             halted=halted,
             for_root_synthesis=_is_root_synthesis(work),
         )
 
-    async def may_act(self) -> None:
+    def _wait_as_before(self, taken: Callable[[], object]) -> None:
+        """Tell again of each time that the next call waited for the budget's answer."""
+        while taken() is not None:
+            self._wait_for_answer()
+
+    def _wait_for_answer(self) -> None:
+        self._publish_waiting("an answer to the budget's question", None)
+        self.verdict("waited", {"call": self._log.calls + 1})
+
+    async def may_call(self, tool: ToolCallRecord, *, was: ToolCallRecord | None = None) -> None:
         if self.past is not None:
-            await self.past.is_taken()
+            await self.past.is_taken(Miss(self.path, tool.number, tool=tool, was=was))
+
+    @property
+    def has_changed_below(self) -> bool:
+        return self.past is not None and self.past.has_changed_below
+
+    @property
+    def is_done_again(self) -> bool:
+        return self.past is not None and self.past.is_done_again
 
     def is_unknown(self, now: ToolCallRecord) -> bool:
         return self.past is not None and self.past.was_open(now)
+
+    def mark_of(self, now: ToolCallRecord) -> str | None:
+        return None if self.past is None else self.past.mark_of(now)
 
     def recorded_tool_call(self, now: ToolCallRecord) -> ToolCallRecord | None:
         return None if self.past is None else self.past.tool_call(now)
@@ -341,8 +380,23 @@ class AgentServices:
     async def turn_to_end(self, recorded: ToolCallRecord) -> None:
         if self.past is not None:
             await self.past.turn_to_end(recorded.number)
+            if self.past.until is not None:
+                await self.past.until(recorded.at_s + (recorded.duration_ms or 0) / 1000)
             for event in self.past.told_before_end(recorded.ended):
                 self._bus.publish(event)
+            for value in () if self.is_done_again else self.past.assigned():
+                self.assigned_before(value)
+
+    def assigned_before(self, value: Mapping[str, Any]) -> None:
+        """Count a task for another thread again, which its tool, answered by its record, does not.
+
+        Args:
+            value: The verdict on it.
+        """
+        refused = value["refused"]
+        refused_by = refused[0]["limit"] if refused else None
+        self._limits.admit_again(value["assigned"], refused_by=refused_by)
+        self.verdict("admitted", value)
 
     def _announce(self, event: Event | None) -> None:
         """Publish an announcement once: a call that is tried again announces nothing."""
@@ -361,16 +415,22 @@ class _Leasing:
     """
 
     def __init__(
-        self, services: AgentServices, work: AgentWork, request: CompletionRequest
+        self,
+        services: AgentServices,
+        work: AgentWork,
+        request: CompletionRequest,
+        new: Miss | None,
     ) -> None:
         self._services = services
+        self._new = new
         self._work = work
         self._request = request
         self._slot: AbstractAsyncContextManager[None]
         self._lease: Lease
 
     async def __aenter__(self) -> Lease:
-        await self._services.may_act()
+        if self._new is not None and (past := self._services.past) is not None:
+            await past.is_taken(self._new)
         try:
             lease = self._lease = await self._wait_for_lease()
         except BudgetExceeded as error:
@@ -398,7 +458,7 @@ class _Leasing:
         # starts over. A refusal that cannot pass is `BudgetExceeded`.
         while True:
             if meter.holds(for_root_synthesis=for_root_synthesis):
-                services._publish_waiting("an answer to the budget's question", None)
+                services._wait_for_answer()
                 await meter.wait_while_paused()
             await self._enter_gate()
             lease: Lease | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,16 +17,21 @@ from typing import Any, TypeVar
 from agentnb.core.arguments import BadArguments, read_arguments
 from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.clock import TimeLimit, TimerHandle
+from agentnb.core.durable import ToolCallId
 from agentnb.core.errors import ToolError
 from agentnb.core.events import TOOL_CANCELLED, ToolCallReported, ToolCallStarted
 from agentnb.core.prompt import result_for_model
 from agentnb.core.protocols import (
+    RECORDED,
+    RUN,
     Jobs,
     Memory,
     RunServices,
     Tool,
     has_effects,
+    on_replay,
     supports_again,
+    supports_marks,
     supports_timeout,
 )
 from agentnb.core.reading import cut_input, tool_call_finished
@@ -68,12 +73,12 @@ async def run_tool(
     )
     if event.input_length is not None:
         services.keep_whole(record)
-    context = CallContext(agent_id, order, services)
+    context = CallContext(agent_id, order, services, record.number)
     text, is_error = TOOL_CANCELLED, True
     recorded = services.recorded_tool_call(record)
     try:
         if recorded is not None:
-            text, is_error = await _answered(recorded, tool, context, services)
+            text, is_error = await _answered(record, recorded, tool, context, services)
         else:
             text, is_error = await _outcome(record, tool, tools, context, services)
         text = sendable(text)
@@ -98,12 +103,27 @@ async def run_tool(
 
 
 async def _answered(
-    recorded: ToolCallRecord, tool: Tool | None, context: CallContext, services: RunServices
+    record: ToolCallRecord,
+    recorded: ToolCallRecord,
+    tool: Tool | None,
+    context: CallContext,
+    services: RunServices,
 ) -> tuple[str, bool]:
     """The recorded result; what the call changed in the run is changed again."""
-    if tool is not None and supports_again(tool):
-        with suppress(ToolError):  # it was refused then, too
-            await tool.again(recorded.input, context)
+    replayed = on_replay(tool) if services.is_done_again else RECORDED
+    if tool is None and record.name in services.withheld:
+        services.withheld[record.name](record.input)
+    elif tool is not None and supports_again(tool):
+        now = await _result_of(tool.again(recorded.input, context))
+        if services.has_changed_below:  # what it tells of them is another thing now
+            await services.may_call(record)
+            return now
+    elif tool is not None and replayed != RECORDED:
+        now = await _called(record, tool, context)
+        if replayed == RUN and now != (recorded.result, recorded.is_error):
+            other = replace(record, result=now[0], is_error=now[1])
+            await services.may_call(other, was=recorded)
+            return now
     await services.turn_to_end(recorded)
     return recorded.result, recorded.is_error
 
@@ -119,23 +139,43 @@ async def _outcome(
     name = record.name
     if tool is None and name in services.withheld:
         return services.withheld[name](record.input), True
+    if tool is None and services.is_unknown(record):  # it had begun while the tool was there
+        await services.may_call(record)
+        return UNKNOWN_OUTCOME, True
     if tool is None:
         known = listed(map(repr, sorted(tools)))
         return f"There is no tool {name!r} (known: {known}).", True
+    if complaint := _complaint(record.input):
+        return complaint, True
+    await services.may_call(record)
+    marking = tool if supports_marks(tool) else None
+    if marking is not None and (mark := services.mark_of(record)) is not None:
+        return await _result_of(marking.marked_result(mark, record.input, context))
+    # Without a mark nothing came of it: a change and its mark are one transaction.
+    if record.effects and marking is None and services.is_unknown(record):
+        return UNKNOWN_OUTCOME, True
+    if record.effects:
+        services.intend(record)
+        await services.commit()
+    if why := services.stopped_by():
+        return f"The tool {name!r} was not run: {why}.", True
+    return await _called(record, tool, context)
+
+
+async def _called(record: ToolCallRecord, tool: Tool, context: CallContext) -> tuple[str, bool]:
+    """Call the tool, within its time limit."""
     timeout_s = tool.timeout_s if supports_timeout(tool) else None
+
+    async def in_time() -> object:
+        return await context.in_time(tool.call(record.input, context), timeout_s)
+
+    return await _result_of(in_time())
+
+
+async def _result_of(work: Awaitable[object]) -> tuple[str, bool]:
+    """What a tool's own code returns, and whether that is an error."""
     try:
-        if complaint := _complaint(record.input):
-            return complaint, True
-        await services.may_act()
-        if record.effects and services.is_unknown(record):
-            return UNKNOWN_OUTCOME, True
-        if record.effects:
-            services.intend(record)
-            await services.commit()
-        if why := services.stopped_by():
-            return f"The tool {name!r} was not run: {why}.", True
-        call = tool.call(record.input, context)
-        text: object = await context.in_time(call, timeout_s)
+        text = await work
     except BaseException as error:  # a tool's body is foreign code: any error is a result
         if is_own_cancellation(error):
             raise
@@ -148,8 +188,11 @@ async def _outcome(
 class CallContext:
     """Implements `agentnb.core.protocols.ToolContext` for a tool that runs in this process."""
 
-    def __init__(self, agent_id: str, order: ToolUseBlock, services: RunServices) -> None:
+    def __init__(
+        self, agent_id: str, order: ToolUseBlock, services: RunServices, number: int
+    ) -> None:
         self._agent_id = agent_id
+        self._number = number
         self._order = order
         self._services = services
         self._loop = asyncio.get_running_loop()
@@ -176,6 +219,11 @@ class CallContext:
     @property
     def run_id(self) -> str:
         return self._services.run_id
+
+    @property
+    def call_id(self) -> ToolCallId:
+        """For our own tools, whose changes in the store are marked with it."""
+        return ToolCallId(self.run_id, self.path, self._number)
 
     @property
     def workspace(self) -> dict[str, Any]:

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
@@ -34,14 +32,19 @@ from agentnb.core._run.agent import (
     root_agent,
 )
 from agentnb.core._run.conversation import Conversation
+from agentnb.core._run.following import Following
 from agentnb.core._run.jobs import AgentJobs, Job, repeat_key
 from agentnb.core._run.results import result_of
 from agentnb.core.cancel import AgentStopped, foreign, is_own_cancellation, wait_shielded
 from agentnb.core.context import AgentContext
-from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError, RunCancelled
+from agentnb.core.errors import (
+    AgentnbError,
+    InternalError,
+    OrchestratorError,
+    RunCancelled,
+)
 from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
 from agentnb.core.limits import CYCLE, MAX_DEPTH, Refusal
-from agentnb.core.past import Past
 from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted
 from agentnb.core.reading import agent_ended
 from agentnb.core.records import EndRecord, RunHead
@@ -55,8 +58,6 @@ from agentnb.core.types import (
     SpawnInstruction,
     SpawnMode,
     SubAgentResult,
-    id_at,
-    path_of,
 )
 
 _NOT_STARTED = "not started"
@@ -98,8 +99,7 @@ class Execution:
         self._agents: dict[str, Agent] = {}
         self._ends: dict[str, SubAgentResult] = {}
         self._job_ids: set[str] = set()
-        self._is_silent = False
-        """Whether a cancel is done again that was ordered before."""
+        self._following = Following(run, self._agents)
         self._fold = TreeFold()
         """Folds the record for `activity_of`, which feeds it the rows that are new."""
         self._folded = 0
@@ -122,9 +122,9 @@ class Execution:
         recorder = run.recorder
         started_at_s = request.clock.now()
         recorder.begin(head)
-        request.cancellation.when_ordered(self._cancel_ordered)
-        if run.past is not None:
-            self._follow(run.past)
+        following = self._following
+        request.cancellation.when_ordered(following.cancel_ordered)
+        following.begin()
         bus.publish(
             RunStarted(
                 task_description=task,
@@ -169,8 +169,8 @@ class Execution:
             duration_ms=round((request.clock.now() - started_at_s) * 1000),
             error=str(error) or end.reason if error else None,
         )
-        if run.past is not None and not isinstance(error, GeneratorExit):
-            await run.past.go_on()
+        if not isinstance(error, GeneratorExit):
+            await following.end(end.status)
         recorder.keep(_end_of_run(finished, bus.now_s))
         try:
             if not isinstance(error, GeneratorExit):  # a coroutine that is closed may not await
@@ -185,52 +185,6 @@ class Execution:
         if error is not None:
             raise error
         return result
-
-    # -- a run that goes on from its journal ------------------------------------------------------
-
-    def _follow(self, past: Past) -> None:
-        """Do again what persons ordered, and wait with all that is new until the past is taken."""
-        for order in past.journal.orders:
-            self._run.recorder.keep(order)
-        self._run.meter.follow(past.budget_acts(), past.total, past.used_s())
-        past.when_cancelled(self._cancel_as_recorded)
-        past.when_taken(partial(self._go_on, past))
-
-    async def _go_on(self, past: Past) -> None:
-        """All that was kept is taken: count what was lost, and let the journal replace it."""
-        recorder = self._run.recorder
-        if past.misfits and past.changed == "refuse":
-            past.is_refused = True
-            recorder.drop()
-            self._cancel_silently(None, "its record does not fit any more", "limit")
-            return
-        for path, number, tokens in past.lost():
-            self._run.request.budget.add_tokens(tokens)
-            recorder.lost(path, number, tokens)
-        self._run.meter.go_on()
-        self._run.request.notes.update(past.notes())
-        for path, reason, by in past.open_cancels():
-            with suppress(KeyError):  # its agent was not started yet
-                self._cancel_as_recorded(path, reason, by)
-        await recorder.let_go()
-
-    def _cancel_as_recorded(self, path: str, reason: str, by: str) -> None:
-        self._cancel_silently(id_at(path, self._run.request.thread_id), reason, by)
-
-    def _cancel_silently(self, agent_id: str | None, reason: str, by: str) -> None:
-        """Cancel what a kept order has cancelled: it is not ordered once more."""
-        self._is_silent = True
-        try:
-            self._run.request.cancellation.cancel(agent_id, reason, by=by)
-        finally:
-            self._is_silent = False
-
-    def _cancel_ordered(self, agent_id: str | None, reason: str, by: str) -> None:
-        """A person cancelled an agent or the run. On the caller's thread."""
-        if self._is_silent:
-            return
-        path = None if agent_id is None else path_of(agent_id, self._run.request.thread_id)
-        self._run.recorder.cancel_ordered(path, reason, by)
 
     def _add(self, agent: Agent) -> Agent:
         self._agents[agent.agent_id] = agent
@@ -278,6 +232,9 @@ class Execution:
             agent, f"its parent {'was stopped' if is_stop else 'failed'} before its turn"
         )
         match error:
+            case AgentStopped() if agent.is_root and self._following.missing is not None:
+                missing = self._following.missing
+                return AgentEnd(AgentStatus.FAILED, agent.partial_answer, error=missing)
             case AgentStopped(reason=reason):
                 stop = RunCancelled(reason)
                 return AgentEnd(
@@ -427,6 +384,9 @@ class Execution:
         total = len(instruction.tasks)
         if reading.extra_blocks or reading.other_tasks:
             agent.ignore("only the first spawn block of a reply counts", tasks[total:])
+        past = agent.services.past
+        if past is not None and not past.was_admitted([each.number for each in tasks[:total]]):
+            await past.is_cancelled()  # if that came before its tasks were looked at
         refusals = self._admit(agent, tasks[:total])
         first = len(agent.results)
         for task, refusal in zip(tasks[:total], refusals, strict=True):
@@ -623,8 +583,10 @@ class Execution:
         """Why an exhausted run starts no more of a sequence; `None` if it goes on."""
         meter, past = self._run.meter, agent.services.past
         if past is not None:
-            numbers = [agent.numbers[at] for at in _unstarted(agent)]
-            found = past.verdict("skipped", lambda value: value["numbers"] == numbers)
+            found = past.verdict(
+                "skipped",
+                lambda value: value["numbers"] == [agent.numbers[n] for n in _unstarted(agent)],
+            )
             if found is not None:
                 meter.exhausted_before(found["why"].removesuffix(_BEFORE_ITS_TURN))
                 return str(found["why"])

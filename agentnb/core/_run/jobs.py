@@ -127,8 +127,17 @@ class AgentJobs:
         for each in going_on:
             self._host.stop(self._jobs[each].agent, _STOPPED_BY_PARENT)
         await self.wait(going_on)
-        self.mark_reported(going_on)
-        return going_on
+        # In a run that is done again the recorded cancel may have come before this one.
+        stopped = [each for each in job_ids if each in going_on or self._was_stopped(each)]
+        self.mark_reported(stopped)
+        return stopped
+
+    def _was_stopped(self, job_id: str) -> bool:
+        """Whether its parent stopped a job, and was not told so yet."""
+        job = self._jobs.get(job_id)
+        if job is None or job.is_reported or not job.task.done():
+            return False
+        return job.result.error == _STOPPED_BY_PARENT
 
     def _is_over(self, job_id: str) -> bool:
         return self._jobs[job_id].task.done()

@@ -15,7 +15,7 @@ from agentnb.core.secrets import SHORTEST, secrets_as_known
 from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState
 from agentnb.views.panel.fold import PanelFold
-from agentnb.views.panel.history import call_line, prompt_of, tool_line
+from agentnb.views.panel.history import call_line, prompt_of, reused_in_words, tool_line
 from agentnb.views.panel.wire import (
     AgentDetails,
     CallLine,
@@ -71,7 +71,7 @@ class Details:
             return head
         history = self._history = self._history or CallHistory(agent.agent_id)
         self._catch_up(fold, history)
-        self._facts_sent = self._facts(agent, history, cost_of)
+        self._facts_sent = self._facts(fold, agent, history, cost_of)
         call = self._shown = self._chosen(history)
         self._pieces = len(call.pieces) if call is not None else 0
         text, self._held = _without_half(call.text, call) if call is not None else ("", "")
@@ -94,7 +94,7 @@ class Details:
         self._catch_up(fold, self._history)
         if self._chosen(self._history) is not self._shown or self._ends_in_a_secret():
             return self.whole(fold, cost_of)
-        facts = self._facts(agent, self._history, cost_of)
+        facts = self._facts(fold, agent, self._history, cost_of)
         changed = changed_fields(facts, self._facts_sent)
         self._facts_sent = facts
         if fresh := self._fresh_text():
@@ -149,13 +149,16 @@ class Details:
             known = self._made[name] = (raw, made(raw))
         return known[1]
 
-    def _facts(self, agent: AgentState, history: CallHistory, cost_of: CostOf) -> AgentDetails:
+    def _facts(
+        self, fold: PanelFold, agent: AgentState, history: CallHistory, cost_of: CostOf
+    ) -> AgentDetails:
         usage, shown = history.usage, self._chosen(history)
         return {
             "task": self._once("task", agent.task, visible_text),
             "model": visible(agent.model, 200),
             "job": visible(agent.job_id, 40),
             "profile": visible(agent.profile, 200),
+            "reused": reused_in_words(fold.reused_of(self.path), len(history.calls)),
             "status": str(agent.status),
             "tokens": {
                 "input": usage.input_tokens,

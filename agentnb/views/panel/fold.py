@@ -27,7 +27,7 @@ from agentnb.core.events import (
 from agentnb.core.text import visible
 from agentnb.core.tree import LINE_LENGTH, STALLED_AFTER_S, Activity, AgentState, TreeFold
 from agentnb.core.types import AgentStatus
-from agentnb.views.panel.history import RunNotices
+from agentnb.views.panel.history import ReceiptOf, ReusedWork, RunNotices
 from agentnb.views.panel.wire import AgentRow, Question, Summary, ToolMark
 
 TIME_DIGITS = 2
@@ -39,9 +39,13 @@ _TASK_LENGTH = 300
 
 
 class PanelFold:
-    """Folds record rows into view rows and a summary. Guarded by the publisher's lock."""
+    """Folds record rows into view rows and a summary. Guarded by the publisher's lock.
 
-    def __init__(self) -> None:
+    Args:
+        receipt: What tells of the run's recovery: the events do not say what was reused.
+    """
+
+    def __init__(self, receipt: ReceiptOf = lambda: None) -> None:
         self.tree = TreeFold()
         self.touched: set[str] = set()
         """Ids of the agents whose row may have changed since `take_touched`."""
@@ -58,7 +62,8 @@ class PanelFold:
         self._stalled: set[str] = set()
         self._question: Question | None = None
         self._end: RunFinished | None = None
-        self._notices = RunNotices()
+        self._receipt = receipt
+        self._notices = RunNotices(receipt)
         self._budget = (0, 0)
         self._has_changed = False
 
@@ -176,6 +181,11 @@ class PanelFold:
         agent = self.tree.agents[agent_id]
         return agent.tokens_used + agent.activity.said // BYTES_PER_TOKEN
 
+    def reused_of(self, path: str) -> ReusedWork | None:
+        """What of an agent's work is taken from the record of an earlier process."""
+        receipt = self._receipt()
+        return None if receipt is None else receipt.by_agent.get(path)
+
     def row(self, agent_id: str) -> AgentRow:
         """An agent's row for the tree: plain values, and visible texts on one line."""
         agent = self.tree.agents[agent_id]
@@ -197,6 +207,7 @@ class PanelFold:
         activity, status = agent.activity, self.tree.status_of(agent)
         is_stalled = agent.agent_id in self._stalled
         has_ended = status.is_terminal
+        reused = self.reused_of(agent.path) if has_ended else None
         ended_s = agent.spawned_at_s + agent.duration_ms / 1000
         return {
             "status": str(status),
@@ -213,6 +224,7 @@ class PanelFold:
             "attempt": activity.attempt,
             "error": visible(agent.error, LINE_LENGTH) if agent.error else None,
             "notes": len(agent.notes),
+            "reused": reused is not None and reused.has_ended,
         }
 
     def summary(self, now_s: float, *, cost: str, budget: tuple[int, int] | None) -> Summary:

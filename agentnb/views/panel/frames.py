@@ -21,6 +21,7 @@ from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
+from agentnb.views.panel.history import ReceiptOf
 from agentnb.views.panel.viewers import Viewers
 from agentnb.views.panel.wire import AgentRow, Frame, Summary, changed_fields
 
@@ -90,6 +91,8 @@ class FramePublisher:
         commands: Makes the user's commands, given what shows the user one line; left out for a run
             from a file.
         kept: Where the run is kept; left out for a run from a file.
+        receipt: What tells of the run's recovery; left out for a run from a file.
+        at_end: Returns one more notice when the run has ended; empty for none.
     """
 
     def __init__(
@@ -101,6 +104,8 @@ class FramePublisher:
         viewers: Viewers | None = None,
         commands: Callable[[Callable[[str], None]], Commands] | None = None,
         kept: Kept | None = None,
+        receipt: ReceiptOf = lambda: None,
+        at_end: Callable[[], str] = str,
     ) -> None:
         self.bus = bus
         self.commands = None if commands is None else commands(self.tell)
@@ -111,7 +116,8 @@ class FramePublisher:
         """Number of invalid messages from pages."""
         self.lock = threading.RLock()
         """Held while a view is updated, and while a message from a page is handled."""
-        self.fold = PanelFold()
+        self._receipt = receipt
+        self.fold = PanelFold(receipt)
         self._budget = budget
         self._cost = cost
         self._cost_words = ""
@@ -125,13 +131,14 @@ class FramePublisher:
         self._views: list[View] = []
         self._said: list[str] = []
         self._said_shown = self._said
-        self._is_trouble_told = False
+        self._is_trouble_told = self._is_end_told = False
+        self._at_end = at_end
         self._counted_s = float("-inf")
         """When growing numbers were shown last."""
         self._has_grown = False
         self._is_half_done = False
         self._thread: threading.Thread | None = None
-        self._replay = _Replay(bus)
+        self._replay = _Replay(bus, receipt)
 
     @property
     def done(self) -> bool:
@@ -219,7 +226,7 @@ class FramePublisher:
     def _tick(self) -> None:
         """Fold in new rows, and show the views what changed."""
         if self._is_half_done:  # an interrupt came in between: start anew
-            self.fold, self._position, self._sent = PanelFold(), 0, {}
+            self.fold, self._position, self._sent = PanelFold(self._receipt), 0, {}
         self._is_half_done = True
         self._update()
         self._is_half_done = False
@@ -236,6 +243,10 @@ class FramePublisher:
         now_s = self.now_s
         if not self.fold.done:
             self.fold.notice_silence(now_s)
+        elif not self._is_end_told:
+            self._is_end_told = True
+            if line := self._at_end():
+                self.tell(line)
         self._has_grown |= bool(rows)
         is_to_count = self.fold.done or now_s >= self._counted_s + TICK_S
         if (
@@ -318,15 +329,16 @@ class FramePublisher:
 class _Replay:
     """The fold at a chosen time. Going forward is cheap, going back starts anew."""
 
-    def __init__(self, bus: EventBus) -> None:
+    def __init__(self, bus: EventBus, receipt: ReceiptOf) -> None:
         self._bus = bus
-        self._fold = PanelFold()
+        self._receipt = receipt
+        self._fold = PanelFold(receipt)
         self._position = 0
         self._at_s = 0.0
 
     def fold_at(self, at_s: float) -> PanelFold:
         if at_s < self._at_s:
-            self._fold, self._position = PanelFold(), 0
+            self._fold, self._position = PanelFold(self._receipt), 0
         self._at_s = at_s
         rows = list(takewhile(lambda row: row[0] <= at_s, self._bus.rows_since(self._position)))
         self._position += len(rows)

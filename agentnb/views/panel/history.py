@@ -7,8 +7,8 @@ whole run: what was stopped, and what was not done.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, assert_never
 
 from agentnb.core.calls import CallState, ToolCallState
 from agentnb.core.codec import plain
@@ -19,8 +19,9 @@ from agentnb.core.events import (
     LimitReached,
     ModelCallFinished,
     RunFinished,
+    RunStarted,
 )
-from agentnb.core.shown import listed
+from agentnb.core.shown import counted, listed
 from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState, TreeFold
 from agentnb.core.types import (
@@ -137,20 +138,77 @@ def _block_words(block: Block) -> str:
     assert_never(block)
 
 
-class RunNotices:
-    """Collects events of a whole run, and makes the notices from them."""
+class ReusedWork(Protocol):
+    """What of one agent's work is taken from the record of an earlier process."""
 
-    def __init__(self) -> None:
+    @property
+    def calls(self) -> int:
+        """How many of its calls."""
+        ...
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of it is."""
+        ...
+
+
+class Receipt(Protocol):
+    """What became of a recovered run's earlier work."""
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """What a person is told of it."""
+        ...
+
+    @property
+    def by_agent(self) -> Mapping[str, ReusedWork]:
+        """By path, the agents of which something is reused."""
+        ...
+
+
+ReceiptOf = Callable[[], Receipt | None]
+"""Returns a run's receipt; `None` for a run that was not recovered here, or not so far."""
+
+
+def reused_in_words(work: ReusedWork | None, calls: int) -> str:
+    """What of an agent's work is reused; empty for nothing.
+
+    Args:
+        work: What is reused.
+        calls: How many calls the agent has made, these included.
+    """
+    if work is None:
+        return ""
+    if work.has_ended:
+        return "it had finished before the run was recovered"
+    # A replay may show a time at which it had not made them all.
+    return f"{min(work.calls, calls):,} of {counted(calls, 'call')}" if calls else ""
+
+
+class RunNotices:
+    """Collects events of a whole run, and makes the notices from them.
+
+    Args:
+        receipt: What tells of its recovery.
+    """
+
+    def __init__(self, receipt: ReceiptOf = lambda: None) -> None:
         self.is_stale = False
         """Whether the lines may have changed."""
         self._answers: list[str] = []
         self._exhausted: BudgetExhausted | LimitReached | None = None
         self._end: RunFinished | None = None
         self._lines: tuple[str, ...] = ()
+        self._receipt = receipt
+        self._receipt_told: Receipt | None = None
+        self._recovered = 0
+        """How many times."""
 
     def learn(self, event: Event) -> None:
         """Record an event of the whole run."""
         match event:
+            case RunStarted(recovered=times) if times:
+                self._recovered = times
             case BudgetResumed(reason=reason) if reason.startswith("stop: "):
                 self._answers.append(visible(f"Stopped: {reason.removeprefix('stop: ')}", 200))
             case BudgetResumed(reason=reason) if reason in _WHY_RESUMED:
@@ -165,19 +223,26 @@ class RunNotices:
 
     def lines(self, tree: TreeFold) -> tuple[str, ...]:
         """One visible line for each notice, oldest first."""
-        if self.is_stale:
-            self.is_stale = False
+        receipt = self._receipt()
+        if self.is_stale or receipt is not self._receipt_told:
+            self.is_stale, self._receipt_told = False, receipt
             self._lines = tuple(self._made(tree))
         return self._lines
 
     def _made(self, tree: TreeFold) -> list[str]:
-        lines = [*self._answers]
+        lines = [*self._of_recovery(), *self._answers]
         if self._exhausted is not None:
             lines.append(_of_exhausted(self._exhausted, tree))
         lines += _of_cancelled(tree)
         if self._end is not None:
             lines += self._of_end(self._end, tree)
         return lines
+
+    def _of_recovery(self) -> list[str]:
+        if self._receipt_told is not None:
+            return [visible(line, 300) for line in self._receipt_told.lines]
+        times = "" if self._recovered == 1 else f" {self._recovered:,} times"
+        return [f"Recovered{times} after its process had died."] if self._recovered else []
 
     def _of_end(self, end: RunFinished, tree: TreeFold) -> list[str]:
         if end.status is AgentStatus.FAILED:

@@ -134,6 +134,8 @@ class AgentRow(TypedDict, total=False):
     error: str | None
     notes: int
     """Number of notes in the details."""
+    reused: bool
+    """Whether all its work is taken from the record of an earlier process."""
 
 
 class FrameMessage(TypedDict):
@@ -234,6 +236,8 @@ class AgentDetails(TypedDict, total=False):
     job: str
     """Its id as a job; empty if it is none."""
     profile: str
+    reused: str
+    """What of its work is taken from the record of an earlier process, in words; or empty."""
     status: str
     tokens: TokenCounts
     cost: str

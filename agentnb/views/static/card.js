@@ -19,6 +19,7 @@ export class Card {
   #words = {};
   #mark = makeMark("pending");
   #tools;
+  #reused;
   #tokens;
   #time;
   #isCounting = true;
@@ -33,6 +34,7 @@ export class Card {
     const tokens = this.#span("tokens", "agentnb-node-tokens", UNNAMED);
     this.#tokens = tokens;
     this.#time = this.#span("time", "agentnb-node-time", UNNAMED);
+    this.#reused = this.#span("reused", "agentnb-node-reused", { hidden: "" });
     const left = this.#span("left", "", UNNAMED);
     const doing = this.#span("doing", "agentnb-node-doing", { dir: "auto" });
     doing.append(left);
@@ -64,6 +66,7 @@ export class Card {
     this.#mark.show(row.status);
     const retried = row.attempt > 1 ? `, attempt ${row.attempt}` : "";
     setText(this.#words.status, row.status + retried);
+    this.#markReused(row.reused);
     setText(this.#words.task, row.task);
     setText(this.#words.tokens, tokenWords(row, hidden));
     this.#tools.show(hidden ? null : row, { isBrief: Boolean(row.doing || row.error) });
@@ -115,6 +118,8 @@ export class Card {
       this.#span("path", "agentnb-node-path"),
       " ",
       this.#span("status", "agentnb-node-status"),
+      " ",
+      this.#reused,
       " ",
       this.#time,
     ];
@@ -168,6 +173,13 @@ export class Card {
   #nameToggle(text, label) {
     setText(this.#words.toggle, text);
     setAttribute(this.#toggle, "aria-label", label);
+  }
+
+  // Its work is from the record of an earlier process.
+  #markReused(reused) {
+    if (reused === (this.#words.reused.data !== "")) return;
+    setText(this.#words.reused, reused ? "reused" : "");
+    setAttribute(this.#reused, "hidden", reused ? null : "");
   }
 
   // Whether time and tokens still change: their final values are part of the name.

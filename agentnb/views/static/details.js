@@ -9,7 +9,7 @@ import { Prose } from "./prose.js";
 import { isFinal, makeMark } from "./status.js";
 import { ToolCalls } from "./tool_calls.js";
 
-const FACTS = "Model Job Profile Tokens Cost Time Now Attempt Error Notes".split(" ");
+const FACTS = "Model Job Profile Reused Tokens Cost Time Now Attempt Error Notes".split(" ");
 
 export class Details {
   #data = {};
@@ -81,7 +81,8 @@ export class Details {
     setText(this.#status, row.status + (row.stalled ? ", stalled" : ""));
     setAttribute(this.element, "data-status", row.status);
     this.#fact("Tokens", this.#tokenWords(row));
-    this.#fact("Time", timeTaken(row, now));
+    // Reused work took the time of reading its record.
+    this.#fact("Time", row.reused ? "" : timeTaken(row, now));
     this.#fact("Now", doingNow(row, now));
     this.#fact("Attempt", row.attempt > 1 ? `${row.attempt} (it was tried again)` : "");
     this.#tools.tick(now);
@@ -135,6 +136,7 @@ export class Details {
     this.#fact("Model", data.model);
     this.#fact("Job", data.job);
     this.#fact("Profile", data.profile);
+    this.#fact("Reused", data.reused);
     this.#fact("Cost", data.cost);
     this.#fact("Error", data.error);
     this.#fact("Notes", (data.notes ?? []).join("\n"));

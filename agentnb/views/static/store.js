@@ -21,6 +21,7 @@ const BLANK = {
   attempt: 1,
   error: null,
   notes: 0,
+  reused: false,
   tool: null,
   tool_calls: 0,
   tool_errors: 0,

@@ -1,0 +1,208 @@
+"""What is recorded of one agent, and answers when the agent does the same again.
+
+Nothing here knows why the run is played again, nor of any other agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agentnb.core.events import TOOL_CANCELLED, Event
+from agentnb.core.records import (
+    CANCELLED,
+    FINISHED,
+    CallRecord,
+    EndRecord,
+    OrderRecord,
+    ToolCallRecord,
+    VerdictRecord,
+)
+from agentnb.core.types import ROOT_PATH, AgentStatus
+
+_OF_RUN = ("asked", "warned", "lost", "went_on")
+"""Kinds of verdicts that no agent takes."""
+
+
+class Answers:
+    """The records of one agent; none for one that is new.
+
+    Each answers once: it is *left* until it was taken, or given up.
+
+    Args:
+        path: The agent's.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_order_of_ends",
+        "_verdicts",
+        "calls",
+        "cancel_order",
+        "end",
+        "has_begun",
+        "marks",
+        "path",
+        "told_inside",
+        "tool_calls",
+        "untaken",
+    )
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.calls: dict[int, CallRecord] = {}
+        """By number; so are the tool calls."""
+        self.tool_calls: dict[int, ToolCallRecord] = {}
+        self.marks: dict[int, str] = {}
+        """By number: marks of the tool calls that had done their work and had no end."""
+        self.end: EndRecord | None = None
+        self.cancel_order: OrderRecord | None = None
+        """A person's order to cancel it."""
+        self.told_inside: list[tuple[int, Event]] = []
+        """What its tools told of themselves: how many of its tool calls had ended, the event."""
+        self.has_begun = False
+        """Whether the agent was started again."""
+        self.untaken: set[tuple[str, int]] = set()
+        """Kind and number of the records that are left."""
+        self._verdicts: dict[str, dict[int, VerdictRecord]] = {}
+        """By kind, then number, in order: the verdicts that were not taken."""
+        self._order_of_ends: list[int] = []
+        """Numbers of the tool calls that have ended, in that order."""
+        self._ended: dict[int, asyncio.Event] = {}
+
+    def add_verdict(self, verdict: VerdictRecord) -> None:
+        """Add the next verdict."""
+        self._verdicts.setdefault(verdict.kind, {})[verdict.number] = verdict
+
+    def count(self) -> None:
+        """Count what is there to be taken, once all records are here."""
+        calls = [each.number for each in self.calls.values() if each.status == FINISHED]
+        ended = [each for each in self.tool_calls.values() if each.status == FINISHED]
+        ended.sort(key=lambda each: (each.ended, each.number))
+        self._order_of_ends = [each.number for each in ended]
+        self._ended = {number: asyncio.Event() for number in self._order_of_ends}
+        self.untaken = {("call", number) for number in calls}
+        self.untaken |= {("tool call", number) for number in self._order_of_ends}
+        if self.end is not None:
+            self.untaken.add(("end", 0))
+
+    # -- what is left -----------------------------------------------------------------------------
+
+    @property
+    def left(self) -> int:
+        """How many records are left to be taken."""
+        return len(self.untaken)
+
+    def take(self, kind: str, number: int) -> bool:
+        """Note that a record was kept again. Returns whether it was one of those left."""
+        if kind == "tool call" and number in self._ended:
+            self._ended[number].set()
+        if (kind, number) not in self.untaken:
+            return False
+        self.untaken.discard((kind, number))
+        return True
+
+    def give_up(self) -> set[tuple[str, int]]:
+        """Leave what is left. Returns kind and number of these records."""
+        left, self.untaken = self.untaken, set()
+        for event in self._ended.values():
+            event.set()
+        return left
+
+    def has_call(self, number: int) -> bool:
+        """Whether a call is recorded as finished, and was not made again so far."""
+        return ("call", number) in self.untaken
+
+    def has_begun_call(self, number: int) -> bool:
+        """Whether a call is recorded, finished or not."""
+        return number in self.calls
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def call_left(self, number: int) -> CallRecord | None:
+        """The record of a call, if it is left."""
+        return self.calls[number] if ("call", number) in self.untaken else None
+
+    def tool_call_left(self, number: int) -> ToolCallRecord | None:
+        """The record of a tool call, if it is left."""
+        return self.tool_calls[number] if ("tool call", number) in self.untaken else None
+
+    async def turn_to_end(self, number: int) -> None:
+        """Return when the tool calls have ended that ended before this one."""
+        await asyncio.sleep(0)  # all calls of a turn begin before the first of them ends
+        place = self._order_of_ends.index(number)
+        if place:
+            await self._ended[self._order_of_ends[place - 1]].wait()
+
+    def told_before_end(self, ended: int) -> Iterator[Event]:
+        """What tools told until the agent's tool call of this place ended; each only once."""
+        while self.told_inside and self.told_inside[0][0] < ended:
+            yield self.told_inside.pop(0)[1]
+
+    def of_call(self, kind: str, number: int) -> Any:
+        """The value of the verdict of a kind on a call, if it was not taken; else `None`."""
+        return self.verdict(kind, lambda value: value["call"] == number)
+
+    def verdict(
+        self, kind: str, matches: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    ) -> Any:
+        """The value of the first verdict of a kind that fits and was not taken; else `None`."""
+        found = self._verdict_left(kind, matches)
+        if found is None:
+            return None
+        del self._verdicts[kind][found.number]
+        return found.value
+
+    def was_admitted(self, numbers: Sequence[int]) -> bool:
+        """Whether the limits had answered about the tasks of these numbers."""
+        return self._verdict_left("admitted", lambda it: it.get("numbers") == numbers) is not None
+
+    def _verdict_left(
+        self, kind: str, matches: Callable[[Mapping[str, Any]], bool]
+    ) -> VerdictRecord | None:
+        left = self._verdicts.get(kind, {})
+        return next((each for each in left.values() if matches(each.value)), None)
+
+    def assigned(self, *, all_left: bool = False) -> Iterator[Mapping[str, Any]]:
+        """Take the verdicts on tasks for other threads that come next.
+
+        The tools that assigned them are answered by their records, and ask for no verdict again.
+
+        Args:
+            all_left: Whether also those behind a verdict that was not taken.
+        """
+        admitted = self._verdicts.get("admitted", {})
+        passed_over = ("admitted", *_OF_RUN)
+        others = [left for kind, left in self._verdicts.items() if kind not in passed_over]
+        next_other = min((next(iter(left)) for left in others if left), default=math.inf)
+        for number, each in [*admitted.items()]:
+            is_assigned = "assigned" in each.value
+            if not all_left and (number > next_other or not is_assigned):
+                return
+            if is_assigned:
+                del admitted[number]
+                yield each.value
+
+    # -- how it ended -----------------------------------------------------------------------------
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether the agent's recorded end is a cancel, or one was ordered before it ended."""
+        if self.end is not None:
+            return self.end.status is AgentStatus.CANCELLED
+        return self.cancel_order is not None
+
+    @property
+    def was_ended_in_an_act(self) -> bool:
+        """Whether a cancel ended a call or a tool call of the agent."""
+        tools = self.tool_calls.values()
+        return any(each.error == CANCELLED for each in self.calls.values()) or any(
+            each.is_error and each.result == TOOL_CANCELLED for each in tools
+        )
+
+
+def parent_of(path: str) -> str:
+    """The path of the agent above one that is not the root."""
+    return path.rpartition(".")[0] or ROOT_PATH

@@ -1,0 +1,119 @@
+"""What a record tells of its whole run: its budget, its time, its notes, its lost calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from agentnb.core.budget import estimate_input_tokens, estimate_tokens
+from agentnb.core.events import BudgetPaused, BudgetResumed, rows_of
+from agentnb.core.records import FINISHED, CallRecord, OrderRecord, RunJournal, ToolCallRecord
+from agentnb.core.types import Usage
+
+LOST = "lost"
+"""The verdict on a call that was open when the process died: what it may have spent."""
+WENT_ON = "went_on"
+"""The verdict on a run with a time limit whose new work begins: what of its time it had used."""
+WRITES_NOTE = "workspace_write"
+"""Known by name: here are records and no tools, and a column for one tool would be too much."""
+
+
+class BudgetAct(NamedTuple):
+    """Something that was kept of a run's budget: a question, a decision, a new total."""
+
+    place: tuple[str, int]
+    """Path and number of the call that was the newest to begin."""
+    kind: str
+    """`asked` or `warned`, see `agentnb.core.records.VerdictRecord`; or `budget`."""
+    value: Any
+    by: str = ""
+
+
+def budget_acts(journal: RunJournal) -> list[BudgetAct]:
+    """What was asked, decided and ordered about the budget, in order."""
+    sent_at_s = {(call.path, call.number): call.at_s for call in journal.calls}
+
+    def comes_first(order: BudgetAct, verdict: BudgetAct) -> bool:
+        begun, asked = sent_at_s.get(order.place, 0.0), sent_at_s.get(verdict.place, 0.0)
+        is_answer = verdict.value.get("answer") in ("raised", "lowered")
+        return begun < asked or (begun == asked and is_answer)
+
+    orders = [_budget_order(each) for each in journal.orders if each.kind == "budget"]
+    acts: list[BudgetAct] = []
+    for each in journal.verdicts:
+        if each.kind in ("asked", "warned"):
+            act = BudgetAct((each.value["path"], each.value["number"]), each.kind, each.value)
+            while orders and comes_first(orders[0], act):
+                acts.append(orders.pop(0))
+            acts.append(act)
+    return acts + orders
+
+
+def _budget_order(order: OrderRecord) -> BudgetAct:
+    return BudgetAct((order.path, order.number), order.kind, order.value, order.by)
+
+
+def used_s(journal: RunJournal) -> float:
+    """Seconds of its time that the run has used, until the last that is known of it; no pauses.
+
+    In a run that was recovered before, times count from there: `went_on` tells what it had used.
+    """
+    went_on = [each.value for each in journal.verdicts if each.kind == WENT_ON]
+    before: dict[str, float] = went_on[-1] if went_on else {"used_s": 0.0, "at_s": 0.0}
+    since = before["at_s"]
+    acts: list[CallRecord | ToolCallRecord] = [*journal.calls, *journal.tool_calls]
+    times = [since, *(entry.at_s for entry in journal.entries[-1:])]
+    times += [each.at_s for each in journal.orders]
+    times += [each.at_s for each in journal.ends]
+    # One that was played again has the duration that it had at first.
+    times += [each.at_s + (each.duration_ms or 0) / 1000 for each in acts if each.at_s >= since]
+    used = before["used_s"] + max(times) - since
+    return used - sum(end_s - begin_s for begin_s, end_s in _pauses(journal, since, max(times)))
+
+
+def _pauses(journal: RunJournal, since_s: float, last_s: float) -> Iterator[tuple[float, float]]:
+    """When the run was paused, between two times."""
+    begun_s: float | None = None
+    for row in rows_of(journal.entries):
+        if len(row) == 3:
+            continue  # text; most rows are
+        at_s, event = row
+        if isinstance(event, BudgetPaused):
+            begun_s = max(at_s, since_s)
+        elif isinstance(event, BudgetResumed) and begun_s is not None:
+            yield begun_s, max(at_s, begun_s)
+            begun_s = None
+    if begun_s is not None:
+        yield begun_s, last_s
+
+
+def notes(journal: RunJournal) -> dict[str, str]:
+    """The notes that the agents had written, each as it was written last."""
+    calls = [
+        call
+        for call in journal.tool_calls
+        if call.name == WRITES_NOTE and call.status == FINISHED and not call.is_error
+    ]
+    calls.sort(key=lambda call: call.at_s + (call.duration_ms or 0) / 1000)
+    return {call.input["key"]: call.input["text"] for call in calls}
+
+
+def lost_calls(journal: RunJournal) -> Iterator[tuple[str, int, int]]:
+    """Path, number and tokens of the calls that were open when the process died.
+
+    Also those that were open at an earlier death. What they spent is not known: the estimate of
+    their input, and of what had arrived of the reply.
+    """
+    for each in journal.verdicts:
+        if each.kind == LOST:
+            yield each.path, each.value["number"], each.value["tokens"]
+    for call in journal.calls:
+        if call.status != FINISHED:
+            tokens = estimate_input_tokens(call.request) + estimate_tokens(call.text)
+            yield call.path, call.number, tokens
+
+
+def spent(journal: RunJournal) -> int:
+    """Tokens that the run has spent; of lost calls the estimate."""
+    tokens = sum((each.usage or Usage()).budget_tokens for each in journal.calls)
+    return tokens + sum(each for *_, each in lost_calls(journal))

@@ -1,0 +1,140 @@
+"""A run that follows its past: a recovered one until its frontier, a replayed one to its end.
+
+Here is what that does to the run as a whole. What each agent asks its own part of the past stands
+where the agent does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agentnb.core._past.whole import WENT_ON
+from agentnb.core.errors import OrchestratorError
+from agentnb.core.past import NO_LONGER_FITS, Past
+from agentnb.core.replay import Replay
+from agentnb.core.types import ROOT_PATH, AgentStatus, id_at, path_of
+
+if TYPE_CHECKING:
+    from agentnb.core._run.agent import Agent
+    from agentnb.core.request import RunState
+
+
+class Following:
+    """How one run follows its past, if it has one.
+
+    Args:
+        run: The run.
+        agents: Its agents by id, as they begin.
+    """
+
+    def __init__(self, run: RunState, agents: Mapping[str, Agent]) -> None:
+        self._run = run
+        self._agents = agents
+        self._is_silent = False
+        """Whether a cancel is done again that was ordered before."""
+        self.missing: OrchestratorError | None = None
+        """What a replay lacks, which ends it."""
+
+    def begin(self) -> None:
+        """Do again what persons ordered, and wait with all that is new until the past is taken."""
+        run, past = self._run, self._run.past
+        if past is None:
+            return
+        for order in past.orders():
+            run.recorder.keep(order)
+        run.meter.follow(
+            past.budget_acts(),
+            past.total,
+            past.used_s(),
+            past.spent(),
+            new_total=past.new_total,
+        )
+        past.when_cancelled(self._cancel_as_recorded)
+        if not past.is_done_again:
+            # An order counts when the past was told: it must not cut off what was recorded.
+            run.request.cancellation.hold()
+        past.when_taken(partial(self._go_on, past))
+        if isinstance(past, Replay):
+            past.when_missed(self._missed)
+            past.keep_pace(lambda: run.bus.now_s, run.request.clock.sleep)
+
+    async def end(self, status: AgentStatus) -> None:
+        """The run is about to end: what is recorded and was not told is told, or stands.
+
+        Args:
+            status: The root's.
+        """
+        past = self._run.past
+        if past is None:
+            return
+        was_cut = status is AgentStatus.CANCELLED and not past.is_over
+        if was_cut and not past.is_done_again:
+            self._run.recorder.drop()  # not told to the end: the old record has all of it
+            self._run.request.cancellation.go_on()
+        else:
+            await past.go_on()
+
+    def cancel_ordered(self, agent_id: str | None, reason: str, by: str) -> None:
+        """A person cancelled an agent or the run: keep that. On the caller's thread."""
+        if self._is_silent:
+            return
+        path = None if agent_id is None else path_of(agent_id, self._run.request.thread_id)
+        self._run.recorder.cancel_ordered(path, reason, by)
+
+    async def _go_on(self, past: Past) -> None:
+        """All that was kept is taken: count what was lost, and let the journal replace it."""
+        run, request, recorder = self._run, self._run.request, self._run.recorder
+        if past.misfits and past.changed == "refuse":
+            past.refuse()
+            recorder.drop()
+            self._cancel_silently(None, NO_LONGER_FITS, "limit")
+            request.cancellation.go_on()
+            return
+        if not past.is_done_again:
+            self._count_what_was(past)
+        run.meter.go_on(tells_the_rest=past.tells_the_rest)
+        request.notes.update(past.notes())
+        for path, reason, by in past.open_cancels():
+            with suppress(KeyError):  # its agent was not started yet
+                self._cancel_as_recorded(path, reason, by)
+        request.cancellation.go_on()
+        await recorder.let_go()
+
+    def _count_what_was(self, past: Past) -> None:
+        """Count and keep what no record of the past tells once more."""
+        run, request, recorder = self._run, self._run.request, self._run.recorder
+        request.budget.leave_unspent()
+        for path, number, tokens in past.lost():
+            request.budget.add_tokens(tokens)
+            recorder.lost(path, number, tokens)
+        for path, value in past.assigned_left():
+            agent = self._agents.get(id_at(path, request.thread_id))
+            if agent is not None:
+                agent.services.assigned_before(value)
+        for tool_call in past.open_tool_calls():
+            recorder.intend(tool_call)
+        if run.limits.has_time:
+            value = {"used_s": past.used_s(), "at_s": run.bus.now_s}
+            recorder.of_run_again(WENT_ON, value)
+
+    def _missed(self, error: OrchestratorError) -> None:
+        """An act of a replay is not recorded: the run ends with that error."""
+        self.missing = error
+        # Its other lines compare requests; the run's own error has them.
+        first = str(error).partition("\n")[0].removesuffix(".")
+        self._cancel_silently(None, f"the run has failed: {first}", "limit")
+
+    def _cancel_as_recorded(self, path: str, reason: str, by: str) -> None:
+        agent_id = None if path == ROOT_PATH else id_at(path, self._run.request.thread_id)
+        self._cancel_silently(agent_id, reason, by)
+
+    def _cancel_silently(self, agent_id: str | None, reason: str, by: str) -> None:
+        """Cancel what a kept order has cancelled: it is not ordered once more."""
+        self._is_silent = True
+        try:
+            self._run.request.cancellation.cancel(agent_id, reason, by=by, at_once=True)
+        finally:
+            self._is_silent = False

@@ -1,0 +1,392 @@
+"""A session's runs, once more: which recording answers a run, and where it is recorded.
+
+`Repeat` is what a session knows of its mode and its cassette; `Take` is one run's part in that.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import string
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentnb.core.errors import NotRecorded, OrchestratorError
+from agentnb.core.past import Miss
+from agentnb.core.protocols import links_of
+from agentnb.core.records import RunHead, RunJournal
+from agentnb.core.replay import Replay
+from agentnb.core.request import new_run_id, new_thread_id
+from agentnb.core.shown import counted, listed
+from agentnb.core.text import LONGEST_LINE, literal, visible
+from agentnb.core.types import path_key
+from agentnb.errors import BadCassette, NoCassette
+from agentnb.modes import (
+    AUTO,
+    LIVE,
+    RECORD,
+    REPLAY,
+    Labels,
+    Mode,
+    cassette_of,
+    label_of,
+    mode_of,
+    notebook_of,
+    recorded_label,
+)
+
+if TYPE_CHECKING:
+    from agentnb.cassette.cassette import Cassette
+    from agentnb.core.protocols import Provider, SupportsCommit
+    from agentnb.core.types import CompletionRequest
+    from agentnb.settings import Settings
+
+_SIGNS = string.digits + string.ascii_lowercase
+_labels = Labels()
+"""Of this process: a label is counted since the kernel began, or since `%agentnb mode`."""
+_sessions = count(1)
+_said: str | None = None
+"""What `%agentnb mode` said last."""
+_noted: set[tuple[Path, str]] = set()
+"""The notes of cassettes that this process has told."""
+_pass = 0
+"""How often `%agentnb mode` was said: from there a notebook is run once more."""
+_MOST_TOLD = 5
+"""Runs, and calls, that are told one by one."""
+
+
+def say_mode(mode: str) -> None:
+    """Set the mode of the sessions that are made from now on, unless code sets theirs.
+
+    The notebook is run once more from there: runs and sessions are counted from the start again.
+    """
+    global _said, _pass, _sessions
+    _said = mode
+    _pass += 1
+    _sessions = count(1)
+    _labels.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a run in mode `auto` asks anew, and which recorded calls it has not used, so far."""
+
+    label: str
+    asked: Sequence[str]
+    """Paths of the agents that ask: one for each call. It grows."""
+    used: Sized
+    """The recorded calls that answered. It grows."""
+    recorded: int
+    """How many calls were recorded."""
+
+    def __str__(self) -> str:
+        """One line."""
+        if not self.recorded:
+            return "nothing was recorded before, so all its calls are asked"
+        asked = "no call asked anew"
+        if self.asked:
+            paths = listed(sorted(set(self.asked), key=path_key), most=_MOST_TOLD)
+            asked = f"{counted(len(self.asked), 'call')} asked anew ({paths})"
+        parts = [asked, f"{len(self.used):,} answered from the cassette"]
+        if unused := self.recorded - len(self.used):
+            parts.append(f"{counted(unused, 'recorded call')} not used")
+        return ", ".join(parts)
+
+
+@contextmanager
+def counted_anew() -> Iterator[None]:
+    """As if the process began now: its runs and sessions are counted from the start, for a test.
+
+    Afterwards they go on from where they were.
+    """
+    global _labels, _sessions, _said
+    before = _labels, _sessions, _said
+    _labels, _sessions, _said = Labels(), count(1), None
+    try:
+        yield
+    finally:
+        _labels, _sessions, _said = before
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """One run's part in a cassette."""
+
+    label: str
+    """Of the recording that it reads, else its own."""
+    thread_id: str
+    """The id of its root: the same each time, since texts may have it."""
+    past: Replay | None
+    """What is recorded of it; `None` if nothing answers."""
+    journal: SupportsCommit | None
+    """Records it; `None` if nothing is recorded."""
+    tally: Tally | None
+    """What it asks anew; `None` but in mode `auto`."""
+    run_id: str = ""
+    """Of a replayed run: its time is the day of the recording, whose prices hold. Empty for a new
+    one."""
+
+
+class Repeat:
+    """The mode of a session, and its cassette.
+
+    Args:
+        mode: How its runs go.
+        speed: The pace of recorded calls.
+    """
+
+    def __init__(self, mode: Mode, speed: float) -> None:
+        self.mode = mode
+        self._speed = speed
+        self._lock = threading.Lock()
+        self._read: tuple[object, Cassette] | None = None
+        """The cassette as it was read, and by what a change of the file shows."""
+        self._notes: tuple[tuple[Path, str], ...] = ()
+        """Its notes, until they are told."""
+        self._has_begun = False
+        """Whether a run has begun."""
+        self._tallies: list[Tally] = []
+        """Of its runs in mode `auto`, the newest last."""
+        self._pass = _pass
+
+    @classmethod
+    def of(cls, settings: Settings) -> Repeat:
+        """The mode and the cassette that are in force now.
+
+        Raises:
+            ValueError: The environment names no mode.
+        """
+        cwd = _cwd()
+        notebook = notebook_of(os.environ, _variables(), cwd)
+        cassette = cassette_of(settings.cassette, os.environ, notebook, cwd)
+        mode = mode_of(settings.mode, _said, os.environ, cassette, cwd)
+        return cls(mode, settings.replay_speed)
+
+    @property
+    def name(self) -> str:
+        """`live`, `record`, `auto` or `replay`."""
+        return self.mode.name
+
+    @property
+    def name_but_live(self) -> str:
+        """The mode; empty for `live`."""
+        return "" if self.name == LIVE else self.name
+
+    def goes_on(self, before: Repeat) -> bool:
+        """Whether the threads of a session before stay. Those of a cassette have its labels."""
+        if self.name == before.name == LIVE:
+            return True
+        cassettes = [each.mode.cassette and each.mode.cassette.path for each in (self, before)]
+        return (self.name, self._pass, cassettes[0]) == (before.name, before._pass, cassettes[1])
+
+    def session_id(self) -> str:
+        """The id of a new session. Texts may have it: but for `live` it is no chance."""
+        return new_thread_id() if self.name == LIVE else f"nb_00000000_{next(_sessions):06}"
+
+    def check(self, provider: Provider) -> None:
+        """Check that a run of a provider can go so.
+
+        Raises:
+            NoCassette: Nothing names the cassette that it needs.
+        """
+        trouble = self.mode.trouble
+        if trouble is not None and (self.name != LIVE or _uses_network(provider)):
+            raise NoCassette(trouble)
+
+    def take(self, name: str, task: str, thread_id: str) -> Take | None:
+        """A run's part in the cassette; `None` for a live run.
+
+        Args:
+            name: What the person calls the run; empty for nothing.
+            task: Its task.
+            thread_id: The id of its root; empty for a new one.
+
+        Raises:
+            BadCassette: The file is damaged, or there is none to replay.
+        """
+        if self.name == LIVE:
+            return None
+        assert self.mode.cassette is not None
+        path = self.mode.cassette.path
+        label = _labels.next(path, label_of(name, task))
+        thread_id = thread_id or _id_of(label)
+        past = None
+        if self.name != RECORD:
+            label, past = self._past(path, label, thread_id)
+        self._has_begun = True
+        if self.name == REPLAY:
+            recorded_at = 0.0 if past is None else past.journal.head.started_at
+            run_id = new_run_id(recorded_at) if recorded_at else ""
+            return Take(label, thread_id, past, None, None, run_id)
+        tally = self._tally(label, past) if self.name == AUTO else None
+        return Take(label, thread_id, past, self._recorder(path, label), tally)
+
+    def _tally(self, label: str, past: Replay | None) -> Tally:
+        tally = Tally(label, (), (), 0)
+        if past is not None:
+            tally = Tally(label, past.asked, past.used, past.recorded)
+        self._tallies = [*self._tallies, tally][-_MOST_TOLD:]
+        return tally
+
+    # -- what a person is told --------------------------------------------------------------------
+
+    def tell_notes(self) -> None:
+        """Write the notes of the cassette that was read to the error output, each once.
+
+        Call it on the person's own thread, as `RunStore.tell_trouble`.
+        """
+        notes, self._notes = self._notes, ()
+        for path, note in notes:
+            if (path, note) not in _noted:
+                _noted.add((path, note))
+                with suppress(Exception):  # a process may have no error output
+                    sys.stderr.write(visible(f"{path.name}: {note}.", LONGEST_LINE) + "\n")
+
+    def about(self) -> list[str]:
+        """What there is to say of the cassette and of the runs so far, in lines."""
+        if self.name not in (AUTO, REPLAY) or self.mode.cassette is None:
+            return []
+        path = self.mode.cassette.path
+        if self.name == AUTO and not path.exists():
+            return []
+        try:
+            cassette = self._cassette(path)
+        except BadCassette as error:
+            return [str(error)]
+        notes = () if self.name == AUTO and self._has_begun else cassette.notes
+        lines = [f"{path.name}: {note}." for note in notes]
+        _noted.update((path, note) for note in notes)
+        if self.name == AUTO:
+            lines += [f"Run {literal(each.label, 60)}: {each}." for each in self._tallies]
+            lines += _about_unused(cassette)
+        return lines
+
+    # -- its cassette -----------------------------------------------------------------------------
+
+    def _recorder(self, path: Path, label: str) -> SupportsCommit:
+        from agentnb.cassette.journal import CassetteJournal
+
+        return CassetteJournal(path, label, self.name)
+
+    def _past(self, path: Path, label: str, thread_id: str) -> tuple[str, Replay | None]:
+        """The recording that a run reads, and its label; the run's own if there is none."""
+        if self.name == AUTO and not path.exists():
+            return label, None
+        cassette = self._cassette(path)
+        recorded = recorded_label(label, cassette.lines)
+        if recorded is None:
+            nothing = None if self.name == AUTO else _nothing(self._explain(cassette, label))
+            return label, nothing
+        past = Replay(
+            cassette.journal(recorded),
+            calls=cassette.calls(recorded),
+            explain=None if self.name == AUTO else self._explain(cassette, recorded),
+            other_key=partial(_relative_key, thread_id),
+            speed=self._speed,
+        )
+        return recorded, past
+
+    def _cassette(self, path: Path) -> Cassette:
+        """The file, read again if it has changed."""
+        from agentnb.cassette.cassette import Cassette
+
+        with self._lock:
+            try:
+                found = path.stat()
+                stamp: object = (path, found.st_mtime_ns, found.st_size, found.st_ino)
+            except OSError:
+                stamp = None  # `read` says what is wrong
+            if self._read is None or stamp is None or self._read[0] != stamp:
+                self._read = stamp, Cassette.read(path)
+                if self.name == REPLAY or not self._has_begun:  # no note on a run that goes on here
+                    self._notes = tuple((path, note) for note in self._read[1].notes)
+            return self._read[1]
+
+    def _explain(self, cassette: Cassette, label: str) -> Callable[[Miss], OrchestratorError]:
+        return lambda miss: _not_recorded(cassette, label, miss)
+
+
+def _about_unused(cassette: Cassette) -> Iterator[str]:
+    """The calls that `prune` would take out."""
+    from agentnb.cassette.unused import unused
+
+    if not (gone := unused(cassette)):
+        return
+    calls = "1 recorded call is" if len(gone) == 1 else f"{len(gone):,} recorded calls are"
+    name = shlex.quote(cassette.path.name)
+    yield f"{calls} used no more (`python -m agentnb cassette prune {name}` takes them out):"
+    yield from (f"- {call}" for call in gone[:_MOST_TOLD])
+    if len(gone) > _MOST_TOLD:
+        yield f"- and {len(gone) - _MOST_TOLD:,} more"
+
+
+def _id_of(label: str) -> str:
+    """A thread id that is the same each time.
+
+    Six of 36 signs: with as many hex digits one notebook in thirty of a thousand runs had two
+    that shared one, and the second failed.
+    """
+    number, signs = int(label_of("", label), 16), ""
+    for _ in range(6):
+        number, place = divmod(number, len(_SIGNS))
+        signs += _SIGNS[place]
+    return f"nb_00000000_{signs}"
+
+
+def _not_recorded(cassette: Cassette, label: str, miss: Miss) -> NotRecorded:
+    from agentnb.cassette.miss import explain
+
+    if miss.tool is not None:
+        return NotRecorded(_tool_in_words(miss, str(cassette.path.name)))
+    assert miss.request is not None
+    place = label, miss.path, miss.number
+    told = explain(cassette, *place, miss.request, model=miss.model, key=miss.key)
+    return NotRecorded(str(told), miss=told)
+
+
+def _tool_in_words(miss: Miss, source: str) -> str:
+    tool = miss.tool
+    assert tool is not None
+    what = f"The tool call {miss.number} of agent {miss.path} ({tool.name!r})"
+    advice = f"To add it to {source}: `%agentnb mode auto`, or set AGENTNB_MODE=auto."
+    if miss.was is None:
+        return f"{what} is not recorded. {advice}"
+    return (
+        f"{what} was run again and returned {literal(tool.result, 200)}, and not "
+        f"{literal(miss.was.result, 200)}, which is recorded. {advice}"
+    )
+
+
+def _nothing(explain: Callable[[Miss], OrchestratorError]) -> Replay:
+    """The recording of a run of which nothing is recorded."""
+    return Replay(RunJournal(RunHead("", "", "", ""), ()), explain=explain)
+
+
+def _relative_key(thread_id: str, model: str, request: CompletionRequest, key: str) -> str:
+    """The key by which a cassette has a call whose request names its own thread."""
+    from agentnb.cassette.relative import relative_key
+
+    return relative_key(model, request, key, thread_id)
+
+
+def _uses_network(provider: Provider) -> bool:
+    return any(getattr(link.provider, "uses_network", False) for link in links_of(provider, ""))
+
+
+def _variables() -> Mapping[str, Any]:
+    """The person's variables: in a kernel those of the notebook."""
+    return vars(sys.modules["__main__"])
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # the working directory is gone
+        return Path()

@@ -1,0 +1,357 @@
+"""What a run is made of: its options and the session's settings become parts. Nothing starts here.
+
+`RunMaker.make` reads what a run needs, checks it, and hands back `RunParts`: complete, and not
+begun. Only `RunParts.execute` begins the run, when its turn on its thread has come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import partial
+
+from agentnb.config import Config
+from agentnb.config.profile import Profile, root_instructions
+from agentnb.core.budget import RequestBudget
+from agentnb.core.bus import EventBus
+from agentnb.core.context import AgentContext
+from agentnb.core.durable import AgentKind, AgentMetadata
+from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.past import Past
+from agentnb.core.protocols import BudgetGate, Delegation, Provider, SupportsCommit, Tool
+from agentnb.core.records import RunHead
+from agentnb.core.request import RequestContext
+from agentnb.core.types import AgentConfig, OrchestratorResult
+from agentnb.delegation import delegation_of, tools_of_profile
+from agentnb.models import Models, gate_of, note_used
+from agentnb.repeat import Repeat, Take, Tally
+from agentnb.run_options import (
+    RunOptions,
+    as_agent,
+    as_plain,
+    chain_as_plain,
+    profiles_as_plain,
+)
+from agentnb.run_store import RunStore
+from agentnb.settings import Settings
+from agentnb.store import threads
+from agentnb.store.memories import StoredMemories
+from agentnb.store.queue import Begun
+from agentnb.tasks.board import Board
+from agentnb.tasks.desk import Desk
+from agentnb.tasks.thread import history_of
+from agentnb.tools.registry import MAKERS, tools_of
+from agentnb.tools.tasks import task_tools
+from agentnb.tools.toolset import TASKS, Makers
+from agentnb.trust import check_limits
+from agentnb.views.panel.viewers import Viewers
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The settings file as last read, and the settings and models that follow from it and code."""
+
+    config: Config
+    settings: Settings
+    models: Models
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunParts:
+    """A run that has not begun, with all that it needs."""
+
+    options: RunOptions
+    """Those it was asked for, and those of its agent if that stays."""
+    request: RequestContext
+    bus: EventBus
+    head: RunHead
+    viewers: Viewers
+    provider: Provider
+    tools: Sequence[Tool]
+    context: AgentContext
+    """The root's, without the conversation before it."""
+    orchestrator: AgentOrchestrator
+    journal: SupportsCommit | None
+    """`None` if nothing is kept."""
+    past: Past | None
+    """What the run did before, or what is recorded of it; `None` if nothing answers."""
+    budget_gate: BudgetGate | None
+    tally: Tally | None
+    """What it asks anew in mode `auto`."""
+
+    async def execute(self, begun: Begun | None) -> OrchestratorResult:
+        """Run the tree, now that its turn has come.
+
+        Args:
+            begun: What was said on its thread before, and the number of its first child. `None` for
+                a run without its thread: it was cancelled before, or nothing can be kept. One that
+                was to go on then leaves its record as it was.
+        """
+        options, going_on = self.options, self.options.recovering
+        head, journal = self.head, self.journal
+        if begun is None and going_on is not None:
+            going_on = journal = None
+        begun = begun or Begun((), 1)
+        if options.recovering is None:  # it may have waited for long
+            head = replace(head, started_at=time.time(), first_child=begun.first_child)
+        return await self.orchestrator.execute(
+            self.provider,
+            replace(self.context, conversation_history=history_of(begun.before)),
+            options.title,
+            self.request,
+            self.bus,
+            budget_gate=self.budget_gate,
+            tools=self.tools,
+            journal=journal,
+            plan=options.plan,
+            synthesis=options.synthesis,
+            head=head,
+            past=self.past,
+        )
+
+
+class RunMaker:
+    """Makes the parts of a session's runs.
+
+    Args:
+        session_id: The session.
+        desk: Its desk, from which agents hear what they are told.
+        board: Its tasks.
+        tools: The session's own, as code names them.
+        repeat: The session's mode and cassette.
+    """
+
+    def __init__(
+        self, session_id: str, desk: Desk, board: Board, tools: Sequence[object], repeat: Repeat
+    ) -> None:
+        self._repeat = repeat
+        self._session_id = session_id
+        self._news = desk.news
+        self._board = board
+        self.toolsets: Makers = {**MAKERS, TASKS: partial(task_tools, board)}
+        """Names in lists of tools that stand for several."""
+        self.tools = tools_of(tools, makers=self.toolsets)
+        """The tools of agents, unless a run names its own."""
+
+    def make(
+        self, options: RunOptions, now: Current, *, store: RunStore, given: Set[str]
+    ) -> RunParts:
+        """Make the parts of a run.
+
+        Args:
+            options: What it is started with.
+            now: The session's settings and models.
+            store: Where its runs are kept.
+            given: The settings that code gives to the session.
+
+        Raises:
+            AgentnbError, ValueError: See `Session.spawn`.
+        """
+        metadata = _metadata_of(options, store)
+        if metadata is not None:
+            options = as_agent(options, metadata)
+        config, settings = now.config, replace(now.settings, **options.given)
+        _check(options, settings, config, given)
+        profile = None if options.profile is None else config.profile(options.profile)
+        model = settings.model if "model" in options.given else None
+        if profile is not None and model is None:
+            model = profile.models or None
+        provider, label = now.models.resolve(model)
+        self._repeat.check(provider)
+        bootstrap_of = config.bootstrap_of_run()
+        instructions = "" if profile is None else root_instructions(profile, bootstrap_of(profile))
+        going_on = options.recovering
+        if going_on is not None and profile is not None:
+            instructions = going_on.head.settings["profile"]["instructions"]
+        viewers, warning = Viewers(), settings.on_budget_warning
+        tools = self._tools_for(options.given, settings, profile, config)
+        if metadata is not None:  # an agent that stays does its tasks itself
+            tools, delegation = _with_task_tools(tools, self._board), Delegation(by_block=False)
+        else:
+            delegation = delegation_of(
+                settings.delegation,
+                nested=settings.nested_spawn,
+                tools=tools,
+                named=self.tools,
+                config=config,
+                bootstrap_of=bootstrap_of,
+                models=now.models,
+                max_concurrency=settings.max_concurrency,
+                makers=self.toolsets,
+            )
+        if isinstance(model, str):
+            note_used(model)
+        kept = as_plain(settings, model or now.models.model, tools, profile, instructions, options)
+        kept |= chain_as_plain(provider)
+        if delegation.by_tools:
+            kept |= profiles_as_plain(config.profiles.values(), bootstrap_of)
+        # Now: whatever can go wrong before has not used up a label.
+        take = self._take(options)
+        request = self._request(settings, options, provider, viewers, store, take)
+        journal, past = _kept(options, store, take)
+        return RunParts(
+            options=options,
+            request=request,
+            bus=EventBus(request.run_id, clock=request.clock),
+            head=self._head(options, settings, request, label, kept),
+            viewers=viewers,
+            provider=provider,
+            tools=tools,
+            context=_agent_context(settings, label, instructions),
+            orchestrator=AgentOrchestrator(
+                request.max_depth,
+                sub_agent_memory=settings.sub_agent_memory,
+                max_turns=settings.max_turns,
+                delegation=delegation,
+            ),
+            journal=journal,
+            past=past,
+            budget_gate=None if isinstance(warning, str) else warning,
+            tally=None if take is None else take.tally,
+        )
+
+    def _take(self, options: RunOptions) -> Take | None:
+        if options.recovering is not None:
+            return None
+        return self._repeat.take(options.name, options.title, options.thread or "")
+
+    def _tools_for(
+        self,
+        given: Mapping[str, object],
+        settings: Settings,
+        profile: Profile | None,
+        config: Config,
+    ) -> Sequence[Tool]:
+        """The tools of a run: its own, else its profile's, else the session's."""
+        if "tools" in given:
+            return tools_of(settings.tools, self.tools, self.toolsets)
+        if profile is None:
+            return self.tools
+        of_profile = tools_of_profile(profile, self.tools, config, self.toolsets)
+        return self.tools if of_profile is None else of_profile
+
+    def _request(
+        self,
+        settings: Settings,
+        options: RunOptions,
+        provider: Provider,
+        viewers: Viewers,
+        store: RunStore,
+        take: Take | None,
+    ) -> RequestContext:
+        """The state that the agents of a run share."""
+        order, warning = options.order, settings.on_budget_warning
+        going_on = options.recovering
+        # With more budget no run stands below, and what was dropped is counted by its record.
+        is_raised = going_on is not None and going_on.past.new_total is not None
+        if options.standing is not None and not is_raised:
+            budget = options.standing.budget
+        else:
+            budget = RequestBudget(settings.budget, below=None if order is None else order.below)
+        return RequestContext(
+            budget,
+            run_id=_run_id(options, take),
+            thread_id=options.thread or ("" if take is None else take.thread_id),
+            above=() if order is None else order.above,
+            inbox=self._news,
+            max_depth=settings.max_depth,
+            max_agents=settings.max_agents,
+            gate=gate_of(provider, settings.max_concurrency),
+            call_timeout_s=settings.call_timeout_s,
+            on_budget_warning=warning if isinstance(warning, str) else "ask",
+            pause_timeout_s=settings.pause_timeout_s,
+            max_time_s=settings.max_time_s,
+            stop_after_failures=settings.stop_after_failures,
+            is_attended=viewers.any,
+            memory=StoredMemories(store.transactions),
+            recall=settings.recall,
+        )
+
+    def _head(
+        self,
+        options: RunOptions,
+        settings: Settings,
+        request: RequestContext,
+        label: str,
+        kept: Mapping[str, object],
+    ) -> RunHead:
+        """What is kept of the run from its beginning on; of a recovered run that was kept."""
+        if options.recovering is not None:
+            return options.recovering.head
+        return RunHead(
+            request.run_id,
+            request.thread_id,
+            options.title,
+            label,
+            settings.budget,
+            settings.max_depth,
+            time.time(),
+            options.name,
+            options.tags,
+            self._session_id,
+            kept,
+        )
+
+
+def _metadata_of(options: RunOptions, store: RunStore) -> AgentMetadata | None:
+    """Of the agent that the run continues, if that stays."""
+    if options.order is not None:
+        metadata = options.order.metadata
+    elif options.thread is not None:
+        thread = options.thread
+        transactions = store.transactions()
+        row = transactions.do(lambda db: threads.thread_row(db, thread))
+        metadata = None if row is None else row.metadata
+    else:
+        return None
+    is_own = metadata is None or metadata.kind is AgentKind.EPHEMERAL
+    return None if is_own else metadata
+
+
+def _run_id(options: RunOptions, take: Take | None) -> str:
+    """The id that a run has already; empty for a new one."""
+    if options.recovering is not None:
+        return options.recovering.head.run_id
+    return "" if take is None else take.run_id
+
+
+def _kept(
+    options: RunOptions, store: RunStore, take: Take | None
+) -> tuple[SupportsCommit | None, Past | None]:
+    """What keeps a run, and what answers it."""
+    if (going_on := options.recovering) is not None:
+        return going_on.journal, going_on.past
+    journal = store.journal()
+    if take is None:
+        return journal, None
+    if journal is None or take.journal is None:
+        return journal or take.journal, take.past
+    from agentnb.cassette.journal import TeeJournal
+
+    return TeeJournal(journal, take.journal), take.past
+
+
+def _check(options: RunOptions, settings: Settings, config: Config, given: Set[str]) -> None:
+    if options.plan is not None and settings.max_depth < 1:
+        raise ValueError(
+            "`spawn_all` starts sub-agents, so `max_depth` must be at least 1, not "
+            f"{settings.max_depth}: give it to the session or to this call."
+        )
+    check_limits(config, config.session.keys() - given - options.given.keys())
+
+
+def _agent_context(settings: Settings, label: str, instructions: str) -> AgentContext:
+    return AgentContext(
+        agent_config=AgentConfig(model=label, max_output_tokens=settings.max_output_tokens),
+        soul_content=settings.soul,
+        identity_content=settings.identity,
+        user_content=settings.user,
+        recalled_memories=tuple(settings.memories),
+        system_prompt=instructions,
+    )
+
+
+def _with_task_tools(tools: Sequence[Tool], board: Board) -> tuple[Tool, ...]:
+    """The tools of an agent that stays: it can always read, note and complete its tasks."""
+    return tuple({tool.spec.name: tool for tool in (*tools, *task_tools(board))}.values())
