@@ -17,7 +17,7 @@ from typing import Any
 import agentnb
 from agentnb import Reply, Run, Session
 from agentnb.core.events import AgentCompleted
-from agentnb.core.types import CompletionRequest, ToolUse
+from agentnb.core.types import CompletionRequest, ToolUse, Usage
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from tests.support import DEADLINE_S, Hold, events_of, path_of, spawn, task_of, until
 
@@ -53,11 +53,72 @@ def is_asked_again(request: CompletionRequest, hold: Hold | None) -> AnyReply:
     return Reply("An answer.", pause=hold if told_by(request) > 1 else None)
 
 
+def is_planned(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """Sub-agents that a person gave their tasks; B answers only when its hold is released."""
+    task = task_of(request)
+    if task == "B":
+        return Reply("The answer of B.", pause=hold)
+    return "All of it." if task == "root" else f"{task} is done."
+
+
+def has_a_profile(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """A sub-agent of a profile has ended; the root's last call is open."""
+    if task_of(request) != "root":
+        return "A is done."
+    calls: dict[int, tuple[str, dict[str, Any]]] = {
+        1: ("spawn", {"task": "A", "profile": "reviewer"}),
+        3: ("spawn_await", {"job_ids": "*"}),
+    }
+    if (call := calls.get(told_by(request))) is not None:
+        return Reply(tool_uses=(ToolUse(f"u{told_by(request)}", *call),))
+    return Reply("All of it.", pause=hold)
+
+
+PROFILE = (
+    "tools: {spawn: {enabled: true, profiles: {reviewer: {description: Reads, system_prompt: %s}}}}"
+)
+"""The settings file of that scene, in the store's folder."""
+
+LONG = " ".join(["x" * 60] * 600)
+"""About 9,000 tokens."""
+SMALL, BIG = 40_000, 200_000
+"""Budgets of a run that the first one exhausts."""
+
+
+def is_exhausted(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """A, B and C work one after the other; the small budget ends in the middle of B."""
+    task = task_of(request)
+    if task == "root":
+        if told_by(request) == 1:
+            return Reply(spawn("A", "B", "C", mode="sequential"), usage=Usage(29_000, 1_000))
+        return "All of it."
+    return Reply(LONG, pause=hold) if task == "B" else f"{task} is done."
+
+
 SCENES: dict[str, Callable[[CompletionRequest, Hold | None], AnyReply]] = {
     "delegates": delegates,
     "calls a tool": calls_a_tool,
     "is asked again": is_asked_again,
+    "is planned": is_planned,
+    "is planned in turn": is_planned,
+    "has a profile": has_a_profile,
+    "is exhausted": is_exhausted,
 }
+
+
+def begin(session: Session, scene: str, **more: Any) -> Run:
+    """Start the run of a scene."""
+    if scene == "is planned":
+        return session.spawn_all(["A", "B"])
+    if scene == "is planned in turn":
+        return session.spawn_all(["A", "B", "C"], "sequential", synthesis=False)
+    return session.spawn("the task", **more)
+
+
+def settings_of(store: Path, scene: str) -> dict[str, Any]:
+    """The settings of a scene's session, but for its tools."""
+    config = store.with_name("agentnb.yaml")
+    return {"store": store, "config": config if scene == "has a profile" else False}
 
 
 def session_of(
@@ -77,7 +138,7 @@ def session_of(
         return f"{what} is ordered"
 
     given = {"tools": [order_it] if scene == "calls a tool" else (), **settings}
-    return Session(provider=provider, store=store, config=False, **given), provider
+    return Session(provider=provider, **settings_of(store, scene), **given), provider
 
 
 def killed(store: Path, scene: str, *recovers: str) -> str:
@@ -103,13 +164,22 @@ def main(store: str, scene: str, recovers: str = "") -> None:
 
     tools: Sequence[Any] = [order_it] if scene == "calls a tool" else ()
     provider = ScriptedProvider(lambda request: SCENES[scene](request, hold))
-    session = Session(provider=provider, store=store, config=False, tools=tools)
-    run = session.recover(recovers) if recovers else session.spawn("the task")
+    session = Session(provider=provider, tools=tools, **settings_of(Path(store), scene))
+    more: dict[str, Any] = {}
+    if scene == "is exhausted":
+        more["budget"] = BIG if recovers else SMALL
+    if recovers:
+        run = session.recover(recovers, **more)
+    else:
+        run = begin(session, scene, **more)
+    if scene == "is exhausted" and not recovers:
+        hold.release()
+        run.result(DEADLINE_S)
     if scene == "is asked again":
         run.result(DEADLINE_S)
         run = session.thread(run.thread_id).send("And now?")
     assert hold.reached.wait(DEADLINE_S)
-    if scene == "delegates":
+    if scene not in ("calls a tool", "is asked again"):
         asyncio.run(until(lambda: "1" in _ended(run)))
     sys.stdout.write(run.id + "\n")
     sys.stdout.flush()

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agentnb.core.durable import Priority, Task, TaskNote, TaskStatus
 from agentnb.core.events import Event
@@ -159,6 +160,78 @@ def test_python_of_the_page_on_providers_runs_from_top_to_bottom() -> None:
 
     assert len(blocks) == 2
     assert run_python("\n".join([*blocks, last])) == "Is anybody there?\nlab/qwen3:8b\n"
+
+
+def test_python_of_the_page_on_testing_runs_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    last = """
+import asyncio
+for check in provider_contract(factory):
+    asyncio.run(test_my_provider(check))
+try:
+    agentnb.check(result).spawned(3)
+except AssertionError as error:
+    print(error)
+"""
+
+    said = run_python("\n".join([*blocks, last]))
+    # How many tokens a prompt has is not for this page to hold.
+    said = re.sub(r"· [\d,]+ tokens", "· N tokens", said)
+
+    assert len(blocks) == 4
+    (failure,) = re.findall(r"^```text\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert said.splitlines() == [
+        "The Danube is longer. 2",
+        "✓ completed",
+        "✓ 2 agents below the root",
+        "✓ at most 1 level below the root",
+        "✓ under 50,000 tokens",
+        "✓ the answer says 'Danube'",
+        "✓ the answer of agent 1 says '2850'",
+        "✓ tool river_length: 1 call",
+        "False [('root', 'changed'), ('1', 'changed'), ('2', 'only before')]",
+        "[-It has 2850 km.-]{+done: the Danube+}",
+        *re.sub(r"· [\d,]+ tokens", "· N tokens", failure).splitlines(),
+    ]
+
+
+def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "regression.md").read_text(encoding="utf-8")
+    *script, test_file = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    (workflow,) = re.findall(r"^```yaml\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also ours, where it is installed
+    monkeypatch.setenv("CI", "true")
+    Path("test_rivers.py").write_text(
+        "import agentnb\n"
+        "provider = agentnb.ScriptedProvider(['Long.', 'Longer.'])  # each is asked once\n"
+        "agentnb.set_prices({'scripted': agentnb.Price(3, 15)})\n"
+        f"{test_file}"
+    )
+
+    said = run_python("\n".join(script))
+    tests = run_python("""
+        import pytest
+        options = ["-q", "-p", "agentnb.pytest_plugin", "-p", "no:cacheprovider", "test_rivers.py"]
+        for mode in ["--agentnb-mode=record"], []:
+            assert pytest.main([*options, *mode]) == 0
+    """)
+
+    assert said.splitlines()[:4] == [
+        "✓ completed",
+        "✓ 2 agents below the root",
+        "✓ under 5,000 tokens",
+        "✓ the answer says 'Danube'",
+    ]
+    assert re.fullmatch(r"about \$0\.0\d+ \(estimate\)", said.splitlines()[4])
+    assert tests.count("2 passed") == 2
+    kept = [each.name for each in Path("cassettes/test_rivers").iterdir()]
+    assert "test_river-Rhine-d21a06.cassette.jsonl" in kept
+    steps = yaml.safe_load(workflow)["jobs"]["replay"]["steps"]
+    assert steps[-1] == {"run": "pytest --nbval --nbval-current-env notebooks/"}
 
 
 def test_python_of_the_page_on_delegation_runs_from_top_to_bottom() -> None:

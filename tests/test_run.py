@@ -568,8 +568,8 @@ def test_order_says_whether_it_came_from_a_panel_or_from_code() -> None:
     run = attended()
     commands = run._live().commands
     assert commands is not None
-    commands.cancel("1")  # which waits for the answer
-    commands.set_budget(200_000)
+    commands.set_budget(90_000)  # first: without the agent that waits for an answer the run ends
+    commands.cancel("1")
     run.result(DEADLINE_S)
 
     assert [e.by for e in events_of(run.events, BudgetChanged)] == ["panel"]

@@ -166,7 +166,7 @@ class OpenAI(Provider):
 class Agentnb:
     """A `Session`: one root that delegates, the sub-agents in parallel, and the synthesis."""
 
-    def __init__(self, url: str, store: str | None = None) -> None:
+    def __init__(self, url: str, **settings: Any) -> None:
         from agentnb import Session
 
         os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
@@ -175,7 +175,7 @@ class Agentnb:
             budget=10**9,
             max_concurrency=10_000,
             max_agents=10_000,
-            store=store,
+            **{"store": None, **settings},
         )
         self.run: Any = None
 
@@ -197,7 +197,18 @@ class Stored(Agentnb):
 
     def __init__(self, url: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        super().__init__(url, f"{self._folder.name}/runs.db")
+        super().__init__(url, store=f"{self._folder.name}/runs.db")
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+class Recorded(Agentnb):
+    """The same without a store, recorded into a cassette."""
+
+    def __init__(self, url: str) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        super().__init__(url, mode="record", cassette=f"{self._folder.name}/x.cassette.jsonl")
 
     def close(self) -> None:
         self._folder.cleanup()
@@ -211,7 +222,7 @@ def _limits() -> Any:
 
 def measure(variant: str, count: int, url: str) -> dict[str, float]:
     """Read `count` streams one way: processor seconds, and the peak of the memory in MiB."""
-    kinds: dict[str, type[Helper | Raw | Provider | OpenAISdk | Agentnb | Stored]] = {
+    kinds: dict[str, type[Helper | Raw | Provider | OpenAISdk | Agentnb]] = {
         "helper": Helper,
         "raw": Raw,
         "provider": Provider,
@@ -219,6 +230,7 @@ def measure(variant: str, count: int, url: str) -> dict[str, float]:
         "openai": OpenAI,
         "agentnb": Agentnb,
         "stored": Stored,
+        "recorded": Recorded,
     }
     reader = kinds[variant](url)
     reader.read(WARM_UP)

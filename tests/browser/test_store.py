@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
@@ -18,6 +19,7 @@ HELD = """{
     "root": [spawn("held", "quick"), "Together."],
     "held": Reply("Begun and then held, and ended.", pause=hold),
 }"""
+LEFT = '{"root": ["Together."], "held": ["It ended."]}'
 REPLIES = '{"root": [spawn("quick"), "Together."]}'
 
 
@@ -43,15 +45,20 @@ def test_footer_says_where_the_run_is_kept_and_nothing_that_is_saved_does(
     assert "runs.db" not in str(outputs)
 
 
-def test_panel_of_a_run_whose_kernel_was_killed_shows_what_was_kept(desk: Desk) -> None:
-    store = "agentnb.configure(store='kept/killed.db')"
+def test_run_whose_kernel_was_killed_shows_what_was_kept_and_what_is_reused(desk: Desk) -> None:
+    settings = "store='kept/killed.db'"
+    store = f"agentnb.configure({settings})"
     with a_door() as door:
         notebook = desk.notebook(
-            scripted(HELD, door=door, settings="store='kept/killed.db'"),
+            scripted(HELD, door=door, settings=settings),
             "%%spawn --bg --name mine -o run\nDo it.",
             "import os; print('this is', os.getpid())",
             f"import agentnb\nsession = {store}\nagentnb.runs()",
             "session.load(agentnb.runs()[0]).panel()",
+            scripted(LEFT, settings=settings)
+            + "\nagentnb.set_prices({'scripted': agentnb.Price(3, 15)})",
+            "%spawn recover",
+            "session.newest_run.receipt",
             own_kernel=True,
         )
         notebook.run(0, 1)
@@ -71,3 +78,23 @@ def test_panel_of_a_run_whose_kernel_was_killed_shows_what_was_kept(desk: Desk) 
     panel.select("2")
     expect(panel.text).to_have_text("done: quick")
     expect(panel.scrubber).to_be_visible()
+    expect(panel.place.get_by_text("reused", exact=True)).to_have_count(0)
+
+    notebook.run(5, 6, 7)
+    panel = Panel(notebook.output(6))
+    panel.expect_statuses(root="completed", _1="completed", _2="completed")
+    told = re.compile(r"Recovered: 2 calls reused \([\d,]+ tokens, \$0\.0\d+ saved\); 1 was open")
+    expect(panel.notices).to_contain_text(told)
+    for path, is_reused in {"root": False, "1": False, "2": True}.items():
+        expect(panel.node(path).get_by_text("reused", exact=True)).to_be_visible(visible=is_reused)
+    panel.select("2")
+    expect(panel.details).to_contain_text("Reusedit had finished before the run was recovered")
+    panel.select("root")
+    expect(panel.details).to_contain_text("Reused1 of 2 calls")
+    expect(notebook.output(7)).to_contain_text(told)
+    expect(notebook.output(7).locator("th")).to_have_text(
+        ["calls reused", "tool calls reused", "tokens", "saved"]
+    )
+    for theme in (LIGHT, DARK):
+        desk.set_theme(theme)
+        assert findings(desk.page) == []

@@ -92,6 +92,45 @@ def test_name_of_every_card_is_what_is_seen_on_it_in_every_state(open_tree: Open
     expect(tree.item("4")).to_have_accessible_name(re.compile("^4 failed, attempt 2 .*overloaded"))
 
 
+def test_reused_agent_is_marked_by_a_word_in_place_of_its_time(open_tree: Open) -> None:
+    tree = open_tree("agents=1")
+    ended: dict[str, Any] = {"status": "completed", "ended": 60.0, "tokens": 1234}
+    tree.frame(
+        new_agent("1", reused=True, **ended),
+        new_agent("2", reused=True, error="too slow", **{**ended, "status": "cancelled"}),
+        new_agent("3", reused=False, **ended),
+    )
+    expect(tree.items).to_have_count(4)
+    for media in ("none", "active"):
+        tree.page.emulate_media(forced_colors=media)
+        tree.page.get_by_role("button", name="Zoom to 100 %").click()
+        for path, is_marked in (("1", True), ("2", True), ("3", False), ("root", False)):
+            mark = tree.item(path).locator(".agentnb-node-reused")
+            expect(mark).to_be_visible(visible=is_marked)
+            expect(tree.item(path).locator(".agentnb-node-time")).to_be_visible(
+                visible=not is_marked
+            )
+            status = tree.item(path).locator(".agentnb-node-status")
+            assert status.evaluate("words => words.scrollWidth <= words.clientWidth")  # not cut
+        for _ in range(6):
+            for path, words in tree.items.evaluate_all(SEEN).items():
+                expect(tree.item(path)).to_have_accessible_name(" ".join(words.split()))
+            expect(tree.item("1")).to_have_accessible_name(
+                "1 completed reused Task of 1 1.2k tokens"
+            )
+            expect(tree.item("2")).to_have_accessible_name(re.compile("^2 cancelled reused "))
+            tree.page.get_by_role("button", name="Zoom out").click()
+            tree.painted()
+    tree.item("1").click()
+    tree.looked_at("1", reused="it had finished before the run was recovered")
+    expect(tree.details).to_contain_text("Reusedit had finished before the run was recovered")
+    expect(tree.details.locator("[data-fact=time]")).to_be_hidden()
+    tree.item("3").click()
+    tree.looked_at("3", reused="2 of 3 calls")
+    expect(tree.details).to_contain_text("Reused2 of 3 calls")
+    expect(tree.details.locator("[data-fact=time]")).to_be_visible()
+
+
 def test_arrow_keys_walk_fold_and_unfold(open_tree: Open) -> None:
     tree = open_tree()
     tree.item("root").click()
@@ -466,9 +505,7 @@ def test_details_that_come_before_the_first_paint_stay(open_tree: Open) -> None:
     look |= {"task": "T", "calls": [], "call": 1, "text": "It is done.", "tools": []}
     look |= {"prompt": {"system": "", "messages": [{"role": "user", "text": "Do it."}]}}
 
-    tree.page.evaluate(
-        "look => { page.model.tell(page.frame()); page.model.tell(look); }", look
-    )
+    tree.page.evaluate("look => { page.model.tell(page.frame()); page.model.tell(look); }", look)
     tree.painted()
 
     expect(tree.details).to_have_attribute("data-agent-details", "root")

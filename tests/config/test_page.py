@@ -109,6 +109,7 @@ Settings of agentnb.yaml:
   delegation    by spawn block and by tools (session.delegation)
   bootstrap     AGENTS.md (the default)
   store         none: runs are in memory only (AGENTNB_STORE)
+  mode          live (the default)
 Settings of a run (session):
   budget               200,000 (session.budget)
   max_depth            2 (session.max_depth)
@@ -154,6 +155,7 @@ No agentnb.yaml is read: what is not set in code has its default.
   delegation    by spawn block (the default)
   bootstrap     none: there is no AGENTS.md or ENVIRONMENT.md (the default)
   store         none: runs are in memory only (AGENTNB_STORE)
+  mode          live (the default)
 Settings of a run (session):
   budget               500,000 (the default)
   max_depth            3 (the default)

@@ -111,6 +111,7 @@ LEVELS = "a whole number of levels, at least 0"
 AGENTS = "a whole number of agents, at least 0"
 SECONDS = "a number of seconds above 0"
 WARNING = "'ask', 'continue' or 'stop', or a callable that answers one of the last two"
+CASSETTE = "the path of a file, or None for the notebook's own"
 STORE = "'auto', the path of a file or a folder, or None (memory only)"
 MISTAKES = [
     Mistake("budget", -1, TOKENS, "-1", "-1"),
@@ -158,7 +159,11 @@ MISTAKES = [
     Mistake("store", True, STORE),
     Mistake("store", " ", STORE),
     Mistake("store", "two\nlines.db", STORE),
-    Mistake("mode", "sometimes", "'live' (the only one so far)"),
+    Mistake("mode", "sometimes", "'live', 'record', 'auto' or 'replay'"),
+    Mistake("cassette", 5, CASSETTE),
+    Mistake("cassette", "two\nlines.jsonl", CASSETTE),
+    Mistake("replay_speed", -1, "a number, at least 0"),
+    Mistake("replay_speed", "fast", "a number, at least 0"),
 ]
 
 

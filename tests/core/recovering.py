@@ -64,12 +64,12 @@ class Unbroken:
         provider = by_agent(self._rest(moment))
         tree = make_tree(
             provider,
-            journal=Mortal(),
             tools=self.tools(),
             run_id=moment.head.run_id,
             thread_id=moment.head.thread_id,
             **{
                 "past": Past(moment),
+                "journal": Mortal(),
                 **self.limits,
                 "clock": ManualClock(sleeps_end=True),
                 **changed,

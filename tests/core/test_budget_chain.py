@@ -408,3 +408,32 @@ def test_chain_may_be_of_any_length(depth: int) -> None:
 
     assert pots[-1].above == tuple(reversed(pots[:-1]))
     assert [pot.tokens_used for pot in pots] == [7] * (depth + 1)
+
+
+def test_what_a_run_had_spent_before_counts_once_in_each_budget_of_its_chain() -> None:
+    above = RequestBudget(10_000, used=4_000)  # 3,000 of the run's own, and 1,000 below it
+    own = RequestBudget(8_000, below=above, used=4_000)
+
+    own.spent_before(3_000)
+
+    assert own.available == 4_000  # at once, for the runs below it
+    assert own.tokens_used == 1_000
+    assert own.tokens_used_by_run == 0
+    own.spend_again(2_000)
+    assert (own.tokens_used, own.tokens_used_by_run) == (3_000, 2_000)
+    own.spend_again(1_000)
+    own.add_tokens(500)
+    assert (own.tokens_used, own.tokens_used_by_run) == (4_500, 3_500)
+    assert above.tokens_used == 4_500
+
+
+def test_work_that_is_given_up_gives_its_tokens_back_to_its_own_budget() -> None:
+    above = RequestBudget(10_000, used=3_000)
+    own = RequestBudget(8_000, below=above)
+    own.spent_before(3_000)
+    own.spend_again(1_000)
+
+    own.leave_unspent()
+
+    assert (own.tokens_used, own.available) == (1_000, 7_000)
+    assert above.tokens_used == 3_000

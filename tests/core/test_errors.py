@@ -41,11 +41,15 @@ from agentnb.core.errors import (
 from agentnb.core.shown import listed
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult
 from agentnb.errors import (
+    BadCassette,
+    CheckFailed,
     ConfigError,
     ConfigMistake,
+    NoCassette,
     NotebookError,
     TrustNotKept,
     UnknownPool,
+    UnknownPrice,
     UnknownProfile,
     UnreadableNotebook,
     UntrustedSettings,
@@ -134,6 +138,7 @@ def test_transport_failures_are_tried_again_and_what_cannot_change_is_not() -> N
         "AuthenticationFailed",
         "InvalidRequest",
         "ModelNotFound",
+        "NotRecorded",
         "Refused",
     }
 
@@ -166,6 +171,8 @@ ONE_OF_EACH: list[AgentnbError] = [
     UnknownAgent("1.9", known=["root", "1"]),
     NoSuchRun("019a"),
     UnknownModel("gpt", known=["anthropic", "demo"]),
+    CheckFailed("2 agents", "3", tree="> root", paths=["root"]),
+    UnknownPrice("a cost under $1", "none", tree="> root", paths=["root"]),
     UnknownPool("slow", known=["fast"], source="agentnb.yaml"),
     UnknownProfile("writer", known=["reviewer"], source="agentnb.yaml"),
     ConfigError("agentnb.yaml", [ConfigMistake("llm.pool", 3, "There is no such key here.")]),
@@ -184,6 +191,8 @@ ONE_OF_EACH: list[AgentnbError] = [
     NotAllowed("t1"),
     BadAssignment("new:gpt", "there is no `/` in it", known=["demo"]),
     UnreadableNotebook("a.ipynb", "it is a folder"),
+    BadCassette("a.cassette.jsonl", 3, "it was cut"),
+    NoCassette("Mode `replay` needs a cassette."),
     MissingExtra("matplotlib", extra="plots"),
     ToolError("m"),
     NotebookError("m"),

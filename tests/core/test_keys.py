@@ -274,8 +274,16 @@ def test_keys_made_one_after_another_are_those_made_from_scratch(steps: list[Any
     for more, kept, system, tools, extra in steps:
         messages = (*messages[:kept], *more)
         request = CompletionRequest("any", system, messages, tools, extra=extra)
+        alike = (
+            request,
+            replace(request, system="other"),
+            replace(request, tools=(WALK,)),
+            request,
+        )
 
-        assert keys.key_of(MODEL, request) == key_of(MODEL, request)
+        for each in alike:
+            assert keys.key_of(MODEL, each) == key_of(MODEL, each)
+            assert keys.key_of("demo/other", each) == key_of("demo/other", each)
 
 
 @given(st.lists(ANY_MESSAGES, max_size=4), TEXTS)

@@ -132,3 +132,16 @@ async def test_task_that_is_too_deep_has_a_number_that_goes_on() -> None:
     [told] = tree.of(DepthLimitReached)
     assert told.numbers == (9,)
     assert [path for path, _, _ in TreeFold(tree.entries).skipped()] == ["9"]
+
+
+def test_numbers_that_others_have_are_passed_over() -> None:
+    numbers = ChildNumbers()
+    numbers.start("a", 2)
+    numbers.pass_over("a", [3, 5])
+    numbers.pass_over("a", [100_001])
+
+    assert numbers.take("a") == (2,)
+    assert numbers.take("a", 2) == (4, 6)
+    assert numbers.take("a", 0) == ()
+    assert numbers.take("b") == (1,)
+    assert numbers.all() == {"a": 7, "b": 2}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentnb.core.context import AgentContext
+from agentnb.core.errors import InvalidRequest, Overloaded, StreamBroken
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.past import Past
 from agentnb.core.protocols import Delegation
+from agentnb.core.records import FINISHED
 from agentnb.core.types import CompletionRequest, ToolUse
 from agentnb.providers.scripted import Reply
 from agentnb.tools.spawn import spawn_tools
 from tests.core.recovering import Mortal, NothingLost, Unbroken, finished, told, unbroken
+from tests.core.replaying import check_replay
 from tests.core.test_reading import SCRIPTS, look
 from tests.core.tool_bodies import Tool
 from tests.support import Tree, spawn
@@ -71,6 +77,7 @@ async def check_every_moment(script: dict[str, Any], **limits: Any) -> Unbroken:
         assert told(tree) == whole
         assert tree.statuses() == run.tree.statuses()
         assert len(provider.requests) == len(set(finished(last)) - set(finished(moment)))
+    await check_replay(run)
     return run
 
 
@@ -79,9 +86,66 @@ async def test_run_goes_on_from_any_moment_to_the_same_end(script: str) -> None:
     await check_every_moment(SCRIPTS[script])
 
 
+@st.composite
+def any_script(draw: st.DrawFn, name: str = "root", depth: int = 0) -> dict[str, Any]:
+    """What the agents of a tree say. No two have one task, so what each hears hangs on no order."""
+    acts = st.sampled_from(["looks", "looks twice", "is refused", "breaks off", "fails", "spawns"])
+    script: dict[str, Any] = {name: []}
+    for at, act in enumerate(draw(st.lists(acts, max_size=3))):
+        match act:
+            case "looks":
+                script[name].append(uses(("look", {"text": "x"})))
+            case "looks twice":  # the second one ends first
+                script[name].append(uses(("look", {"text": "a"}), ("look", {"text": "fail"})))
+            case "is refused":
+                script[name].append(Overloaded("busy"))
+            case "breaks off":
+                script[name].append(Reply("Half", error=StreamBroken("cut")))
+            case "fails":
+                script[name].append(InvalidRequest("no"))
+            case _ if depth < 2:
+                children = [f"{name}.{at}{number}" for number in range(draw(st.integers(1, 3)))]
+                mode = draw(st.sampled_from(["parallel", "sequential"]))
+                script[name].append(spawn(*children, mode=mode, before="Some."))
+                for child in children:
+                    script |= draw(any_script(child, depth + 1))
+    script[name].append(f"{name} is done.")
+    return script
+
+
+@given(any_script())
+@settings(max_examples=8)
+def test_any_run_goes_on_from_any_moment_to_the_same_record(script: dict[str, Any]) -> None:
+    asyncio.run(check_every_moment(script))
+
+
 @pytest.mark.parametrize("script", JOBS)
 async def test_jobs_are_taken_up_with_their_ids(script: str) -> None:
     await check_every_moment(JOBS[script], orchestrator=BY_TOOLS)
+
+
+async def test_jobs_that_their_agent_stopped_stay_stopped_and_are_not_told_again() -> None:
+    script: dict[str, Any] = {
+        "root": [
+            starts("A", "B"),
+            uses(("look", {"text": "x"})),
+            uses(("spawn_cancel", ALL)),
+            "What there is.",
+        ],
+        "A": [uses(("look", {"text": "a"})), "a"],
+        "B": [uses(("look", {"text": "b"})), uses(("look", {"text": "c"})), spawn("B1"), "b"],
+    }
+    run = await unbroken(script, looking, orchestrator=BY_TOOLS)
+    stopped = [
+        moment
+        for moment in run.moments
+        if any(c.name == "spawn_cancel" and c.status == FINISHED for c in moment.tool_calls)
+    ]
+    assert len(stopped) > 1
+    for moment in stopped:
+        tree, _ = await run.recover(moment, past=NothingLost(moment))
+        assert told(tree) == told(run.tree)
+    await check_replay(run)
 
 
 @pytest.mark.parametrize("cancels", ["A", "A2", "B"])
@@ -109,6 +173,7 @@ async def test_branch_that_was_cancelled_stays_cancelled(cancels: str) -> None:
         tree, _ = await run.recover(moment)
         assert tree.statuses() == run.tree.statuses()
         assert told(tree) == told(run.tree)
+    await check_replay(run)
 
 
 async def test_calls_that_were_open_count_with_their_estimate_also_after_a_second_death() -> None:
@@ -141,3 +206,34 @@ async def test_changed_prompt_names_the_agents_and_asks_for_nothing() -> None:
     assert provider.requests == []
     assert isinstance(tree.journal, Mortal)
     assert tree.journal.moments == []
+
+
+async def test_changed_prompt_names_every_agent_whose_record_is_kept_all_the_same() -> None:
+    run = await unbroken({"root": [spawn("A", "B"), "All."], "A": "a", "B": "b"})
+    moment = next(each for each in run.moments if len(set(finished(each))) == 3)
+    past = Past(moment, changed="keep")
+
+    tree, provider = await run.recover(
+        moment, past=past, context=AgentContext(soul_content="Be brief.")
+    )
+
+    assert set(past.misfits) == {"root", "1", "2"}
+    assert len(provider.requests) == 1
+    assert tree.result.final_response == "All."
+
+
+async def test_open_tool_call_stays_known_when_the_process_dies_again_at_once() -> None:
+    run = await unbroken({"root": [uses(("look", {"text": "x"})), "Seen."]}, looking)
+    moment = next(each for each in run.moments if each.tool_calls)
+    assert [each.status for each in moment.tool_calls] == ["started"]
+
+    class Held(Mortal):
+        async def let_go(self) -> None:
+            await self.commit()
+            self.moments = [self.load(moment.head.run_id)]  # until now the old record stood
+
+    tree, _ = await run.recover(moment, journal=Held())
+
+    assert isinstance(tree.journal, Mortal)
+    assert [each.status for each in tree.journal.moments[0].tool_calls] == ["started"]
+    assert told(tree) == told(run.tree)

@@ -23,18 +23,20 @@ from agentnb.core.events import (
 )
 from agentnb.core.limits import Refusal, RunLimits
 from agentnb.core.past import Past
-from agentnb.core.records import FINISHED, VerdictRecord
+from agentnb.core.records import FINISHED, RunJournal, VerdictRecord
 from agentnb.core.request import OpenGate
 from agentnb.core.types import Usage
 from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from tests.core.clock import ManualClock, everyone_waits
 from tests.core.recovering import Mortal, NothingLost, Unbroken, finished, told, unbroken
+from tests.core.test_assignments import Assign, asks_for
 from tests.core.test_failover import always, chain_of
 from tests.core.test_inbox import Inbox, Knock, knock
 from tests.core.test_memory import Keeper, Note, note
 from tests.core.test_properties_scripted import REPLIES, TASKS
 from tests.core.test_recover import check_every_moment, looking, uses
+from tests.core.tool_bodies import Tool
 from tests.support import Tree, make_tree, spawn, until
 
 LONG = " ".join(["x" * 60] * 600)
@@ -239,6 +241,64 @@ async def test_time_that_was_used_is_used_and_what_it_ended_stays_ended() -> Non
 
         assert told(tree) == told(run.tree)
         assert len(provider.requests) <= 1
+
+
+async def test_time_that_was_used_before_an_earlier_death_counts_too() -> None:
+    trees: list[Tree] = []
+
+    async def work(_: object, __: object) -> str:
+        clock = trees[-1].request.clock
+        assert isinstance(clock, ManualClock)
+        clock.advance(30)
+        return "done"
+
+    def tools() -> list[Any]:
+        return [Tool(work)]
+
+    script = {"root": [uses(("look", {})), uses(("look", {})), uses(("look", {})), "All."]}
+    run = await unbroken(script, tools, trees, clock=ManualClock(), max_time_s=1000)
+    moment = next(each for each in run.moments if _tools_done(each) == 1)
+    assert Past(moment).used_s() == pytest.approx(30)
+
+    for done in (2, 3):
+        tree, _ = await run.recover(moment, found=trees, clock=ManualClock())
+        assert isinstance(tree.journal, Mortal)
+        moment = next(each for each in tree.journal.moments if _tools_done(each) == done)
+        assert Past(moment).used_s() == pytest.approx(30 * done)
+
+
+def _tools_done(moment: RunJournal) -> int:
+    return sum(each.status == FINISHED for each in moment.tool_calls)
+
+
+async def test_tasks_that_were_assigned_count_to_the_most_agents_also_after_a_second_death() -> (
+    None
+):
+    def tools() -> list[Any]:
+        return [Assign()]
+
+    class Finds(list[Tree]):
+        """Hands the newest tree to the tool that asks it."""
+
+        def append(self, tree: Tree) -> None:
+            super().append(tree)
+            for tool in tree.tools:
+                assert isinstance(tool, Assign)
+                tool.tree = tree
+
+    trees = Finds()
+    script = {"root": [asks_for("x", "y"), spawn("A", "B"), "All."]}
+    run = await unbroken(script, tools, trees, max_agents=3)
+    assert set(run.tree.statuses()) == {"root", "1"}
+
+    for moment in run.moments:
+        tree, _ = await run.recover(moment, found=trees)
+        assert set(tree.statuses()) == {"root", "1"}
+        assert isinstance(tree.journal, Mortal)
+        for again in tree.journal.moments:
+            if _tools_done(again):
+                second, _ = await run.recover(again, found=trees)
+                assert set(second.statuses()) == {"root", "1"}
 
 
 # -- news and memories -----------------------------------------------------------------------------

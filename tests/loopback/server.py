@@ -113,6 +113,12 @@ class LoopbackServer:
         with self._changed:
             return len(self._streaming)
 
+    @property
+    def stalled(self) -> int:
+        """How many replies have stalled or begun to drip, from the beginning."""
+        with self._changed:
+            return len(self._stalls)
+
     def wait_requests(self, count: int) -> None:
         """Until so many requests have come, from the beginning."""
         self._wait(lambda: len(self.requests) >= count, f"{count} requests")

@@ -175,6 +175,10 @@ class Kernel:
         process.kill()
         process.wait(DEADLINE_S)
 
+    def wait_until_dead(self) -> None:
+        """Wait for the end of a process that kills itself."""
+        self._manager.provisioner.process.wait(DEADLINE_S)  # type: ignore[union-attr]
+
     def shut_down(self) -> int:
         """Shut the kernel down, as closing the notebook does; its exit code, below 0 if killed."""
         process = self._manager.provisioner.process  # type: ignore[union-attr]  # a local one

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agentnb import Reply, ScriptedProvider, Session, register_provider, tool
 from agentnb.config import config_of
+from agentnb.modes import MODES
 from agentnb.notebook.completion import complete
 from agentnb.notebook.magics import AGENTNB_VERBS, CELL_OPTIONS, SPAWN_VERBS
 from tests.support import DEADLINE_S, Hold, spawn, until
@@ -116,7 +117,8 @@ def test_line_magics_have_their_words(session: Session) -> None:
     assert offered("%spawn status ") == []
     assert offered("%agentnb ") == list(AGENTNB_VERBS)
     assert offered("%agentnb c") == ["config"]
-    assert offered("%agentnb mode ") == ["live"]
+    assert offered("%agentnb mode ") == [*MODES]
+    assert offered("%agentnb mode rep") == ["replay"]
 
 
 async def test_paths_are_those_of_the_newest_run_or_the_one_that_is_named_alive_ones_first() -> (

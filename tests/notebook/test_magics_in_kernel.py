@@ -346,7 +346,7 @@ def test_run_option_names_another_run_than_the_newest(kernel: Kernel, door: Door
         ("%spawn --run", "'--run'"),
         ("%spawn --rum 1 status", "'--rum'"),
         ("%agentnb moed", "'moed'"),
-        ("%agentnb mode replay", "'replay'"),
+        ("%agentnb mode tape", "'tape'"),
         ("%agentnb nest now", "'now'"),
         ("%agentnb help me", "'me'"),
         ("%agentnb config now", "'now'"),

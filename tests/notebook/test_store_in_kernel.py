@@ -162,6 +162,29 @@ def test_run_of_a_kernel_that_is_restarted_is_interrupted_and_goes_on(
     assert "No run was interrupted" in refused.error
 
 
+def test_exhausted_run_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
+    with a_kernel(tmp_path) as kernel:
+        kernel.ok(NO_HOLD, PROVIDER, "%%spawn --quiet --budget 40\nHello")
+        status = "[str(i.status) for i in agentnb.runs()]"
+        exhausted = kernel.value(status)
+        alone = kernel.run("%spawn recover 0")
+        too_small = kernel.run("%spawn recover 0 --budget 40")
+        wrong = kernel.run("%spawn recover 0 --budget much")
+        recovered = kernel.ok("%spawn recover --budget 20_000")
+        kernel.ok("result = await agentnb.get_session().newest_run")
+        ended = kernel.value(f"(result.output, {status})")
+        none_left = kernel.run("%spawn recover --budget 30_000")
+
+    assert exhausted == ["exhausted"]
+    assert "`budget=` gives it more" in alone.error
+    assert "at least 41" in too_small.error
+    assert "whole number of tokens" in wrong.error
+    assert "With more budget go on: root." in recovered.stdout
+    assert recovered.views
+    assert ended == ("Well said.", ["completed"])
+    assert "No run was interrupted or exhausted" in none_left.error
+
+
 def test_runs_verb_lists_the_newest_first_and_status_says_where_they_are(tmp_path: Path) -> None:
     with a_kernel(tmp_path) as kernel:
         nothing = kernel.ok("%spawn runs")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentnb.core.durable import ThreadMessage
-from agentnb.store import queue, threads
+from agentnb.store import adoption, queue, threads
 from agentnb.store.store import store_at
 from agentnb.store.transactions import Transactions
 from tests.support import DEADLINE_S
@@ -172,7 +172,7 @@ class _Sender:
         process = self.transactions.process
         is_alive = self.transactions.is_alive
         for queued in self.transactions.do(
-            lambda db: queue.adopt(db, SESSION, process=process, is_alive=is_alive)
+            lambda db: adoption.adopt(db, SESSION, process=process, is_alive=is_alive)
         ):
             self.lines.setdefault(queued.thread_id, deque()).append(queued)
         for number in range(self.transactions.do(self._next), self.count):

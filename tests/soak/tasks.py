@@ -31,7 +31,7 @@ from agentnb import Session
 from agentnb.core.errors import LlmError
 from agentnb.core.types import ROOT_PATH, CompletionRequest, Role, ToolResultBlock, ToolUse
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
-from agentnb.store import queue, task_runs, threads
+from agentnb.store import adoption, queue, task_runs, threads
 from agentnb.store import tasks as stored_tasks
 from agentnb.store.store import store_at
 from agentnb.store.writer import Writer
@@ -53,7 +53,7 @@ PLACES: dict[str, tuple[Any, str, int]] = {
     "begin_new": (queue, "begin_new", 3),
     "notices": (queue, "notices", 3),
     "end": (queue, "end", 20),
-    "adopt": (queue, "adopt", 2),
+    "adopt": (adoption, "adopt", 2),
     "withdraw": (queue, "withdraw", 2),
     "take_over": (queue, "take_over", 20),
     "assign": (Change, "assign", 14),
@@ -265,8 +265,8 @@ def _faults_of_agents(db: sqlite3.Connection) -> Iterator[str]:
     )
     for task in db.execute("SELECT * FROM tasks WHERE assigned_to IS NOT NULL").fetchall():
         count = assigned.pop((task["assigned_to"], task["title"]), 0)
-        # One that was completed by the person before it began is assigned no more.
-        if count != 1 and not (count == 0 and _is_done_by_person(db, task["number"])):
+        # One that the person or its creator completed before it began is assigned no more.
+        if count != 1 and not (count == 0 and _is_done_by_another(db, task["number"])):
             yield f"{task['id']} was assigned {count} times"
         if not db.execute("SELECT 1 FROM threads WHERE id = ?", (task["assigned_to"],)).fetchone():
             yield f"the agent of {task['id']} has no thread"
@@ -292,9 +292,9 @@ def _faults_of_agents(db: sqlite3.Connection) -> Iterator[str]:
             yield f"{thread['id']} is the child of {wanted}, its task of {about['created_by']}"
 
 
-def _is_done_by_person(db: sqlite3.Connection, task: int) -> bool:
+def _is_done_by_another(db: sqlite3.Connection, task: int) -> bool:
     found = db.execute("SELECT text FROM task_notes WHERE task = ?", (task,))
-    return _BY_PERSON in {text for (text,) in found}
+    return any(text == _BY_PERSON or text.startswith(_BY_CREATOR) for (text,) in found)
 
 
 def _faults_of_talks(db: sqlite3.Connection) -> Iterator[str]:
@@ -408,6 +408,7 @@ def _faults_of_numbers(db: sqlite3.Connection) -> Iterator[str]:
 _ORDER = re.compile(r"Do (\S+)\. Steps: ([a-z ]*)\.")
 _TITLE = re.compile(r'^Title: "(.*)"$', re.MULTILINE)
 _BY_PERSON = "completed: by the person"
+_BY_CREATOR = "completed: above "
 _WHY = "out of order"
 _FAILED = f"*{_WHY}*"
 _TOLD = "A task that you created is completed."
@@ -470,7 +471,7 @@ class Model:
                 return _call("task_note", id=_own(name, results), text=f"a note on {name}")
             case "finish":
                 child = next(iter(re.findall(r"^Created\.\n(t\d+) ", "\n".join(results))), "t0")
-                return _call("task_complete", id=child, note=f"completed: above {name}")
+                return _call("task_complete", id=child, note=f"{_BY_CREATOR}{name}")
             case "complete":
                 return _call("task_complete", id=_own(name, results), note=f"completed: {name}")
             case "fail":

@@ -15,7 +15,7 @@ from agentnb.core.durable import AgentKind, MessageKind
 from agentnb.core.errors import InvalidRequest
 from agentnb.core.types import AgentStatus, Role
 from agentnb.providers.scripted import Reply
-from agentnb.store import queue, threads
+from agentnb.store import adoption, queue, threads
 from agentnb.store.journal import SqliteJournal
 from agentnb.store.queue import AHEAD, Begun, Queued
 from agentnb.store.runs import finished_run
@@ -102,7 +102,7 @@ def tell(db: Connection, text: str, alive: Alive, process: int = A, **given: Any
 
 
 def adopt(db: Connection, alive: Alive, process: int = B) -> list[Queued]:
-    return queue.adopt(db, S, process=process, is_alive=alive)
+    return adoption.adopt(db, S, process=process, is_alive=alive)
 
 
 def said(db: Connection, thread: str = T) -> list[str]:
@@ -592,7 +592,7 @@ async def test_answer_of_a_run_whose_process_died_is_found(tmp_path: Path) -> No
 
     heir = Writer(tmp_path / "x.db")
     (adopted,) = heir.do(
-        lambda db: queue.adopt(db, S, process=heir.process, is_alive=lambda _: False)
+        lambda db: adoption.adopt(db, S, process=heir.process, is_alive=lambda _: False)
     )
     assert (adopted.message, adopted.run_id) == (queued.message, run_id)
     found = heir.do(lambda db: finished_run(db, run_id))

@@ -22,7 +22,10 @@ from agentnb.core.events import (
 )
 from agentnb.core.tree import STALLED_AFTER_S
 from agentnb.core.types import AgentStatus
+from agentnb.recovery import RecoveryReceipt, Reused, ReusedOfAgent
+from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import PanelFold
+from agentnb.views.panel.history import reused_in_words
 from agentnb.views.panel.wire import Summary
 from tests.views.panel.manual_run import ManualRun, id_of
 
@@ -364,3 +367,64 @@ def test_only_agents_that_something_happened_to_are_touched() -> None:
     fold.feed(run.called("2").bus.rows_since(len(run.bus) - 1))
 
     assert fold.take_touched() == [id_of("2")]
+
+
+# -- a run that was recovered ----------------------------------------------------------------------
+
+RECEIPT = RecoveryReceipt(
+    Reused(3, 1, 1200, None),
+    ("call 2 of agent 1 (m/one)",),
+    ("1",),
+    open_calls=1,
+    by_agent={
+        "root": ReusedOfAgent(1, False),
+        "1": ReusedOfAgent(1, False),
+        "2": ReusedOfAgent(1, True),
+    },
+)
+
+
+def recovered(receipt: RecoveryReceipt | None, *, ended: bool = True) -> PanelFold:
+    begun = RunStarted(task_description="t", model="m", budget_total=9, max_depth=3, recovered=2)
+    run = ManualRun().tell(begun).spawned("root").spawned("2").spawned("3")
+    run.called("2").replied("2").called("3").replied("3")
+    if ended:
+        run.completed("2").completed("3")
+    fold = PanelFold(lambda: receipt)
+    fold.feed(run.bus.rows_since(0))
+    return fold
+
+
+def test_row_of_an_agent_whose_whole_work_is_reused_says_so_when_it_has_ended() -> None:
+    def reused(fold: PanelFold) -> list[str]:
+        agents = fold.tree.agents
+        return [agents[name].path for name in agents if fold.row(name)["reused"]]
+
+    assert reused(recovered(RECEIPT)) == ["2"]
+    assert reused(recovered(RECEIPT, ended=False)) == []
+    assert reused(recovered(None)) == []
+
+
+def test_notice_of_a_recovery_is_its_receipt_or_else_that_there_was_one() -> None:
+    def notices(fold: PanelFold) -> tuple[str, ...]:
+        return fold.summary(1.0, cost="", budget=None).notices
+
+    fold = recovered(RECEIPT)
+    assert notices(fold) == (
+        "Recovered: 3 calls and 1 tool call reused (1,200 tokens); 1 was open and is made again.",
+        "No longer as recorded: 1.",
+    )
+    assert notices(fold) is notices(fold)
+    assert notices(recovered(None)) == ("Recovered 2 times after its process had died.",)
+
+
+def test_details_say_how_much_of_an_agents_work_is_reused() -> None:
+    def words(path: str, receipt: RecoveryReceipt | None = RECEIPT) -> str:
+        return Details(path).whole(recovered(receipt), lambda path: "")["reused"]
+
+    assert words("2") == "it had finished before the run was recovered"
+    assert words("3") == ""
+    assert words("2", None) == ""
+    assert reused_in_words(ReusedOfAgent(2, False), 3) == "2 of 3 calls"
+    assert reused_in_words(ReusedOfAgent(2, False), 1) == "1 of 1 call"
+    assert reused_in_words(ReusedOfAgent(2, False), 0) == ""

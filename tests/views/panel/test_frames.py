@@ -114,6 +114,19 @@ def test_trouble_with_keeping_the_run_is_told_once() -> None:
     wait_for_no_thread()
 
 
+def test_line_on_how_a_run_was_answered_is_told_once_when_it_has_ended() -> None:
+    run = ManualRun().began()
+    publisher, screen = FramePublisher(run.bus, at_end=lambda: "2 calls asked anew."), Screen()
+    with publisher.lock:
+        publisher.attach(screen)
+        assert [*screen.frames[-1].summary.notices] == []
+        run.ended()
+        publisher._tick()
+        publisher._tick()
+    wait_for_no_thread()
+    assert [*screen.frames[-1].summary.notices] == ["2 calls asked anew."]
+
+
 def test_begin_of_a_reply_is_shown_at_once() -> None:
     run = ManualRun().began().called("root")
     publisher, screen = FramePublisher(run.bus), Screen()
