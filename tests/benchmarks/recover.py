@@ -19,12 +19,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from agentnb import Session
+from agentnb import Run, Session
 from agentnb.core.events import AgentCompleted
 from agentnb.core.types import CompletionRequest
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from agentnb.store.store import store_at
-from tests.support import events_of, spawn, task_of
+from tests.support import spawn, task_of
 
 AGENTS = 1_000
 TIMES = 5
@@ -73,11 +73,18 @@ def session_of(path: Path, model: Model, agents: int) -> Session:
     )
 
 
+async def _completed(run: Run, count: int) -> None:
+    """Return when so many agents have answered."""
+    async for entry in run.stream():
+        count -= isinstance(entry.event, AgentCompleted)
+        if not count:
+            return
+
+
 def die(path: Path, agents: int) -> None:
     """Make the run, say its id, and be killed when all but one have answered."""
     run = session_of(path, Model(agents, is_open=True), agents).spawn("the task")
-    while len(events_of(run.events, AgentCompleted)) < agents - 1:
-        time.sleep(0.1)
+    asyncio.run(_completed(run, agents - 1))
     sys.stdout.write(run.id)
     sys.stdout.flush()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -267,7 +267,8 @@ def _faults_of_agents(db: sqlite3.Connection) -> Iterator[str]:
         count = assigned.pop((task["assigned_to"], task["title"]), 0)
         # One that the person or its creator completed before it began is assigned no more.
         if count != 1 and not (count == 0 and _is_done_by_another(db, task["number"])):
-            yield f"{task['id']} was assigned {count} times"
+            notes = db.execute("SELECT text FROM task_notes WHERE task = ?", (task["number"],))
+            yield f"{task['id']} was assigned {count} times, its notes: {[n for (n,) in notes]}"
         if not db.execute("SELECT 1 FROM threads WHERE id = ?", (task["assigned_to"],)).fetchone():
             yield f"the agent of {task['id']} has no thread"
     for thread_id, title in assigned:
