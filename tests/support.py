@@ -229,7 +229,7 @@ def events_of(entries: Sequence[Entry], kind: type[E], path: str | None = None) 
         entry.event
         for entry in entries
         if isinstance(entry.event, kind)
-        and (path is None or path_of(getattr(entry.event, "agent_id", "")) == path)
+        and (path is None or path_of(getattr(entry.event, "agent_id", "") or "") == path)
     ]
 
 

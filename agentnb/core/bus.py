@@ -60,7 +60,7 @@ class EventBus:
         self._waiting: dict[_Waiter | _ThreadWaiter, None] = {}
         self._waiting_for_change: set[_ThreadWaiter] = set()
         self.whole_tool_calls: dict[tuple[str, int], ToolCallRecord] = {}
-        """Tool calls whose input or result is cut in their events, by agent id and number."""
+        """Tool calls whose input or result is cut in their events, by agent id and place."""
         self.changes = 0
         """Number of entries so far that are neither text nor budget updates, plus the calls of
         `notify`."""
@@ -126,9 +126,14 @@ class EventBus:
     def __getitem__(self, seq: int) -> Entry:
         return entry_of(self.run_id, seq, self._log[seq])
 
-    def keep_whole(self, record: ToolCallRecord) -> None:
-        """Keep a tool call whose event is cut; a later record of the same call replaces it."""
-        self.whole_tool_calls[record.agent_id, record.number] = record
+    def keep_whole(self, record: ToolCallRecord, place: int) -> None:
+        """Keep a tool call whose event is cut; a later record of the same call replaces it.
+
+        Args:
+            record: The call.
+            place: Its place among its agent's calls, from 1, in the order in which they started.
+        """
+        self.whole_tool_calls[record.agent_id, place] = record
 
     def publish(self, event: Event) -> float:
         """Append an event to the record, and wake its readers. Returns its `at_s`."""

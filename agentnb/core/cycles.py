@@ -67,6 +67,12 @@ class CycleDetector:
             return f"{shown} {seen}, more often than the threshold of {self.threshold} allows"
         return None
 
+    def give_back(self, task: str) -> None:
+        """Count a task no longer that was admitted and does not start."""
+        known_as = signature(task)
+        with self._lock:
+            self._sightings[known_as] = max(0, self._sightings[known_as] - 1)
+
 
 def is_among(task: str, ancestors: Iterable[str], above: Collection[str] = ()) -> bool:
     """Whether a task is one of some others: tasks of the same run, or marks of those above it."""

@@ -12,7 +12,8 @@
     │   └── InternalError           a bug, in agentnb or in foreign code
     ├── UnknownAgent                a path or an id that no agent of the run has
     ├── UnknownModel                a model name that no provider answers to
-    ├── NoOpenQuestion              an answer, but the budget asked nothing
+    ├── NoOpenQuestion              an answer to a question that is not open
+    ├── AgentEnded                  an order to an agent that has ended
     ├── NoSuchRun, AmbiguousRun     an id, or its beginning, that fits no run, or several
     ├── CannotRecover               a run that cannot go on, and why
     ├── RunChanged                  a run whose agents no longer fit what was recorded of them
@@ -411,12 +412,45 @@ def known_names(names: Sequence[str], none: str = "none") -> str:
 
 
 class NoOpenQuestion(AgentnbError):
-    """An answer was given, but the budget asked nothing."""
+    """An answer was given to a question that is not open: unknown, answered, or void.
 
-    def __init__(self) -> None:
+    Args:
+        question_id: The question; left out for the budget's.
+        open_ids: The questions that are open.
+    """
+
+    def __init__(self, question_id: str = "", open_ids: Sequence[str] = ()) -> None:
+        self.question_id, self.open_ids = question_id, tuple(open_ids)
+        if not question_id:
+            super().__init__(
+                "The budget asks nothing at the moment: an answer counts only while the run is "
+                "paused. To stop it use `run.cancel()`, to give it more `run.set_budget(total)`."
+            )
+            return
         super().__init__(
-            "The budget asks nothing at the moment: an answer counts only while the run is "
-            "paused. To stop it use `run.cancel()`, to give it more `run.set_budget(total)`."
+            f"No question {literal(question_id)} is open: it was answered, its agent has ended, or "
+            f"the run never asked it. Open are: {known_names(open_ids)}. "
+            "`run.questions` has them."
+        )
+
+
+class AgentEnded(AgentnbError):
+    """Something was to be said to an agent that has ended, or it was to be paused.
+
+    Args:
+        path: The agent's.
+        order: What was to be done with it, such as `told anything`.
+        why: Why that cannot be done, as the rest of a sentence; that it has ended when left out.
+    """
+
+    def __init__(self, path: str, order: str = "told anything", *, why: str = "") -> None:
+        self.path = path
+        if path == "root" and not why:  # `types`, which names it, stands above this module
+            super().__init__(f"This run has ended: it cannot be {order} any more.")
+            return
+        super().__init__(
+            f"The agent {literal(path)} {why or 'has ended'}: it cannot be {order} any more. "
+            "`run.tree` shows which agents are at work."
         )
 
 

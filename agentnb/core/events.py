@@ -321,6 +321,95 @@ class LimitReached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunPaused:
+    """A person paused the run, or a branch: no new call or tool of it starts."""
+
+    kind: Literal["run_paused"] = "run_paused"
+    agent_id: str | None = None
+    """The agent at the top of the branch; `None` for the whole run."""
+    by: str = ""
+    """Who ordered it: `panel`, `code`, `gate`, `limit` or `agent`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed:
+    """What a person had paused goes on."""
+
+    kind: Literal["run_resumed"] = "run_resumed"
+    agent_id: str | None = None
+    """The agent whose pause ended, as in `RunPaused`."""
+    by: str = ""
+    """Who ordered it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnPlanned:
+    """An agent is about to delegate; before the first of these sub-agents. Not told of jobs."""
+
+    kind: Literal["spawn_planned"] = "spawn_planned"
+    agent_id: str
+    """The agent that delegates."""
+    mode: SpawnMode
+    tasks: tuple[str, ...]
+    """Those that are to start."""
+    estimated_tokens: int
+    """At most what the calls take that are sure to come: each one's input and whole
+    `max_output_tokens`."""
+    estimated_cost_usd: float | None = None
+    """At most what those calls cost at list price; `None` if a model has no price."""
+    numbers: tuple[int, ...] = ()
+    """The tasks' numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked:
+    """The run asks a person; it holds this agent only. The budget asks by `BudgetPaused`."""
+
+    kind: Literal["question_asked"] = "question_asked"
+    agent_id: str
+    """The agent that waits for the answer."""
+    question_id: str
+    """`q1`, `q2`: in the order in which the run asked."""
+    question: str
+    """What it is about: `approval`, `plan` or `sample`."""
+    text: str
+    """The question, in words."""
+    options: tuple[str, ...]
+    """The answers that it takes."""
+    wait_s: float = 0.0
+    """Seconds without an answer after which it is denied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnswered:
+    """A question has its answer, or is void. Once for each `QuestionAsked`."""
+
+    kind: Literal["question_answered"] = "question_answered"
+    agent_id: str
+    question_id: str
+    answer: str
+    """One of its options; `ended` if its agent ended before an answer."""
+    by: str
+    """Who answered: `panel`, `code`, `gate` (a person's own function), `limit` (nobody did, in
+    time or at all) or `agent`."""
+    reason: str = ""
+    """Why, if that was said."""
+    value: Any = None
+    """Of a plan: how many tasks may start. Other arguments of a tool are in its
+    `ToolCallStarted`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTold:
+    """An agent is told what a person says: with its next call, in its conversation."""
+
+    kind: Literal["agent_told"] = "agent_told"
+    agent_id: str
+    text: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DepthLimitReached:
     """An agent at the deepest level asked for sub-agents."""
 
@@ -432,6 +521,12 @@ Event = (
     | BudgetChanged
     | BudgetExhausted
     | LimitReached
+    | RunPaused
+    | RunResumed
+    | SpawnPlanned
+    | QuestionAsked
+    | QuestionAnswered
+    | AgentTold
     | DepthLimitReached
     | CycleDetected
     | SpawnIgnored

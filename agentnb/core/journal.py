@@ -314,10 +314,11 @@ class AgentLog:
         "_open",
         "_recorder",
         "_tool_calls",
-        "_tool_calls_ended",
+        "_tool_calls_started",
         "_verdicts",
         "calls",
         "path",
+        "tool_calls_ended",
     )
 
     def __init__(self, recorder: Recorder, path: str) -> None:
@@ -329,7 +330,9 @@ class AgentLog:
         self._open: tuple[ModelCallStarted, float, str] | None = None
         """The open call: its event, when it began, its key."""
         self._tool_calls = 0
-        self._tool_calls_ended = 0
+        self._tool_calls_started = 0
+        self.tool_calls_ended = 0
+        """Number of tool calls that have ended."""
         self._verdicts = 0
 
     def key_of(self, model: str, request: CompletionRequest) -> str:
@@ -391,14 +394,19 @@ class AgentLog:
         )
 
     def next_tool_call(self) -> int:
-        """The number of the tool call that begins now."""
+        """The number of the next tool call, in the order of the model's replies."""
         self._tool_calls += 1
         return self._tool_calls
 
+    def next_tool_start(self) -> int:
+        """The place of the tool call that starts now, among those that have started."""
+        self._tool_calls_started += 1
+        return self._tool_calls_started
+
     def next_tool_end(self) -> int:
         """The place of the tool call that ends now, among those that have ended."""
-        self._tool_calls_ended += 1
-        return self._tool_calls_ended
+        self.tool_calls_ended += 1
+        return self.tool_calls_ended
 
     def verdict(self, kind: str, value: Any) -> None:
         """Keep what the run's shared state answered. See `agentnb.core.records.VerdictRecord`."""

@@ -36,6 +36,12 @@ _text: Callable[[str], str] = encode_basestring
 """A text in JSON: the same as `_encode`, and several times as fast."""
 
 
+def digest_of(value: Any, secrets: Secrets) -> str:
+    """A digest of plain values, as 64 hexadecimal characters; secrets are masked in it."""
+    masked = secrets.mask(_encode(plain(value)))
+    return hashlib.sha256(masked.encode("utf-8", "backslashreplace")).hexdigest()
+
+
 def key_of(model: str, request: CompletionRequest) -> str:
     """The key of one call, as 64 hexadecimal characters.
 

@@ -8,7 +8,7 @@ only decide: the caller acts, and publishes the event.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentnb.core.clock import Clock, TimerHandle
@@ -22,6 +22,8 @@ MAX_AGENTS = "max_agents"
 CYCLE = "cycle"
 MAX_TIME = "max_time_s"
 STOP_AFTER_FAILURES = "stop_after_failures"
+_DONE_AGAIN = "the run is done again"
+"""Why its time stands still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,8 @@ class RunLimits:
         self._time: _Stopwatch | None = None
         self._used_s = 0.0
         """Seconds of its time that the run had used before its process died."""
-        self._is_held = False
-        """Whether its time stands still, since the run is done again."""
+        self._held_by: set[str] = set()
+        """Why its time stands still; empty if it does not."""
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -123,12 +125,19 @@ class RunLimits:
 
     def admit_again(self, task: str, *, refused_by: str | None) -> None:
         """Count a task that was admitted, or refused by a limit, before the process died."""
-        if refused_by == MAX_DEPTH:
-            return
+        if refused_by not in (None, CYCLE, MAX_AGENTS):
+            return  # nothing was counted
         self.cycles.check_and_register(task, 0)
         if refused_by is None:
             with self._lock:
                 self._started += 1
+
+    def give_back(self, tasks: Iterable[str]) -> None:
+        """Count tasks no longer that were admitted and do not start."""
+        for task in tasks:
+            self.cycles.give_back(task)
+            with self._lock:
+                self._started = max(0, self._started - 1)
 
     def too_deep(self, depth: int) -> Refusal | None:
         """Why no agent may be started at a depth; `None` if one may."""
@@ -158,7 +167,7 @@ class RunLimits:
         if self._max_time_s is not None:
             left_s = max(0.0, self._max_time_s - self._used_s)
             self._time = _Stopwatch(clock, left_s, self._time_is_over)
-            self.resume()
+            self._go_on_unless_held()
 
     @property
     def has_time(self) -> bool:
@@ -171,14 +180,14 @@ class RunLimits:
         Args:
             used_s: Seconds that the run has used.
         """
-        self._used_s, self._is_held = used_s, True
+        self._used_s = used_s
+        self.pause(_DONE_AGAIN)
 
     def go_on(self) -> None:
         """The run has done again what it had done: its time goes on, if any is left."""
-        self._is_held = False
         if self._time is not None and self._used_s >= (self._max_time_s or 0.0):
             self._time_is_over()
-        self.resume()
+        self.resume(_DONE_AGAIN)
 
     def end(self) -> None:
         """The run is over: no limit is reached from now on."""
@@ -187,17 +196,23 @@ class RunLimits:
 
     def stop_time(self) -> None:
         """The run's work is over: its time does not go on, whatever is resumed."""
-        self.pause()
+        if self._time is not None:
+            self._time.stop()
         self._time = None
 
-    def pause(self) -> None:
-        """Stop the run's time until `resume`."""
+    def pause(self, why: str) -> None:
+        """Stop the run's time until `resume`. Several reasons may hold it at once."""
+        self._held_by.add(why)
         if self._time is not None:
             self._time.stop()
 
-    def resume(self) -> None:
-        """Let the run's time go on after a pause."""
-        if self._time is not None and not self._is_held:
+    def resume(self, why: str) -> None:
+        """This reason holds the run's time no longer; does nothing if it did not."""
+        self._held_by.discard(why)
+        self._go_on_unless_held()
+
+    def _go_on_unless_held(self) -> None:
+        if self._time is not None and not self._held_by:
             self._time.go_on()
 
     def agent_failed(self) -> None:

@@ -18,6 +18,7 @@ from agentnb.core.context import AgentContext
 from agentnb.core.journal import Recorder
 from agentnb.core.past import Past
 from agentnb.core.protocols import BudgetGate, Delegation, Engine, Provider, SupportsCommit, Tool
+from agentnb.core.questions import Questions
 from agentnb.core.records import RunHead
 from agentnb.core.request import RequestContext, RunState
 from agentnb.core.synthesis import build_synthesis_prompt
@@ -109,6 +110,14 @@ class AgentOrchestrator:
             raise ValueError("The plan has no task: give at least one.")
         request.limits.lower_depth(self.max_depth)
         recorder = Recorder(journal, bus, request.clock, past)
+        questions = Questions(
+            bus,
+            request.clock,
+            root_id=request.thread_id,
+            timeout_s=request.pause_timeout_s,
+            patience=request.patience,
+            recorder=recorder,
+        )
         meter = Meter(
             request.budget,
             bus,
@@ -116,7 +125,8 @@ class AgentOrchestrator:
             policy=request.on_budget_warning,
             gate=budget_gate,
             is_attended=request.is_attended,
-            pause_timeout_s=request.pause_timeout_s,
+            questions=questions,
+            root_id=request.thread_id,
             limits=request.limits,
             recorder=recorder,
         )
@@ -125,6 +135,7 @@ class AgentOrchestrator:
             bus=bus,
             meter=meter,
             recorder=recorder,
+            questions=questions,
             engine=self.engine,
             provider=provider,
             tools=tuple(tools or ()),
@@ -134,7 +145,7 @@ class AgentOrchestrator:
             past=past,
         )
         execution = Execution(run)
-        request.begin(meter, execution)
+        request.begin(meter, execution.admission, questions)
         bus.begin(request.run_id)
         root = _root_context(context, run)
         return await execution.execute(

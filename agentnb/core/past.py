@@ -13,7 +13,7 @@ parts: the answers, the frontier, the cancels, and what concerns the whole run.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,6 +27,7 @@ from agentnb.core.events import (
     CycleDetected,
     DepthLimitReached,
     MemoryCreated,
+    QuestionAsked,
     RunStarted,
     SpawnIgnored,
     ToolCallFinished,
@@ -45,6 +46,7 @@ from agentnb.core.records import (
     ToolCallRecord,
 )
 from agentnb.core.types import ROOT_PATH, CompletionRequest, path_of
+from agentnb.core.words import Note
 
 NO_LONGER_FITS = "its record does not fit any more"
 """Why a run is cancelled whose recovery is refused."""
@@ -122,9 +124,25 @@ class Past:
         for order in journal.orders:
             if order.kind == "cancel" and order.value["agent"] is not None:
                 self._of(order.value["agent"]).cancel_order = order
+        if not self.is_done_again:
+            self._note_open_words()
         self._note_what_tools_told()
         for agent in self._agents.values():
             agent.count()
+
+    def _note_open_words(self) -> None:
+        """Find what agents were told and had not read. They read it in the order of the orders."""
+        read: Counter[str] = Counter()
+        for verdict in self.journal.verdicts:
+            if verdict.kind == "told":
+                read[verdict.path] += len(verdict.value.get("notes", ()))
+        for order in self.journal.orders:
+            if order.kind == "tell":
+                path = order.value["agent"]
+                if read[path]:
+                    read[path] -= 1
+                else:
+                    self._of(path).open_words.append(order)
 
     def _of(self, path: str) -> AgentPast:
         found = self._agents.get(path)
@@ -143,7 +161,7 @@ class Past:
             if len(row) == 3:
                 continue  # text; most rows are
             event = row[1]
-            path = path_of(getattr(event, "agent_id", ""), self.journal.head.thread_id)
+            path = path_of(getattr(event, "agent_id", "") or "", self.journal.head.thread_id)
             match event:
                 case ToolCallStarted():
                     begun[path] += 1
@@ -188,6 +206,18 @@ class Past:
                     frontier.give_up(path, MORE_RECORDED)
                 frontier.give_up_unstarted(path)
 
+    # -- words ------------------------------------------------------------------------------------
+
+    def has_ended(self, path: str) -> bool:
+        """Whether an agent's end is recorded, and comes again."""
+        return path in self._agents and self._agents[path].ends_as_recorded
+
+    def open_words(self) -> Iterator[tuple[str, Note]]:
+        """Path and note of what agents were told and had not read, in order."""
+        for path, agent in self._agents.items():
+            for order in agent.open_words:
+                yield path, Note(order.value["text"], order.by)
+
     # -- cancels ----------------------------------------------------------------------------------
 
     def when_cancelled(self, cancel: Due) -> None:
@@ -217,6 +247,19 @@ class Past:
         started = rows[0].event if rows else None
         return 1 + (started.recovered if isinstance(started, RunStarted) else 0)
 
+    @property
+    def last_question(self) -> str:
+        """The id of the question that was asked last; empty if none was."""
+        rows = rows_of(self.journal.entries)
+        events = (row[1] for row in rows if len(row) == 2)
+        asked = [each.question_id for each in events if isinstance(each, QuestionAsked)]
+        kept = [
+            str(verdict.value.get("question", ""))
+            for verdict in self.journal.verdicts
+            if verdict.kind in ("approved", "planned")
+        ]
+        return max([*asked, *kept], key=lambda each: (len(each), each), default="")
+
     def orders(self) -> Iterator[OrderRecord]:
         """What persons ordered, in order."""
         return iter(self.journal.orders)
@@ -224,6 +267,14 @@ class Past:
     def budget_acts(self) -> list[BudgetAct]:
         """What was asked, decided and ordered about the budget, in order."""
         return whole.budget_acts(self.journal)
+
+    def pause_orders(self) -> list[OrderRecord]:
+        """The orders to pause and to resume, in order."""
+        return whole.pause_orders(self.journal)
+
+    def still_paused(self) -> list[str | None]:
+        """Paths of the agents that a person has paused, `None` for the run."""
+        return whole.still_paused(self.journal)
 
     def spent(self) -> int | None:
         """Tokens of the calls that had ended, as the budget counts them.
@@ -340,6 +391,16 @@ class AgentPast(Answers):
         """Returns when the run has come to a recorded time; `None` if nothing waits for that."""
         return None
 
+    @property
+    def ends_as_recorded(self) -> bool:
+        """Whether the agent has an end to come to, before anything new."""
+        return ("end", 0) in self.untaken
+
+    @property
+    def has_open_words(self) -> bool:
+        """Whether a person said something to the agent that it had not read."""
+        return bool(self.open_words)
+
     def take(self, kind: str, number: int) -> bool:
         """See `Answers.take`."""
         was_left = super().take(kind, number)
@@ -382,6 +443,18 @@ class AgentPast(Answers):
         self._past.frontier.give_up(self.path, OTHER_TOOL_CALL)
         return None
 
+    def approval(self, now: ToolCallRecord, digest: str) -> Any:
+        """The verdict on a tool call that needed approval; `None` if it had no answer.
+
+        Args:
+            now: The call, as the model asks for it.
+            digest: Of that call. A verdict with another one is of another call.
+        """
+        return self.verdict(
+            "approved",
+            lambda value: (value["tool_call"], value["digest"]) == (now.number, digest),
+        )
+
     def of_record(self, kind: str, record: CallRecord) -> Any:
         """The value of the verdict of a kind on a recorded call; `None` if there is none."""
         return self.of_call(kind, record.number)
@@ -398,6 +471,11 @@ class AgentPast(Answers):
         if self._past.repeats_unknown or record is None:
             return False
         return record.status != FINISHED and record.name == now.name
+
+    @property
+    def asks_persons(self) -> bool:
+        """Whether a question that no record answers is asked."""
+        return True
 
     def started(self, number: int) -> bool:
         """Whether a sub-agent had been started."""

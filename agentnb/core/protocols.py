@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from agentnb.core.clock import Clock, TimeLimit
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TextRow,
         ToolCallFinished,
     )
+    from agentnb.core.questions import Question
     from agentnb.core.records import (
         CallRecord,
         ErrorRecord,
@@ -281,6 +282,41 @@ class SupportsEffects(Tool, Protocol):
     def effects(self) -> bool: ...
 
 
+class SupportsApproval(Tool, Protocol):
+    """A tool that says whether a call of it needs approval; any other needs none."""
+
+    @property
+    def approval(self) -> bool | Callable[[Question], object]:
+        """`True`: a person is asked. A callable answers in place of one, as `approve` does."""
+        ...
+
+
+def approval_of(tool: object) -> bool | Callable[[Question], object]:
+    """Whether a tool's calls need approval, or what answers. A value that says neither asks."""
+    value = getattr(tool, "approval", None)
+    if value is None or value is False:
+        return False
+    return value if callable(value) else True
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What counts for one tool call."""
+
+    call: ToolCallRecord
+    """The call, with the arguments with which it may run."""
+    recorded: ToolCallRecord | None = None
+    """The record that answers it; `None` if it is new, or had no end."""
+    refusal: str = ""
+    """Why it may not run, for the model; empty if it may."""
+    note: str = ""
+    """A line for the model before the result: what a person has changed."""
+    may_repeat: bool = True
+    """Whether its tool may be asked again although a record answers."""
+    was_asked: bool = False
+    """Whether it waited for an answer, so that others may have begun before it."""
+
+
 RECORDED, RUN, AGAIN = "recorded", "run", "again"
 """What a replay does with a tool call that is recorded: nothing, since the record answers; run it,
 and compare what it returns; do again what it changes, while the record answers."""
@@ -396,6 +432,8 @@ class JobOrder:
     """`None` for its parent's."""
     profile: str = ""
     """The name of its profile; empty for none."""
+    gated: tuple[str, ...] = ()
+    """Names of tools that need approval from it and those below it, besides its parent's."""
 
 
 class NotStarted(Exception):
@@ -566,14 +604,44 @@ BudgetGate = Callable[["BudgetWarning"], str | Awaitable[str]]
 """Called once per crossing of the warning line; returns `continue` or `stop`."""
 
 
+def _lacks(name: str) -> NoReturn:
+    raise NotImplementedError(f"These controls have no `{name}`.")
+
+
 class RunControls(Protocol):
-    """How a person steers a running tree. Safe from any thread."""
+    """How a person steers a running tree. Safe from any thread.
+
+    What has a body here came later: controls of a person's own need not have it.
+    """
 
     def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt: ...
 
     def set_budget(self, total: int) -> None: ...
 
     def answer_budget(self, answer: str) -> None: ...
+
+    def pause(self, agent: str | None = None) -> None:
+        """No new call or tool of an agent and those below it starts; of the run when left out."""
+        _lacks("pause")
+
+    def resume(self, agent: str | None = None) -> None:
+        """What was paused goes on."""
+        _lacks("resume")
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The open questions, in the order in which they were asked."""
+        _lacks("questions")
+
+    def answer(
+        self, question_id: str, answer: str, *, value: Any = None, reason: str | None = None
+    ) -> None:
+        """Answer an open question."""
+        _lacks("answer")
+
+    def tell(self, agent: str, text: str) -> None:
+        """Say something to an agent, which reads it at its next turn."""
+        _lacks("tell")
 
 
 # -- where an attempt runs ------------------------------------------------------------------
@@ -698,7 +766,10 @@ class RunServices(Protocol):
         ...
 
     async def take_news(self, work: AgentWork, request: CompletionRequest) -> Sequence[str]:
-        """Take the texts that the run's inbox has for the agent. None before its first reply.
+        """Take the texts that the agent is told: by the run's inbox, and by persons.
+
+        The inbox gives none before the agent's first reply. What persons said is published with the
+        call.
 
         Args:
             work: The agent's work that the next call belongs to.
@@ -738,8 +809,14 @@ class RunServices(Protocol):
         """
         ...
 
-    def recorded_tool_call(self, now: ToolCallRecord) -> ToolCallRecord | None:
-        """The record of a tool call that begins now; `None` if none answers it."""
+    async def rule(self, call: ToolCallRecord, tool: Tool | None) -> Ruling:
+        """What counts for a tool call: its record, or an approval that it needs and waits for.
+
+        Args:
+            call: The call as the model asked for it, before it begins.
+            tool: Its tool; `None` if there is none, or the arguments are malformed: then nobody is
+                asked.
+        """
         ...
 
     def is_unknown(self, now: ToolCallRecord) -> bool:
@@ -750,8 +827,13 @@ class RunServices(Protocol):
         """The mark of a call that was open when the process died: see `SupportsMarks`."""
         ...
 
-    async def turn_to_end(self, recorded: ToolCallRecord) -> None:
-        """Wait until a tool call with a record may end: calls end in the order of then."""
+    async def turn_to_end(self, number: int, recorded: ToolCallRecord) -> None:
+        """Wait until a tool call with a record may end: calls end in the order of then.
+
+        Args:
+            number: The call's.
+            recorded: Its record.
+        """
         ...
 
     async def may_call(self, tool: ToolCallRecord, *, was: ToolCallRecord | None = None) -> None:
@@ -774,7 +856,25 @@ class RunServices(Protocol):
         ...
 
     def next_tool_call(self) -> int:
-        """The number of the agent's tool call that begins now, from 1."""
+        """The number of the agent's next tool call, from 1, in the order of its replies."""
+        ...
+
+    async def may_begin(self, tool_call: int, *, was_asked: bool) -> None:
+        """Return when the agent's tool call of this number may begin: no person's pause holds it.
+
+        Then it begins at once, before anything else is awaited.
+
+        Args:
+            tool_call: Its number.
+            was_asked: See `Ruling`.
+        """
+        ...
+
+    def next_tool_start(self) -> int:
+        """The place of the tool call that starts now among the agent's, from 1.
+
+        One that waits for approval starts later than it is numbered.
+        """
         ...
 
     def next_tool_end(self) -> int:
@@ -785,8 +885,13 @@ class RunServices(Protocol):
         """Keep the intent of a tool with effects: await `commit` before it runs."""
         ...
 
-    def keep_whole(self, record: ToolCallRecord) -> None:
-        """Keep a tool call of which the events hold only a part, for those who read the record."""
+    def keep_whole(self, record: ToolCallRecord, place: int) -> None:
+        """Keep a tool call of which the events hold only a part, for those who read the record.
+
+        Args:
+            record: The call.
+            place: See `next_tool_start`.
+        """
         ...
 
     async def tool_ended(self, record: ToolCallRecord, event: ToolCallFinished) -> None:
@@ -816,6 +921,7 @@ class RunServices(Protocol):
 
         Raises:
             BudgetExceeded: The budget has no room for the call.
+            WordsCame: A person said something to the agent since `take_news`: ask for it again.
         """
         ...
 

@@ -8,6 +8,7 @@ event: it is added here. Everything is pure; nothing of it is ever written.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -133,9 +134,10 @@ class _ToldOfAgent:
     calls_ended: int = 0
     pieces: int = 0
     """Pieces of the newest reply."""
-    open_tools: dict[int, str] = field(default_factory=dict)
-    """Ids of the tool calls that have not ended, by number."""
-    tools: int = 0
+    tools: Counter[str] = field(default_factory=Counter)
+    """How many tool calls of each id began, and how many ended. They need not begin in the order of
+    their numbers: one may wait for approval. Some servers give an id twice."""
+    tools_ended: Counter[str] = field(default_factory=Counter)
     has_ended: bool = False
 
 
@@ -169,22 +171,13 @@ class _Told:
                 self._of(event.agent_id).calls_ended += 1
                 self.tokens_used += event.usage.budget_tokens
             case ToolCallStarted():
-                agent = self._of(event.agent_id)
-                agent.tools += 1
-                agent.open_tools[agent.tools] = event.tool_use_id
+                self._of(event.agent_id).tools[event.tool_use_id] += 1
             case ToolCallFinished():
-                self._end_tool(self._of(event.agent_id).open_tools, event.tool_use_id)
+                self._of(event.agent_id).tools_ended[event.tool_use_id] += 1
             case RunFinished():
                 self.has_run_ended = True
             case _ if is_terminal(event):
-                self._of(event.agent_id).has_ended = True  # type: ignore[union-attr]
-
-    @staticmethod
-    def _end_tool(open_tools: dict[int, str], tool_use_id: str) -> None:
-        for number, each in open_tools.items():
-            if each == tool_use_id:
-                del open_tools[number]
-                return
+                self._of(event.agent_id).has_ended = True  # type: ignore[union-attr,arg-type]
 
     def open_agent(self, agent_id: str) -> _ToldOfAgent | None:
         """What was told of an agent; `None` if its spawn was not told, or its end was."""
@@ -207,10 +200,11 @@ def _not_told(journal: RunJournal, told: _Told) -> Iterator[_Timed]:
     the ends, in the order in which they were kept: a child's before its parent's.
     """
     root_id = journal.head.thread_id
-    steps = [
-        *(_rest_of_call(call, told, id_at(call.path, root_id)) for call in journal.calls),
-        *(_rest_of_tool_call(call, told, id_at(call.path, root_id)) for call in journal.tool_calls),
-    ]
+    known: Counter[tuple[str, str]] = Counter()
+    steps = [_rest_of_call(call, told, id_at(call.path, root_id)) for call in journal.calls]
+    for tool_call in journal.tool_calls:
+        known[place := (tool_call.path, tool_call.tool_use_id)] += 1
+        steps.append(_rest_of_tool_call(tool_call, known[place], told))
     for step in sorted(filter(None, steps), key=lambda step: step[-1][0]):
         yield from step
     for end in journal.ends:
@@ -238,16 +232,20 @@ def _rest_of_call(record: CallRecord, told: _Told, agent_id: str) -> list[_Timed
     return [*events, (ended_at_s, model_call_finished(record, agent_id))]
 
 
-def _rest_of_tool_call(record: ToolCallRecord, told: _Told, agent_id: str) -> list[_Timed]:
-    """The events of a finished tool call that were not told, in order."""
-    agent = told.open_agent(agent_id)
-    if agent is None or record.status != FINISHED:
+def _rest_of_tool_call(record: ToolCallRecord, place: int, told: _Told) -> list[_Timed]:
+    """The events of a finished tool call that were not told, in order.
+
+    Args:
+        record: The call.
+        place: Its place among its agent's records of the same id, from 1.
+        told: What was told.
+    """
+    agent = told.open_agent(record.agent_id)
+    if agent is None or record.status != FINISHED or agent.tools_ended[record.tool_use_id] >= place:
         return []
     events: list[_Timed] = []
-    if record.number > agent.tools:
+    if agent.tools[record.tool_use_id] < place:
         events.append((record.at_s, tool_call_started(record)))
-    elif record.number not in agent.open_tools:
-        return []
     ended_at_s = record.at_s + (record.duration_ms or 0) / 1000
     return [*events, (ended_at_s, tool_call_finished(record))]
 

@@ -266,7 +266,7 @@ class ToolCallRecord:
     path: str = ""
     """The agent's."""
     number: int = 0
-    """Position among its agent's tool calls, from 1, in the order in which they began."""
+    """Position among its agent's tool calls, from 1, in the order in which its model asked."""
     effects: bool = True
     """Whether it may change something outside the run, so that it must not be repeated unasked."""
     at_s: float = 0.0
@@ -285,19 +285,21 @@ class OrderRecord:
     """An order of a person, or of who acts for one."""
 
     kind: str
-    """`cancel`, `budget` (a new total) or `answer` (to the budget's question)."""
+    """`cancel`, `budget` (a new total), `answer` (to a question), `pause`, `resume` or `tell`."""
     by: str
     """`panel`, `code`, `gate`, `limit` or `agent`."""
     path: str
     """The agent whose call was the newest to begin when the order was heard: of the branch that is
-    cancelled, else of the run."""
+    cancelled, the agent that is told something, else of the run."""
     number: int
     """The number of that call; 0 before the first."""
     at_s: float
     """When it was heard, in seconds since the run began."""
     value: Any
     """`cancel`: `{"agent": its path or None for the run, "reason": …}`; `budget`: the total;
-    `answer`: the answer."""
+    `answer`: of the budget's question the answer; of any other `{"question": its id, "answer": …,
+    "value": …, "reason": …}`; `pause` and `resume`: `{"agent": its path or None for the run}`;
+    `tell`: `{"agent": its path, "text": …}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +318,12 @@ class VerdictRecord:
       "reason"}]}`;
     - `skipped`: `{"numbers": […], "why"}`: the tasks of a sequence that an exhausted run did not
       start;
-    - `waited`: `{"call"}`: a call that waited for the answer to the budget's question;
+    - `waited`: `{"call"}`: a call that waited for the answer to the budget's question; with `"for":
+      "paused"` one that a person's pause held, and holds no more;
+    - `held`: `{"tool_call", "told", "ended", "place"}`: a tool call that a person's pause held, or
+      that waited for approval, and waits no more; whether a pause was told, and when it began: how
+      many tool calls of its agent had ended, `None` if it never did, and its place among the
+      answers (`approved`) and such beginnings of its agent;
     - `clamped`: `{"call", "max_tokens", "limited_by"}`: a call that may say less, and the name of
       the budget that left no more;
     - `halted`: `{"call", "why", "ended_by"}`: why an open call was ended, and which limit ended the
@@ -330,7 +337,16 @@ class VerdictRecord:
     - `warned`: `{"decision", "why", "answer", "by", "path", "number"}`: whether the run goes on
       after a warning (`continue` or `stop`), why it stops, the answer to the question and who gave
       it, both empty if none was asked;
-    - `told`: `{"call", "texts": […]}`: what the inbox had for the agent;
+    - `told`: `{"call", "texts": […], "notes": [{"text", "by"}]}`: what the inbox had for the agent,
+      and what persons said to it; `notes` is left out if there are none;
+    - `approved`: `{"tool_call", "digest", "question", "answer", "by", "reason", "value", "ended",
+      "place"}`: the answer to the question whether the tool call of this number may run; its
+      `answer` is `ended` if the question became void. `digest`: of the tool's name and the model's
+      arguments, so that it answers for no other call; `value`: other arguments for it, or `None`;
+      `ended` and `place`: when it came, as of `held`;
+    - `planned`: `{"numbers", "digest", "tokens", "cost_usd", "question", "answer", "by", "reason",
+      "value"}`: what was told before the agent delegated, and the answer if that was asked;
+      `question` is empty if it was not. `digest`: of the tasks;
     - `recalled`: `[{"id", "text"}]`: what the root remembers of earlier runs;
     - `lost`: `{"number", "tokens"}`: an open call that a recovery makes again, and the tokens that
       are counted for what it had used. With the number 0, of the root: all calls that a recovery

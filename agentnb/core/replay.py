@@ -197,6 +197,9 @@ class Replay(Past):
     def spent(self) -> int | None:
         return None
 
+    def still_paused(self) -> list[str | None]:
+        return []
+
     def used_s(self) -> float:
         return 0.0
 
@@ -205,6 +208,9 @@ class Replay(Past):
 
     def lost(self) -> Iterator[tuple[str, int, int]]:
         return iter(())
+
+    def has_ended(self, path: str) -> bool:
+        return not self.may_act
 
     def open_cancels(self) -> Iterator[tuple[str, str, str]]:
         return iter(())
@@ -217,7 +223,7 @@ def _was_cancelled(call: ToolCallRecord) -> bool:
 class ReplayedAgent(AgentPast):
     """The recording of one agent, which may be that of an agent elsewhere."""
 
-    __slots__ = ("_ahead", "_is_changed", "_replay", "_source", "_tools")
+    __slots__ = ("_ahead", "_approved", "_is_changed", "_replay", "_source", "_tools")
 
     def __init__(self, replay: Replay, path: str) -> None:
         super().__init__(replay, path)
@@ -228,6 +234,8 @@ class ReplayedAgent(AgentPast):
         """By how much its records' numbers are ahead of the agent's own."""
         self._tools: dict[int, int] = {}
         """By own number: that of the recorded tool call."""
+        self._approved: dict[int, int] = {}
+        """By own number: that of the recorded tool call whose approval counts."""
         self._is_changed = False
         """Whether it did what is not recorded: from then on its tools are asked."""
 
@@ -269,6 +277,16 @@ class ReplayedAgent(AgentPast):
     def of_record(self, kind: str, record: CallRecord) -> Any:
         return self.verdict(kind, lambda value: value["call"] == record.number)
 
+    def was_told_with(self, number: int) -> bool:
+        if self._is_changed:
+            return False
+        return AgentPast.was_told_with(self._source, number + self._ahead)
+
+    @property
+    def ends_as_recorded(self) -> bool:
+        """What a person says now changes nothing of a run that does only what is recorded."""
+        return not self._replay.may_act
+
     def verdict(
         self, kind: str, matches: Callable[[Mapping[str, Any]], bool] = lambda _: True
     ) -> Any:
@@ -277,6 +295,14 @@ class ReplayedAgent(AgentPast):
         if self._source is self:
             return super().verdict(kind, matches)
         return AgentPast.verdict(self._source, kind, matches)
+
+    def approval(self, now: ToolCallRecord, digest: str) -> Any:
+        found = super().approval(now, digest)
+        if found is None:  # the agent, or its call, may stand at another place now
+            found = self.verdict("approved", lambda value: value["digest"] == digest)
+        if found is not None:
+            self._approved[now.number] = found["tool_call"]
+        return found
 
     def tool_call(self, now: ToolCallRecord) -> ToolCallRecord | None:
         if self._is_changed:
@@ -293,7 +319,8 @@ class ReplayedAgent(AgentPast):
     def _number_of(self, now: ToolCallRecord) -> int | None:
         """The number of the tool call that answers: its own, else the first like it."""
         calls, taken = self._source.tool_calls, set(self._tools.values())
-        numbers = (now.number, *sorted(calls)) if now.number in calls else sorted(calls)
+        first = self._approved.get(now.number, now.number)
+        numbers = (first, *sorted(calls)) if first in calls else sorted(calls)
         for number in numbers:
             each = calls[number]
             is_left = number not in taken and each.status == FINISHED
@@ -312,6 +339,13 @@ class ReplayedAgent(AgentPast):
 
     async def turn_to_end(self, number: int) -> None:
         await super(ReplayedAgent, self._source).turn_to_end(number)
+
+    @property
+    def asks_persons(self) -> bool:
+        return self._replay.may_act
+
+    def was_admitted(self, numbers: Sequence[int]) -> bool:
+        return not self._is_changed and super(ReplayedAgent, self._source).was_admitted(numbers)
 
     def started(self, number: int) -> bool:
         return super(ReplayedAgent, self._source).started(number)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentnb.core.budget import RequestBudget
@@ -20,14 +21,18 @@ from agentnb.core.cycles import CycleDetector, mark
 from agentnb.core.errors import NoOpenQuestion
 from agentnb.core.limits import Refusal, RunLimits
 from agentnb.core.numbers import ChildNumbers
+from agentnb.core.pauses import Pauses
 from agentnb.core.protocols import Delegation, Engine, Gate, Inbox, MemoryKeeper, Provider, Tool
 from agentnb.core.text import literal
+from agentnb.core.words import Words
 
 if TYPE_CHECKING:
     from agentnb.core._budget.meter import Meter
     from agentnb.core.bus import EventBus
+    from agentnb.core.events import SpawnPlanned
     from agentnb.core.journal import Recorder
     from agentnb.core.past import Past
+    from agentnb.core.questions import Question, Questions
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
@@ -66,6 +71,10 @@ class OpenGate:
         return
 
 
+def _no_price(model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
+    return None
+
+
 class RequestContext:
     """One run's shared state: its budget, cancel tree and limits.
 
@@ -81,7 +90,14 @@ class RequestContext:
         call_timeout_s: Seconds that one call to a model may take.
         on_budget_warning: `ask`, `continue` or `stop`.
         pause_timeout_s: Seconds without an answer after which a paused run stops.
-        is_attended: Whether a person is there to answer.
+        is_attended: Whether a person looks at the run: else the budget asks nothing.
+        patience: Of the run's other questions: see `agentnb.core.questions.Questions`.
+        approve: A person's own function that approves tool calls; none when left out.
+        gated: Names of tools that need approval, whatever the tools themselves say.
+        on_plan: What happens before an agent delegates: `go`, `ask`, or a person's own function.
+        ask_above: Numbers of agents and of dollars above which that is asked; `None` for never.
+        price: The list price in US dollars of a call to a model (`provider/model`) with so many
+            input and output tokens; `None` for one without a price. It must not raise.
         workspace: Shared by a person's tools in the run. It does not hold the agents' notes.
         cycle_threshold: How many times a task may come up.
         max_time_s, stop_after_failures: See `agentnb.core.limits.RunLimits`.
@@ -110,6 +126,12 @@ class RequestContext:
         on_budget_warning: str = "ask",
         pause_timeout_s: float = 600.0,
         is_attended: Callable[[], bool] = lambda: False,
+        patience: Callable[[], float | None] = lambda: None,
+        approve: Callable[[Question], object] | None = None,
+        gated: Collection[str] = (),
+        on_plan: str | Callable[[SpawnPlanned], object] = "go",
+        ask_above: tuple[float, float] | None = None,
+        price: Callable[[str, int, int], Decimal | None] = _no_price,
         workspace: dict[str, Any] | None = None,
         cycle_threshold: int = 3,
         max_time_s: float | None = None,
@@ -137,6 +159,7 @@ class RequestContext:
         self.thread_id = thread_id or new_thread_id()
         self.depth = 0
         self.cancellation = Cancellation()
+        self.words = Words(self.thread_id)
         self.workspace: dict[str, Any] = {} if workspace is None else workspace
         self.notes: dict[str, str] = {}
         """Notes that agents write for each other with `workspace_write`, by key."""
@@ -146,23 +169,34 @@ class RequestContext:
         self.on_budget_warning = on_budget_warning
         self.pause_timeout_s = pause_timeout_s
         self.is_attended = is_attended
+        self.patience = patience
+        self.approve = approve
+        self.gated = frozenset(gated)
+        """Names of tools that need approval from the agents at this place and below."""
+        self.on_plan = on_plan
+        self.ask_above = ask_above
+        self.price = price
         self.inbox = inbox
         self.memory = memory
         self.recall = recall
         self.abandoned = AbandonedTools()
+        self.pauses = Pauses(self.thread_id, self.limits)
         self.numbers = numbers or ChildNumbers()
         self.above = frozenset(above)
         self._meter: Meter | None = None
         self._assignments: AdmitsAssignments | None = None
+        self._questions: Questions | None = None
 
     @property
     def meter(self) -> Meter | None:
         """The run's meter; `None` before the run begins."""
         return self._meter
 
-    def begin(self, meter: Meter, assignments: AdmitsAssignments) -> None:
-        """The run begins: answers to the budget's question go to this meter."""
-        self._meter, self._assignments = meter, assignments
+    def begin(
+        self, meter: Meter, assignments: AdmitsAssignments, questions: Questions | None = None
+    ) -> None:
+        """The run begins: answers go to these."""
+        self._meter, self._assignments, self._questions = meter, assignments, questions
 
     def end(self) -> None:
         """The run is over. Breaks a reference cycle, which would keep the record in memory."""
@@ -182,6 +216,30 @@ class RequestContext:
         if self._meter is None:
             raise NoOpenQuestion
         self._meter.answer(answer, by)
+
+    @property
+    def open_questions(self) -> tuple[Question, ...]:
+        """The open questions, in the order in which they were asked. From any thread."""
+        return () if self._questions is None else self._questions.open
+
+    def answer(
+        self,
+        question_id: str,
+        answer: str,
+        *,
+        value: Any = None,
+        reason: str | None = None,
+        by: str = "code",
+    ) -> None:
+        """Answer an open question. Call it on the run's loop.
+
+        Raises:
+            ValueError: The question does not take this answer.
+            NoOpenQuestion: It is not open.
+        """
+        if self._questions is None:
+            raise NoOpenQuestion(question_id)
+        self._questions.answer(question_id, answer, value=value, reason=reason, by=by)
 
     def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
         """Count a new agent that an agent of this run is about to assign a task to.
@@ -218,10 +276,25 @@ class RequestContext:
             raise KeyError(agent_id)
         return self.above.union(map(mark, self._assignments.lineage_of(agent_id)))
 
-    def child(self) -> RequestContext:
-        """The same state, one level deeper: all but `depth` is shared."""
+    def gated_for(self, agent_id: str) -> Collection[str]:
+        """Names of the tools that need approval from an agent of this run and from all below it.
+
+        Raises:
+            KeyError: No agent of this run has that id, or the run is over.
+        """
+        if self._assignments is None:
+            raise KeyError(agent_id)
+        return self._assignments.gated_for(agent_id)
+
+    def child(self, gated: Collection[str] = ()) -> RequestContext:
+        """The same state, one level deeper: all but `depth` and `gated` is shared.
+
+        Args:
+            gated: Names of tools that need approval besides.
+        """
         deeper = RequestContext.__new__(type(self))
-        deeper.__dict__.update(self.__dict__, depth=self.depth + 1)
+        all_gated = self.gated.union(gated) if gated else self.gated
+        deeper.__dict__.update(self.__dict__, depth=self.depth + 1, gated=all_gated)
         return deeper
 
     @property
@@ -242,6 +315,10 @@ class AdmitsAssignments(Protocol):
 
     def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
         """See `RequestContext.admit_assignment`."""
+        ...
+
+    def gated_for(self, agent_id: str) -> Collection[str]:
+        """See `RequestContext.gated_for`."""
         ...
 
     def lineage_of(self, agent_id: str) -> Sequence[str]:
@@ -280,6 +357,7 @@ class RunState:
     bus: EventBus
     meter: Meter
     recorder: Recorder
+    questions: Questions
     engine: Engine
     provider: Provider
     """Answers agents that have no model of their own."""

@@ -22,6 +22,7 @@ from agentnb.core.events import (
     AgentInterrupted,
     AgentSpawned,
     AgentTextDelta,
+    AgentTold,
     AgentWaiting,
     CycleDetected,
     DepthLimitReached,
@@ -30,6 +31,7 @@ from agentnb.core.events import (
     ModelCallFinished,
     ModelCallStarted,
     ProviderFailover,
+    QuestionAnswered,
     Row,
     SpawnIgnored,
     SynthesisStarted,
@@ -38,6 +40,8 @@ from agentnb.core.events import (
     ToolCallStarted,
     root_id_in,
 )
+from agentnb.core.pauses import PAUSED
+from agentnb.core.questions import WAITS_FOR_PLAN
 from agentnb.core.shown import counted
 from agentnb.core.text import one_line, visible
 from agentnb.core.types import (
@@ -247,6 +251,8 @@ def describe(
         return f"getting ready to ask {visible(agent.model, 60)}" if agent.model else "starting"
     if status is AgentStatus.WAITING:
         reason = str(agent.waiting_for)
+        if reason == PAUSED:
+            return PAUSED
         # A reason is a noun ("room in the budget") or an infinitive ("to try again").
         return visible(f"waiting {'' if reason.startswith('to ') else 'for '}{reason}", LINE_LENGTH)
     if is_stalled:
@@ -365,10 +371,14 @@ class TreeFold:
                 agent.tool_errors += event.is_error and not event.was_cancelled
             case AgentWaiting():
                 agent.status, agent.waiting_for = AgentStatus.WAITING, event.reason
+            case QuestionAnswered() if agent.waiting_for == WAITS_FOR_PLAN:
+                agent.resume()
             case ProviderFailover():
                 # On one line: while a model is down, many agents have this note.
                 note = f"went on with {event.to_provider}: {event.error}"
                 agent.notes.append(one_line(note, limit=80))
+            case AgentTold():
+                agent.notes.append(one_line(f"was told: {event.text}", limit=80))
             case ModelCallFinished():
                 agent.tokens_used += event.usage.total_tokens
                 for usage in (agent.usage, self._usage):

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentnb.core._past.answers import parent_of
-from agentnb.core._past.whole import LOST, spent
+from agentnb.core._past.whole import LOST, open_pauses, spent
 from agentnb.core.events import (
     AgentSpawned,
     CycleDetected,
@@ -26,6 +26,7 @@ from agentnb.core.events import (
     SpawnIgnored,
 )
 from agentnb.core.limits import reason_of
+from agentnb.core.questions import ENDED
 from agentnb.core.records import (
     CallRecord,
     OrderRecord,
@@ -135,7 +136,7 @@ class _Run:
         begun: Counter[str] = Counter()
         for entry in self.journal.entries:
             event = entry.event
-            path = path_of(getattr(event, "agent_id", ""), self.journal.head.thread_id)
+            path = path_of(getattr(event, "agent_id", "") or "", self.journal.head.thread_id)
             numbers: Sequence[int] = ()
             match event:
                 case ModelCallStarted():
@@ -160,6 +161,11 @@ class _Run:
     def is_of_budget(self, words: str) -> bool:
         """Whether the budget ended the run's work, by what a verdict says, and no other limit."""
         return not words.startswith(tuple(self.limits))
+
+    def ended_its_question(self, planned: Mapping[str, Any]) -> bool:
+        """Whether the budget ended before a plan was answered: its agent was told so."""
+        reason = planned["reason"]
+        return planned["answer"] == ENDED and bool(reason) and self.is_of_budget(reason)
 
     def is_in_cancelled_branch(self, path: str) -> bool:
         """Whether the agent or one above it was cancelled: that stays so."""
@@ -249,6 +255,8 @@ def _cut_by(verdict: VerdictRecord, run: _Run) -> int | None:
             call = run.calls[verdict.path].get(value["call"])
             was_cut = call is not None and call.stop_reason == "max_tokens"
             return int(value["call"]) if was_cut else None
+        case "planned" if run.ended_its_question(value):
+            return run.first_synthesis(verdict.path)
         case "skipped" if run.is_of_budget(value["why"]):
             return run.first_synthesis(verdict.path)
         case "fitted" if not value["fits"] or {value["tool_limit"], value["body_limit"]} != {None}:
@@ -276,6 +284,11 @@ class _Left:
         }
         """Agents that calls started which no longer hold: their paths are others' from now on."""
         self._begin_again = set(self._later_in_sequences())
+        ended = {end.path for end in run.journal.ends}
+        self._ended_pauses = [
+            each for each in open_pauses(run.journal) if each.value["agent"] in ended
+        ]
+        """Orders to pause that ended with an agent or the run, which goes on: they hold no more."""
 
     def _later_in_sequences(self) -> Iterator[str]:
         """Agents that were handed the result of one that goes on, or of one that was."""
@@ -307,11 +320,20 @@ class _Left:
         turn = self._turns[path].get(tool_call.number)
         return turn is None or self._is_before_cut(path, turn)
 
+    def _has_tool(self, path: str, number: int) -> bool:
+        tool_calls = self._run.tool_calls[path]
+        found = next((each for each in tool_calls if each.number == number), None)
+        # One that had not begun yet was asked for by the newest call.
+        return path not in self._cuts if found is None else self.has_tool_call(found)
+
     def has_end(self, path: str) -> bool:
         return path not in self._cuts and not self.is_dropped(path)
 
     def has_order(self, order: OrderRecord) -> bool:
-        agent = order.value["agent"] if order.kind == "cancel" else None
+        if order in self._ended_pauses:
+            return False
+        is_of_agent = order.kind in ("cancel", "pause", "resume", "tell")
+        agent = order.value["agent"] if is_of_agent else None
         return agent is None or not _is_in(agent, self._unborn)
 
     def verdicts(self) -> Iterator[VerdictRecord]:
@@ -344,7 +366,11 @@ class _Left:
                 return self._is_before_cut(path, self._run.first_synthesis(path))
             case "job":
                 return self._holds_numbers(path, [value["number"]])
-            case "admitted":
+            case "approved" | "held":  # of a call that is made anew, a person is asked anew
+                return self._has_tool(path, value["tool_call"])
+            case "planned" if self._run.ended_its_question(value):
+                return False
+            case "admitted" | "planned":
                 return self._holds_numbers(path, value.get("numbers", ()))
         return True
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from agentnb.core._budget.pause import GATE_PATIENCE_S
 from agentnb.core.errors import RunCancelled
 from agentnb.core.events import (
     AgentCompleted,
@@ -21,6 +20,7 @@ from agentnb.core.events import (
     RunFinished,
 )
 from agentnb.core.protocols import ToolContext
+from agentnb.core.questions import GATE_PATIENCE_S
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,

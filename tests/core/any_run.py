@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from unittest.mock import patch
 
@@ -25,7 +26,7 @@ from agentnb.core import threads
 from agentnb.core._call.tool_call import THREAD_PATIENCE_S
 from agentnb.core.budget import Reservation
 from agentnb.core.context import AgentContext
-from agentnb.core.errors import OrchestratorError
+from agentnb.core.errors import AgentEnded, OrchestratorError
 from agentnb.core.events import BudgetWarning, Entry
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import FallbackModel
@@ -45,6 +46,7 @@ from agentnb.core.types import (
 )
 from agentnb.providers.fallback import FallbackProvider
 from tests.core.clock import ManualClock, everyone_waits
+from tests.core.pausing import check_pauses
 from tests.core.random_trees import (
     COUNTS,
     FAULTS,
@@ -65,7 +67,7 @@ from tests.core.random_trees import (
     WatchedGate,
     starts,
 )
-from tests.core.run_ends import check_end, check_reading, check_size, check_views
+from tests.core.run_ends import check_end, check_reading, check_size, check_views, check_words
 from tests.support import Tree, make_tree, spawn
 
 while_called = precondition(lambda machine: bool(machine.stage.open))
@@ -85,6 +87,8 @@ class AnyRun(RuleBasedStateMachine):
         self.calls_of_others: list[Reservation] = []
         self.gate = WatchedGate(start.max_concurrency, self.clock)
         self.watch = Watch(self.budget, self.upper)
+        self.said: dict[str, str] = {}
+        """What agents were told and did not refuse: text and agent."""
         self.asked: list[asyncio.Future[str]] = []
         self.on_threads: list[Callable[[], None]] = []
         """What would be done on threads: it is done by order, too."""
@@ -265,6 +269,19 @@ class AnyRun(RuleBasedStateMachine):
         below = {name for name in self.watch.spawned if name.startswith(f"{agent_id}.")}
         assert self.watch.ended >= {agent_id, *below}, "something of a cancelled agent goes on"
 
+    @rule(which=st.integers(0, 12))
+    def tell(self, which: int) -> None:
+        ids = self.tree.request.cancellation.agent_ids
+        agent_id, text = ids[-1 - which % len(ids)], f"note {len(self.said)} <&>"
+
+        def say() -> None:
+            with suppress(AgentEnded):
+                self.tree.request.words.tell(agent_id, text, "code")
+                self.said[text] = agent_id
+
+        self.loop.call_soon(say)  # as `Run` does: on the run's own loop
+        self.go_on()
+
     @precondition(lambda self: len(self.tree.bus) > 12)
     @rule(from_thread=st.booleans())
     def cancel_run(self, from_thread: bool) -> None:
@@ -276,6 +293,26 @@ class AnyRun(RuleBasedStateMachine):
     def cancel_from_outside(self) -> None:
         self.is_cancelled_from_outside = True
         self.run.cancel()
+        self.go_on()
+
+    @rule(which=st.integers(0, 12))
+    def pause(self, which: int) -> None:
+        self._steer(self.tree.request.pauses.pause, which)
+
+    @rule(which=st.integers(0, 12))
+    def resume(self, which: int) -> None:
+        self._steer(self.tree.request.pauses.resume, which)
+
+    def _steer(self, order: Callable[[str | None, str], None], which: int) -> None:
+        """Pause or resume an agent, or with 0 the run."""
+        ids = self.tree.request.cancellation.agent_ids
+        agent_id = ids[-1 - which % len(ids)] if which else None
+
+        def act() -> None:
+            with suppress(AgentEnded):
+                order(agent_id, "code")
+
+        self.loop.call_soon(act)  # as `Run` does: on the run's own loop
         self.go_on()
 
     @rule(total=TOTALS | st.integers(0, 10_000), from_thread=st.booleans())
@@ -382,6 +419,10 @@ class AnyRun(RuleBasedStateMachine):
     # -- what must hold -------------------------------------------------------------------------
 
     @invariant()
+    def nothing_begins_of_what_is_paused(self) -> None:
+        check_pauses(self.tree.bus.entries)
+
+    @invariant()
     def books_balance(self) -> None:
         self.watch.check_books()
 
@@ -405,6 +446,7 @@ class AnyRun(RuleBasedStateMachine):
             if self.run.done():
                 return
             self.journal.let_commits_end()
+            self.resume(0)
             while self.calls_of_others:
                 self.settle_of_another(0, 0, False)
             if self.stage.open:
@@ -450,6 +492,7 @@ class AnyRun(RuleBasedStateMachine):
         max_depth = max(limits.max_depth, 1) if self.tree.plan else limits.max_depth
         has_plan = self.tree.plan is not None
         check_size(entries, max_depth=max_depth, max_agents=limits.max_agents, has_plan=has_plan)
+        check_words(entries, self.said)
         check_views(self.tree.bus)
         self.loop.run_until_complete(self._read())
         check_reading(self.read, entries)

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agentnb.core._call.services import WAITS_FOR_ROOM
-from agentnb.core.events import AgentSpawned, AgentWaiting, BudgetUpdate, ToolCallReported
+from agentnb.core.events import (
+    AgentSpawned,
+    AgentWaiting,
+    BudgetUpdate,
+    RunPaused,
+    RunResumed,
+    ToolCallReported,
+)
 from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.past import Past
 from agentnb.core.protocols import Tool
@@ -128,7 +135,8 @@ def told(tree: Tree) -> dict[str, list[str]]:
     for event in tree.events:
         waits = isinstance(event, AgentWaiting) and event.reason == WAITS_FOR_ROOM
         if not waits and not isinstance(event, BudgetUpdate | ToolCallReported):
-            agent = getattr(event, "agent_id", "")
+            is_of_run = isinstance(event, RunPaused | RunResumed)  # also of a branch
+            agent = "" if is_of_run else getattr(event, "agent_id", "")
             by[agent.replace(tree.request.thread_id, "root")].append(_words(event, tree))
     return {agent: events if agent else sorted(events) for agent, events in by.items()}
 

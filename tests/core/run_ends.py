@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from agentnb.core.bus import EventBus
 from agentnb.core.errors import InternalError, LlmError, NoAnswer, RunCancelled
 from agentnb.core.events import (
+    AgentCompleted,
     AgentFailed,
     AgentSpawned,
     AgentTextDelta,
+    AgentTold,
     AgentWaiting,
     BudgetExhausted,
     BudgetUpdate,
@@ -33,6 +35,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.spawn import read_reply
 from agentnb.core.types import AgentStatus, OrchestratorResult, SpawnInstruction
+from agentnb.core.words import Note
 from agentnb.record import RunRecord
 from agentnb.run_file import read_document
 from tests.core.asked_tasks import Heard, check_tasks
@@ -206,6 +209,29 @@ def check_size(
     assert max(event.depth for event in spawned) <= max_depth
 
 
+def check_words(entries: Sequence[Entry], said: Mapping[str, str]) -> None:
+    """What an agent was told and took is told once and read by it alone; or it did not complete.
+
+    The root's last call may have no room for it: then its answer stands.
+    """
+    root_id = events_of(entries, AgentSpawned)[0].agent_id
+    completed = {event.agent_id for event in events_of(entries, AgentCompleted)}
+    told = [(event.text, event.agent_id) for event in events_of(entries, AgentTold)]
+    assert len(set(told)) == len(told), "something was told twice"
+    assert set(told) <= set(said.items())
+    left = set(said.items()) - set(told)
+    assert {agent_id for _, agent_id in left} & completed <= {root_id}
+    calls = events_of(entries, ModelCallStarted)
+    for text, agent_id in said.items():
+        note = Note(text, "code").for_model
+        readers = {
+            call.agent_id
+            for call in calls
+            if any(note in message.text for message in call.request.messages)
+        }
+        assert readers == ({agent_id} if (text, agent_id) in told else set())
+
+
 def check_views(bus: EventBus) -> None:
     """Each agent's conversation is whole, goes on as it began, and is the same from a file."""
     rows = bus.rows_since(0)
@@ -250,7 +276,7 @@ def _stories(entries: Sequence[Entry]) -> dict[str, list[object]]:
     """By agent what happened to it, with its text between two other events in one piece."""
     stories: dict[str, list[object]] = {}
     for event in (entry.event for entry in entries):
-        story = stories.setdefault(getattr(event, "agent_id", ""), [])
+        story = stories.setdefault(getattr(event, "agent_id", None) or "", [])
         if isinstance(event, AgentTextDelta):
             if story and isinstance(story[-1], str):
                 story[-1] += event.text

@@ -12,6 +12,7 @@ import pytest
 from agentnb import errors as errors_of_a_person
 from agentnb.core import errors
 from agentnb.core.errors import (
+    AgentEnded,
     AgentnbError,
     AmbiguousRun,
     BadAssignment,
@@ -177,6 +178,8 @@ ONE_OF_EACH: list[AgentnbError] = [
     UnknownProfile("writer", known=["reviewer"], source="agentnb.yaml"),
     ConfigError("agentnb.yaml", [ConfigMistake("llm.pool", 3, "There is no such key here.")]),
     NoOpenQuestion(),
+    NoOpenQuestion("q2", ["q1"]),
+    AgentEnded("2.1"),
     NoSuchRun("7f"),
     CannotRecover("7f", "it goes on in this process"),
     RunChanged("7f01", {"1.2": "its call is another one than the one that was recorded"}),

@@ -26,7 +26,7 @@ from agentnb.core.events import (
     TerminalEvent,
     is_terminal,
 )
-from agentnb.core.types import AgentStatus, CompletionRequest, Usage, user_message
+from agentnb.core.types import AgentStatus, CompletionRequest, SpawnMode, Usage, user_message
 
 CLASSES = [
     cls
@@ -44,6 +44,7 @@ BY_TYPE: dict[str, Any] = {
     "Any": {"k": [1]},
     "AgentStatus": AgentStatus.COMPLETED,
     "SpawnMode | None": None,
+    "SpawnMode": SpawnMode.SEQUENTIAL,
     "Usage": Usage(1, 2),
     "Message | None": user_message("u"),
     "CompletionRequest": CompletionRequest("m", "s", (user_message("u"),)),
@@ -61,7 +62,7 @@ def made(cls: type) -> Event:
 
 def test_every_event_class_is_in_the_union() -> None:
     assert set(typing.get_args(Event)) == set(CLASSES)
-    assert len(CLASSES) == 28
+    assert len(CLASSES) == 34
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -92,6 +93,7 @@ def test_field_of_an_event_has_a_name_from_the_contract(cls: type) -> None:
         "input", "is_error", "is_synthesis", "tool_use_id", "estimate_error", "previous_total",
         "tasks", "input_length", "result", "result_length", "job_id", "profile",
         "thread_id", "number", "numbers", "limit", "value", "memory_id", "created_at", "recovered",
+        "question_id", "question", "options", "answer", "estimated_tokens", "estimated_cost_usd",
     }  # fmt: skip
     shared = {
         "agent_id", "parent_id", "task_description", "depth", "index", "total", "text",

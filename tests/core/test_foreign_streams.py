@@ -20,6 +20,7 @@ from agentnb.core.events import (
     ToolCallFinished,
 )
 from agentnb.core.protocols import ToolContext
+from agentnb.core.questions import Questions
 from agentnb.core.types import (
     AgentConfig,
     AgentStatus,
@@ -376,8 +377,9 @@ async def test_late_answer_of_a_gate_does_not_count_for_the_next_question() -> N
         return "stop"
 
     bus, clock = EventBus("run"), ManualClock()
+    questions = Questions(bus, clock, timeout_s=100)
     question = BudgetPause(
-        bus, clock, gate=gate, timeout_s=100, on_answer=lambda _, why, by: answers.append(why)
+        bus, questions, root_id="", gate=gate, on_answer=lambda _, why, by: answers.append(why)
     )
     warning = BudgetWarning(tokens_used=80, budget_total=100, percentage=80.0)
     question.ask(warning)
@@ -392,7 +394,8 @@ async def test_late_answer_of_a_gate_does_not_count_for_the_next_question() -> N
 
     assert answers == [None]
     assert question.is_open
-    await question.aclose()
+    question.close()
+    await questions.aclose()
 
 
 # -- what has to be loaded first -----------------------------------------------------------------

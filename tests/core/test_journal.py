@@ -396,9 +396,11 @@ async def test_admission_of_tasks_is_a_verdict_with_its_words() -> None:
     keeper = Keeper()
     await run_tree(by_agent({"root": [spawn("A", "B", "C"), "ok"]}), journal=keeper, max_agents=2)
 
-    verdict, fitted = keeper.of(VerdictRecord)
+    verdict, planned, fitted = keeper.of(VerdictRecord)
     assert (verdict.path, verdict.number, verdict.kind) == ("root", 1, "admitted")
-    assert (fitted.path, fitted.number, fitted.kind) == ("root", 2, "fitted")
+    assert (planned.path, planned.number, planned.kind) == ("root", 2, "planned")
+    assert (planned.value["numbers"], planned.value["question"]) == ([1, 2], "")
+    assert (fitted.path, fitted.number, fitted.kind) == ("root", 3, "fitted")
     assert verdict.value["numbers"] == [1, 2, 3]
     (refused,) = verdict.value["refused"]
     assert (refused["number"], refused["limit"]) == (3, "max_agents")

@@ -693,7 +693,7 @@ async def test_lowered_total_that_is_used_up_ends_the_question() -> None:
 
 
 async def test_question_without_an_answer_stops_the_run_in_its_time() -> None:
-    async with pot_of(1000, is_attended=lambda: True, pause_timeout_s=600) as pot:
+    async with pot_of(1000, is_attended=lambda: True) as pot:
         _cross(pot)
         await everyone_waits()
         pot.clock.advance(599.9)

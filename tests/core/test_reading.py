@@ -355,7 +355,7 @@ def _check_statuses(rows: list[Row], journal: RunJournal, *, interrupted: bool) 
     statuses = {agent.path: agent.status for agent in fold.agents.values()}
     ends = {end.path: end.status for end in journal.ends}
     told = {
-        fold.path_of(event.agent_id)  # type: ignore[union-attr]
+        fold.path_of(event.agent_id)  # type: ignore[union-attr,arg-type]
         for event in (entry.event for entry in journal.entries)
         if is_terminal(event)
     }

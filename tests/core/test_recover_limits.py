@@ -95,6 +95,12 @@ async def test_exhausted_run_ends_as_it_did(case: str) -> None:
     assert verdicts <= kinds(run)
 
 
+async def test_agent_that_could_make_no_more_calls_is_not_asked_for_its_news_again() -> None:
+    """It ended behind a call that was not made: that is no change of what it does."""
+    script, budget, _ = EXHAUSTED["between two turns"]
+    await check_every_moment(script, budget=budget, on_budget_warning="continue", inbox=Inbox())
+
+
 # -- the warning and its question ------------------------------------------------------------------
 
 WARNED: dict[str, Any] = {

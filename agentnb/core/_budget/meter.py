@@ -51,12 +51,15 @@ from agentnb.core.events import (
 )
 from agentnb.core.limits import Refusal, RunLimits
 from agentnb.core.protocols import BudgetGate
+from agentnb.core.questions import Questions
 from agentnb.core.types import BudgetStatus, CompletionRequest, Usage, path_key
 
 if TYPE_CHECKING:
     from agentnb.core._past.whole import BudgetAct
     from agentnb.core.bus import EventBus
 
+_QUESTION = "the budget's question"
+"""Why the run's time stands still."""
 UPDATE_EVERY_S = 0.1
 """Least seconds between two `BudgetUpdate`s, except after a change of the total and at the end."""
 
@@ -77,7 +80,7 @@ def synthesis_reserve(total: int) -> int:
 class KeepsOrders(Protocol):
     """The recorder of the run, as the meter uses it."""
 
-    def order(self, kind: str, by: str, value: Any) -> None: ...
+    def order(self, kind: str, by: str, value: Any, path: str = "") -> None: ...
 
     def asked(self) -> None: ...
 
@@ -110,8 +113,8 @@ class Meter:
             is there to answer), `continue` or `stop`.
         gate: Asked in place of a person.
         is_attended: Whether a person is there to answer.
-        pause_timeout_s: Seconds without an answer after which the run stops as if its budget were
-            used up.
+        questions: Of the run, whose open ones end with the meter; a queue of its own when left out.
+        root_id: The root agent's id.
         limits: The run's other limits; none when left out.
         recorder: Keeps orders and decisions; none when left out.
     """
@@ -125,7 +128,8 @@ class Meter:
         policy: str = "ask",
         gate: BudgetGate | None = None,
         is_attended: Callable[[], bool] = lambda: False,
-        pause_timeout_s: float = 600.0,
+        questions: Questions | None = None,
+        root_id: str = "",
         limits: RunLimits | None = None,
         recorder: KeepsOrders | None = None,
     ) -> None:
@@ -143,8 +147,9 @@ class Meter:
         self._exhausted_reported = False
         self._is_exhausted = False
         self._ended_by = "the budget ended"
+        self._questions = questions or Questions(bus, clock, root_id=root_id, recorder=recorder)
         self._pause = BudgetPause(
-            bus, clock, gate=gate, timeout_s=pause_timeout_s, on_answer=self._answered
+            bus, self._questions, root_id=root_id, gate=gate, on_answer=self._answered
         )
         self._queue: list[Waiting] = []
         # Dicts as ordered sets: a run that is repeated halts its calls in the same order.
@@ -164,7 +169,6 @@ class Meter:
         """Whether `_on_change_of_others` is scheduled."""
         self._used_below = budget.tokens_used_below
         self._is_closed = False
-        self._pause_timeout_s = pause_timeout_s
         self._is_spent_again = False
         """Whether the tokens of recorded calls are counted already."""
         self._new_total: int | None = None
@@ -202,7 +206,7 @@ class Meter:
             budget.set_total(act.value, by=act.by)
         self._known_total = budget.total
         self._before = ToldBefore(
-            acts, total, budget, self._bus, self._recorder, self._pause_timeout_s
+            acts, total, budget, self._bus, self._recorder, self._questions.timeout_s
         )
         self._limits.follow(used_s)
 
@@ -231,7 +235,7 @@ class Meter:
             if not budget.is_warning_due:  # by what open calls may have spent
                 self._warn(can_go_on=budget.tokens_used < budget.total)
         if before.is_asked:
-            self._limits.pause()
+            self._limits.pause(_QUESTION)
             self._pause.ask(self._warning(), is_told=True)
         self._on_new_total()
 
@@ -268,7 +272,8 @@ class Meter:
         self.budget.keep(None)
         self._synthesis_need = None  # it refers to the root, and so to the whole record
         try:
-            await self._pause.aclose()
+            self._pause.close()
+            await self._questions.aclose()
         finally:  # also when cancelled: a pending update must not come after the run's end
             self._update(force=True)
 
@@ -469,6 +474,10 @@ class Meter:
 
     async def wait_while_paused(self) -> None:
         await self._pause.wait_until_closed()
+
+    def does_not_call(self) -> None:
+        """A call that was woken for its room does not come now: others may have it."""
+        self._wake_queue()
 
     def _wake_queue(self) -> None:
         """Wake the calls at the head of the queue that fit.
@@ -721,7 +730,7 @@ class Meter:
         elif self.is_exhausted:
             return  # only the root's synthesis is left, and it does not wait for an answer
         elif self._has_gate or (self._policy == "ask" and self._is_attended()):
-            self._limits.pause()
+            self._limits.pause(_QUESTION)
             if self._recorder is not None and not self.is_paused:
                 self._recorder.asked()
             self._pause.ask(warning)
@@ -745,8 +754,6 @@ class Meter:
     def answer(self, answer: str, by: str = "code") -> None:
         """A person's answer to the open question. See `BudgetPause.answer`."""
         self._pause.answer(answer, by)
-        if self._recorder is not None:
-            self._recorder.order("answer", by, answer)
 
     def _decided(self, decision: str, why: str | None, *, answer: str = "", by: str = "") -> None:
         """Keep what the run does after a warning."""
@@ -755,10 +762,8 @@ class Meter:
 
     def _answered(self, answer: str, why_stop: str | None, by: str) -> None:
         decision = "continue" if why_stop is None else "stop"
-        if by == "gate" and self._recorder is not None:
-            self._recorder.order("answer", by, decision)
         self._decided(decision, why_stop, answer=answer, by=by)
-        self._limits.resume()
+        self._limits.resume(_QUESTION)
         if why_stop is not None:
             self._stop(why_stop)
         self._wake_queue()

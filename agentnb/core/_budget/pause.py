@@ -1,25 +1,22 @@
 """The pause after a budget warning: asks whether the run should go on.
 
-While the question is open, new calls wait, except the root's synthesis. The first of these answers
-counts: a gate's (a person's own function), a person's at a panel, a new total, the timeout, the
-run's end. All of them lead to `_settle`, which publishes `BudgetResumed` at once.
+It is one of the run's questions (`agentnb.core.questions`), open at most once at a time. While it
+is open, new calls wait, except the root's synthesis. A new total answers it, too. Its events are
+`BudgetPaused` and `BudgetResumed`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from agentnb.core.cancel import is_own_cancellation
-from agentnb.core.clock import Clock, TimeLimit
-from agentnb.core.errors import NoOpenQuestion, in_words
+from agentnb.core.errors import NoOpenQuestion
 from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
 from agentnb.core.protocols import BudgetGate
+from agentnb.core.questions import BUDGET, ENDED, OPTIONS, Answer, Gate, Questions
 from agentnb.core.text import literal
-from agentnb.core.threads import run_in_thread
 
 if TYPE_CHECKING:
     from agentnb.core.bus import EventBus
@@ -31,8 +28,7 @@ _WHY_STOP = {
 }
 
 
-GATE_PATIENCE_S = 2.0
-"""Seconds that a gate has to end after its answer is no longer needed."""
+_BY_GATE = "stop: "
 
 
 def _ignore(_: str, __: str | None, ___: str) -> None:
@@ -49,14 +45,22 @@ def paused(warning: BudgetWarning, wait_s: float) -> BudgetPaused:
     )
 
 
+def question_text(warning: BudgetWarning) -> str:
+    """The question in words."""
+    return (
+        f"{warning.tokens_used:,} of {warning.budget_total:,} tokens are used: go on, or stop? "
+        "New calls wait for the answer."
+    )
+
+
 class BudgetPause:
-    """The budget's question, open at most once at a time. Belongs to the run's loop.
+    """The budget's question. Belongs to the run's loop.
 
     Args:
         bus: Takes `BudgetPaused` and `BudgetResumed`.
-        clock: Of the run.
+        questions: Of the run.
+        root_id: The root agent's id.
         gate: Asked in place of a person.
-        timeout_s: Seconds without an answer after which the run stops.
         on_answer: Called before waiting calls go on, with the answer, with why to stop, or with
             `None` to go on, and with who answered.
     """
@@ -64,19 +68,19 @@ class BudgetPause:
     def __init__(
         self,
         bus: EventBus,
-        clock: Clock,
+        questions: Questions,
         *,
+        root_id: str,
         gate: BudgetGate | None,
-        timeout_s: float,
         on_answer: Callable[[str, str | None, str], None],
     ) -> None:
         self._bus = bus
-        self._clock = clock
-        self._gate = gate
-        self._timeout_s = timeout_s
+        self._questions = questions
+        self._root_id = root_id
+        self._gate = None if gate is None else Gate(gate, None, "the budget gate", _read)
         self._on_answer = on_answer
-        self._answer: asyncio.Future[str] | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self.question_id = ""
+        """Of the question that is open, or was asked last."""
         self._closed = asyncio.Event()
         self._closed.set()
 
@@ -97,12 +101,17 @@ class BudgetPause:
         if self.is_open:
             return
         self._closed.clear()
-        self._answer = asyncio.get_running_loop().create_future()
         if not is_told:
-            self._bus.publish(paused(warning, self._timeout_s))
-        asking = asyncio.create_task(self._wait_for_answer(warning, self._answer))
-        self._asking.add(asking)
-        asking.add_done_callback(self._asking.discard)
+            self._bus.publish(paused(warning, self._questions.timeout_s))
+        gate = self._gate
+        self.question_id = self._questions.ask(
+            BUDGET,
+            self._root_id,
+            question_text(warning),
+            warning,
+            self._answered,
+            gate=None if gate is None else replace(gate, given=warning),
+        )
 
     def answer(self, answer: str, by: str = "code") -> None:
         """A person's answer, from a panel or from code.
@@ -111,70 +120,39 @@ class BudgetPause:
             ValueError: It is neither `continue` nor `stop`.
             NoOpenQuestion: No question is open.
         """
-        if answer not in ("continue", "stop"):
+        if answer not in OPTIONS[BUDGET]:
             raise ValueError(f"Answer 'continue' or 'stop', not {literal(answer)}.")
         if not self.is_open:
             raise NoOpenQuestion
-        self.settle(answer, by)
+        self._questions.answer(self.question_id, answer, by=by)
 
     def settle(self, answer: str, by: str = "") -> None:
-        """Close the question with an answer, if it is open."""
-        if self._answer is not None:
-            self._settle(self._answer, answer, by)
+        """Close the question, if it is open: a new total has answered it, or no answer matters."""
+        if self.is_open:
+            self._questions.settle(self.question_id, Answer(answer, by))
 
-    def _settle(self, question: asyncio.Future[str], answer: str, by: str) -> None:
-        if question is not self._answer or not self.is_open:
-            return
-        if not question.done():  # done if its waiting task was cancelled from outside
-            question.set_result(answer)
+    def _answered(self, given: Answer) -> None:
+        answer = _reason(given)
         self._closed.set()
-        self._bus.publish(BudgetResumed(reason=answer, by=by))
-        goes_on = answer in ("continue", "raised", "ended")
-        self._on_answer(answer, None if goes_on else _WHY_STOP.get(answer, answer), by)
+        self._bus.publish(BudgetResumed(reason=answer, by=given.by))
+        goes_on = answer in ("continue", "raised", ENDED)
+        self._on_answer(answer, None if goes_on else _WHY_STOP.get(answer, answer), given.by)
 
-    async def aclose(self) -> None:
-        """Close an open question at the run's end, and wait for the tasks that asked it."""
-        self.settle("ended")
+    def close(self) -> None:
+        """Close an open question at the run's end."""
+        self.settle(ENDED)
         # A method of the meter, which refers to this pause: the cycle would keep the run in memory.
         self._on_answer = _ignore
-        if self._asking:
-            await asyncio.wait(self._asking)
 
-    async def _wait_for_answer(self, warning: BudgetWarning, answer: asyncio.Future[str]) -> None:
-        gate = self._gate
-        asked = (
-            asyncio.create_task(self._ask_gate(gate, warning, answer)) if gate is not None else None
-        )
-        try:
-            with TimeLimit(self._clock, self._timeout_s):
-                await answer
-        except TimeoutError:
-            self._settle(answer, "timeout", "limit")
-        finally:
-            if asked is not None and not asked.done():
-                asked.cancel()
-                with suppress(TimeoutError):  # one that does not end is abandoned
-                    with TimeLimit(self._clock, GATE_PATIENCE_S):
-                        await asyncio.wait([asked])
 
-    async def _ask_gate(
-        self, gate: BudgetGate, warning: BudgetWarning, question: asyncio.Future[str]
-    ) -> None:
-        # Settles `question`, not whichever is open: a gate may answer after its own was closed.
-        try:
-            if inspect.iscoroutinefunction(gate):
-                answer = await gate(warning)
-            else:
-                answer = await run_in_thread(lambda: gate(warning))
-                if inspect.isawaitable(answer):
-                    answer = await cast("Awaitable[str]", answer)
-        except BaseException as error:
-            if is_own_cancellation(error):
-                raise
-            # A broken gate stops the run: it must not spend a person's money.
-            said = f"{type(error).__name__}: {in_words(error)}"
-            self._settle(question, f"stop: the budget gate raised {said}", "gate")
-            return
-        if answer not in ("continue", "stop"):
-            answer = f"stop: the budget gate answered {literal(answer)}, not 'continue' or 'stop'"
-        self._settle(question, answer, "gate")
+def _reason(answer: Answer) -> str:
+    """An answer as `BudgetResumed` and the record have it."""
+    if answer.reason and answer.by == "limit":
+        return "timeout"
+    return f"{_BY_GATE}{answer.reason}" if answer.reason and answer.by == "gate" else answer.answer
+
+
+def _read(returned: object) -> Answer:
+    if returned not in OPTIONS[BUDGET]:
+        raise ValueError(f"answered {literal(returned)}, not 'continue' or 'stop'")
+    return Answer(str(returned))

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from agentnb.core._budget.meter import BudgetExceeded
 from agentnb.core._call.model_call import ReplySoFar
+from agentnb.core._call.news import WordsCame
 from agentnb.core._call.retry import TurnFailed, take_turn
 from agentnb.core._call.tool_call import run_tool
 from agentnb.core.errors import InternalError
@@ -68,6 +69,8 @@ class InProcessEngine:
                     messages = with_texts(messages, news)
                     request = replace(request, messages=messages)
                 reply, link = await take_turn(work, request, provider, services)
+            except WordsCame:
+                continue
             except TurnFailed as failed:
                 return AgentOutcome(
                     messages,

@@ -105,6 +105,7 @@ async def make_call(
     Raises:
         LlmError: The call failed.
         BudgetExceeded: The budget has no room for it, so it was not made.
+        WordsCame: The agent was told more while the call waited, so it was not made.
     """
     finished: ModelCallFinished | None = None
     error: ErrorRecord | None = CANCELLED

@@ -43,6 +43,7 @@ class RecordedCall:
         books: Of the run.
         announce: Called as the call begins.
         until: Returns when the run has come to a time of the record, in seconds.
+        may_begin: Returns when no person's pause holds its agent.
         clamped: The verdict on its length, if there was one.
         halted: The verdict that ended it, if one did.
         for_root_synthesis: Whether it used the tokens reserved for that.
@@ -58,6 +59,7 @@ class RecordedCall:
         announce: Callable[[], None],
         until: Callable[[float], Awaitable[None]] | None,
         *,
+        may_begin: Callable[[], Awaitable[None]],
         clamped: Mapping[str, Any] | None = None,
         halted: Mapping[str, Any] | None = None,
         for_root_synthesis: bool = False,
@@ -70,6 +72,7 @@ class RecordedCall:
         self._books = books
         self._announce = announce
         self._until = until
+        self._may_begin = may_begin
         self.limited_by: str | None = None if clamped is None else clamped["limited_by"]
         self._halted = halted
         self._for_root_synthesis = for_root_synthesis
@@ -77,6 +80,7 @@ class RecordedCall:
     async def __aenter__(self) -> RecordedCall:
         if self._until is not None:
             await self._until(self._record.at_s)
+        await self._may_begin()
         self._announce()
         return self
 

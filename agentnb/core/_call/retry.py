@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from agentnb.core._budget.meter import BudgetExceeded
 from agentnb.core._call.model_call import ReplySoFar, make_call
+from agentnb.core._call.news import WordsCame
 from agentnb.core.cancel import foreign
 from agentnb.core.errors import (
     InternalError,
@@ -69,6 +70,7 @@ async def take_turn(
     Raises:
         TurnFailed: All attempts failed.
         BudgetExceeded: The budget has no room for the next call.
+        WordsCame: Before the first call the agent was told more: ask for its news again.
     """
     if not is_chain(provider):
         return await _reply_of(work, request, provider, services), 0
@@ -125,7 +127,7 @@ async def _reply_of(
     """
     the_provider = foreign(
         lambda: f"the provider {literal(provider.name)}",
-        passes=(LlmError, InternalError, BudgetExceeded),
+        passes=(LlmError, InternalError, BudgetExceeded, WordsCame),
     )
     for attempt in range(1, TRANSPORT_ATTEMPTS + 1):
         reply = ReplySoFar()

@@ -1,23 +1,26 @@
 """Run services for one agent: its events, its leases on the budget, its waits.
 
-A call waits in this order: for a person's answer to the budget's question, for the gate, for room
-in the budget. While it waits for the answer or for room it does not hold the gate.
+A call waits in this order: for the end of a person's pause, for a person's answer to the budget's
+question, for the gate, for room in the budget. It holds the gate in none of the other waits.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 from agentnb.core._budget.lease import Lease
-from agentnb.core._budget.meter import BudgetExceeded, least_tokens
+from agentnb.core._budget.meter import BudgetExceeded, Meter, least_tokens
+from agentnb.core._call.approval import Approvals
 from agentnb.core._call.memory import AgentMemory
+from agentnb.core._call.news import AgentNews
 from agentnb.core._call.recorded import RecordedCall
+from agentnb.core._call.tool_order import BEGINNING, END, ToolOrder
 from agentnb.core.budget import InputEstimate, estimate_input_tokens
 from agentnb.core.cancel import foreign
 from agentnb.core.clock import TimeLimit
@@ -32,14 +35,16 @@ from agentnb.core.events import (
     ToolCallStarted,
 )
 from agentnb.core.past import AgentPast, Miss
+from agentnb.core.pauses import PAUSED
 from agentnb.core.protocols import (
     AgentWork,
     CallLease,
     Gate,
-    Inbox,
     Jobs,
     Memory,
     Provider,
+    Ruling,
+    Tool,
     is_chain,
     links_of,
     supports_enter_now,
@@ -48,13 +53,10 @@ from agentnb.core.protocols import (
 from agentnb.core.records import CallRecord, ErrorRecord, ToolCallRecord
 from agentnb.core.request import RunState
 from agentnb.core.spawn import read_reply, task_of
-from agentnb.core.text import sendable
 from agentnb.core.types import CompletionRequest, ToolUse, Usage, path_of, text_so_far
 
 WAITS_FOR_ROOM = "room in the budget, until other calls settle"
 """Reason of an `AgentWaiting`."""
-_NEWS_S = 0.01
-"""How often a replayed run looks for news that is late."""
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
 
@@ -80,6 +82,7 @@ class AgentServices:
         gate: Its model's gate.
         jobs: The agent's jobs; `None` if it may start none.
         withheld: By name: tools that it does not have. See `RunServices.withheld`.
+        gated: Names of tools that need approval from it.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class AgentServices:
         gate: Gate,
         jobs: Jobs | None,
         withheld: Mapping[str, Callable[[Mapping[str, Any]], str]],
+        gated: Collection[str] = (),
     ) -> None:
         request = run.request
         self.clock = request.clock
@@ -123,19 +127,28 @@ class AgentServices:
         self._provider = provider
         self.gate = gate
         self._abandoned = request.abandoned
-        self._inbox = request.inbox
+        self._pauses = request.pauses
+        self._held_tools = 0
+        """Number of its tool calls that a pause holds."""
+        self._held_before: dict[int, Mapping[str, Any]] = {}
+        """By number: how tool calls began that waited, in a run that is done again."""
+        self.tool_order = ToolOrder()
         self.past = None if run.past is None else run.past.begin(self.path)
         """What the agent did before, in a run that is recovered."""
         self.memory: Memory | None = AgentMemory.of(agent_id, run)
         self._is_recorded = False
         """Whether the newest call was answered by its record."""
-        self._has_replied = False
-        """Whether a call of this run had a reply."""
         self._bus, self._meter, self._recorder = run.bus, run.meter, run.recorder
         self._limits = run.limits
         self._log = run.recorder.log(self.path)
+        # Not a method of this: the two would keep each other in memory.
+        has_room = partial(_has_room, provider, run.meter)
+        self.news = AgentNews(agent_id, request, self._log, self.past, has_room)
         self.verdict = self._log.verdict
+        # Made for each call: it refers to this, and the two would keep each other in memory.
+        self._approvals = partial(Approvals, agent_id, run, log=self._log, gated=gated)
         self.next_tool_call = self._log.next_tool_call
+        self.next_tool_start = self._log.next_tool_start
         self.next_tool_end = self._log.next_tool_end
         # For each piece of text, so the bus's own method: a call less.
         self.publish_text = run.bus.publish_text
@@ -174,11 +187,14 @@ class AgentServices:
         match event:
             case ModelCallStarted():
                 self._log.call_started(event, at_s)
+                self._pauses.came_to(self.path, self._log.calls)
                 # The call may continue a paused reply, whose beginning is in the conversation.
                 self._reply_begins, self._reply_pieces = text_so_far(event.request.messages), []
                 self._unstarted_orders, self._block_is_settled = [], False
+                self.news.call_started()
             case ModelCallFinished():
-                self._has_replied |= event.stop_reason is not None
+                if event.stop_reason is not None:
+                    self.news.has_reply()
                 self.usage += event.usage
                 if (counted := event.usage.total_tokens) > 0:
                     # The next call reserves its input by the estimate: count no less than that.
@@ -197,43 +213,7 @@ class AgentServices:
                 return
 
     async def take_news(self, work: AgentWork, request: CompletionRequest) -> Sequence[str]:
-        inbox = self._inbox
-        if inbox is None or not self._has_replied:
-            return ()
-        if self.past is not None:
-            number = self._log.calls + 1
-            if (told := self.past.of_call("told", number)) is not None:
-                self.verdict("told", {**told, "call": number})
-                if self.is_done_again:
-                    await self._take_again(inbox, len(told["texts"]))
-                return list(told["texts"])
-            if self.past.has_call(number):
-                return ()
-            await self.past.does_more()
-        with foreign("the inbox"):
-            if not inbox.has_news(self._agent_id):
-                return ()
-        if _is_root_synthesis(work) and not self._has_room_for_answer(work, request):
-            return ()  # it draws on a reserve, which the results of the sub-agents fill
-        with foreign("the inbox"):
-            taken = await inbox.take(self._agent_id)
-            texts = [sendable(text) for text in taken if text.strip()]
-        if texts:
-            self.verdict("told", {"call": self._log.calls + 1, "texts": texts})
-        return texts
-
-    async def _take_again(self, inbox: Inbox, count: int) -> None:
-        """Take as much news as the recorded run was told: who sends it may be later this time."""
-        taken = 0
-        while taken < count:
-            with foreign("the inbox"):
-                taken += len(await inbox.take(self._agent_id))
-            if taken < count:
-                await self.clock.sleep(_NEWS_S)
-
-    def _has_room_for_answer(self, work: AgentWork, request: CompletionRequest) -> bool:
-        input_tokens = input_tokens_of(request, _provider_of(self._provider, work))
-        return input_tokens + request.max_tokens <= self._meter.room()
+        return await self.news.take(work, request)
 
     def note_tool_call(self, order: ToolUse) -> None:
         self._unstarted_orders.append(order)
@@ -254,12 +234,15 @@ class AgentServices:
     def intend(self, record: ToolCallRecord) -> None:
         self._recorder.intend(record)
 
-    def keep_whole(self, record: ToolCallRecord) -> None:
-        self._bus.keep_whole(record)
+    def keep_whole(self, record: ToolCallRecord, place: int) -> None:
+        self._bus.keep_whole(record, place)
 
     async def tool_ended(self, record: ToolCallRecord, event: ToolCallFinished) -> None:
         self._recorder.keep(record)
-        await self._commit_and_publish(event)
+        try:
+            await self._commit_and_publish(event)
+        finally:
+            self.tool_order.came(END, record.number)
 
     async def _commit_and_publish(self, event: Event) -> None:
         try:
@@ -342,19 +325,110 @@ class AgentServices:
             self._meter,
             partial(self._announce, work.announcement),
             past.until,
+            may_begin=partial(self._wait_while_held, work),
             clamped=clamped,
             halted=halted,
             for_root_synthesis=_is_root_synthesis(work),
         )
 
-    def _wait_as_before(self, taken: Callable[[], object]) -> None:
-        """Tell again of each time that the next call waited for the budget's answer."""
-        while taken() is not None:
-            self._wait_for_answer()
+    def _wait_as_before(self, taken: Callable[[], Any]) -> None:
+        """Tell again of each time that the next call waited for a person."""
+        while (waited := taken()) is not None:
+            if waited.get("for") == PAUSED:
+                self._publish_waiting(PAUSED, None)
+                self._waited_for_resume()
+            else:
+                self._wait_for_answer()
 
     def _wait_for_answer(self) -> None:
         self._publish_waiting("an answer to the budget's question", None)
         self.verdict("waited", {"call": self._log.calls + 1})
+
+    # -- a person's pauses ------------------------------------------------------------------------
+
+    @property
+    def _is_held(self) -> bool:
+        return self._pauses.is_held(self._agent_id)
+
+    async def _wait_while_held(self, work: AgentWork) -> None:
+        """Return when no pause holds the agent; `BudgetExceeded` if a limit ends its work first."""
+        if not self._is_held:
+            return
+        wait = self._meter.wait(for_root_synthesis=_is_root_synthesis(work))
+        self._publish_waiting(PAUSED, None)
+        self._meter.does_not_call()
+        try:
+            async with wait:
+                await self._pauses.wait(self._agent_id)
+        finally:
+            self._waited_for_resume()
+
+    def _waited_for_resume(self) -> None:
+        self.verdict("waited", {"call": self._log.calls + 1, "for": PAUSED})
+
+    async def rule(self, call: ToolCallRecord, tool: Tool | None) -> Ruling:
+        return await self._approvals(services=self).rule(call, tool)
+
+    def follow(
+        self, now: ToolCallRecord, recorded: ToolCallRecord | None, answer: Mapping[str, Any] | None
+    ) -> None:
+        """Take up what is recorded of a tool call, before anything of it is awaited."""
+        assert self.past is not None
+        number = now.number if recorded is None else recorded.number
+        held = self.past.verdict("held", lambda value: value["tool_call"] == number)
+        if held is not None:
+            self._held_before[now.number] = held
+        self.tool_order.expect(now.number, answer, held, recorded)
+
+    async def may_begin(self, tool_call: int, *, was_asked: bool) -> None:
+        past, before = self.past, self._held_before.pop(tool_call, None)
+        is_told = before is not None and before["told"]
+        if past is not None:
+            if before is not None:
+                await self._hold_as_before(past, tool_call, before)
+            if not self.is_done_again and tool_call not in past.tool_calls:
+                await past.is_taken()  # here and not later: a pause that is left holds it
+        # A tool that a limit does not let run is told with that, and is not held.
+        if self._is_held and self._meter.stopped_by is None:
+            await self._hold(tool_call, is_told=is_told)
+        elif was_asked or before is not None:
+            self._keep_beginning(tool_call, is_told=is_told)
+        self.tool_order.came(BEGINNING, tool_call)
+
+    async def _hold(self, tool_call: int, *, is_told: bool) -> None:
+        """Return when no pause holds the agent, or a limit of the run has ended all tools."""
+        if not self._held_tools:
+            is_told = True
+            self._publish_waiting(PAUSED, None)
+        self._held_tools += 1
+        begins = False
+        try:
+            with suppress(TimeoutError), TimeLimit(self.clock) as limit:
+                with self._meter.ending_with_run(limit):
+                    await self._pauses.wait(self._agent_id)
+            begins = True
+        finally:
+            self._held_tools -= 1
+            self._keep_beginning(tool_call, is_told=is_told, begins=begins)
+
+    async def _hold_as_before(
+        self, past: AgentPast, tool_call: int, before: Mapping[str, Any]
+    ) -> None:
+        """If a pause held a tool call: tell it again, and let it begin behind what came before."""
+        if before["told"]:
+            self._publish_waiting(PAUSED, None)
+        if before["ended"] is not None:
+            await self.tool_order.turn_to(BEGINNING, tool_call)
+            return
+        try:
+            await past.is_cancelled()
+        except BaseException:  # it never began
+            self._keep_beginning(tool_call, is_told=before["told"], begins=False)
+            raise
+
+    def _keep_beginning(self, tool_call: int, *, is_told: bool, begins: bool = True) -> None:
+        place = self.tool_order.next_place() if begins else {"ended": None, "place": 0}
+        self.verdict("held", {"tool_call": tool_call, "told": is_told, **place})
 
     async def may_call(self, tool: ToolCallRecord, *, was: ToolCallRecord | None = None) -> None:
         if self.past is not None:
@@ -374,12 +448,10 @@ class AgentServices:
     def mark_of(self, now: ToolCallRecord) -> str | None:
         return None if self.past is None else self.past.mark_of(now)
 
-    def recorded_tool_call(self, now: ToolCallRecord) -> ToolCallRecord | None:
-        return None if self.past is None else self.past.tool_call(now)
-
-    async def turn_to_end(self, recorded: ToolCallRecord) -> None:
+    async def turn_to_end(self, number: int, recorded: ToolCallRecord) -> None:
         if self.past is not None:
             await self.past.turn_to_end(recorded.number)
+            await self.tool_order.turn_to(END, number)
             if self.past.until is not None:
                 await self.past.until(recorded.at_s + (recorded.duration_ms or 0) / 1000)
             for event in self.past.told_before_end(recorded.ended):
@@ -399,7 +471,9 @@ class AgentServices:
         self.verdict("admitted", value)
 
     def _announce(self, event: Event | None) -> None:
-        """Publish an announcement once: a call that is tried again announces nothing."""
+        """Publish what a call begins with, once: one that is tried again announces nothing."""
+        for told in self.news.told_with_call():
+            self._bus.publish(told)
         if event is not None and event is not self._announced:
             self._announced = event
             self._bus.publish(event)
@@ -453,31 +527,34 @@ class _Leasing:
         provider = _provider_of(services._provider, self._work)
         input_tokens = input_tokens_of(request, provider, estimate=services._input_estimate.of)
         for_root_synthesis = _is_root_synthesis(self._work)
-        # A lease can be refused for two reasons that pass: a pause began while the call waited at
-        # the gate, or other calls hold the room. Either way the call leaves the gate, waits, and
-        # starts over. A refusal that cannot pass is `BudgetExceeded`.
+        # A lease can be refused for reasons that pass: a person's pause, or the budget's question,
+        # began while the call waited at the gate, or other calls hold the room. Then the call
+        # leaves the gate, waits, and starts over. A refusal that cannot pass is `BudgetExceeded`.
         while True:
+            await services._wait_while_held(self._work)
             if meter.holds(for_root_synthesis=for_root_synthesis):
                 services._wait_for_answer()
                 await meter.wait_while_paused()
             await self._enter_gate()
             lease: Lease | None = None
             try:
-                lease = meter.lease(
-                    request,
-                    input_tokens=input_tokens,
-                    cache_prefix=services._cache_prefix(),
-                    hidden_output=_may_hide_output(request),
-                    for_root_synthesis=for_root_synthesis,
-                )
+                if not services._is_held:
+                    services.news.check_for_words()
+                    lease = meter.lease(
+                        request,
+                        input_tokens=input_tokens,
+                        cache_prefix=services._cache_prefix(),
+                        hidden_output=_may_hide_output(request),
+                        for_root_synthesis=for_root_synthesis,
+                    )
             finally:
-                if lease is None:  # refused or raised
+                if lease is None:  # refused, outdated or raised
                     await self._slot.__aexit__(None, None, None)
             if lease is not None:
                 services._reserved_input = input_tokens
                 services._announce(self._work.announcement)
                 return lease
-            if not meter.holds(for_root_synthesis=for_root_synthesis):
+            if not (services._is_held or meter.holds(for_root_synthesis=for_root_synthesis)):
                 services._publish_waiting(WAITS_FOR_ROOM, None)
                 await meter.wait_for_room(
                     least_tokens(request, input_tokens), for_root_synthesis=for_root_synthesis
@@ -513,6 +590,16 @@ class _Leasing:
 
 def _is_root_synthesis(work: AgentWork) -> bool:
     return work.is_root and work.is_synthesis
+
+
+def _has_room(
+    provider: Provider, meter: Meter, work: AgentWork, request: CompletionRequest
+) -> bool:
+    """Whether a call has room: only the root's synthesis cannot wait for more."""
+    if not _is_root_synthesis(work):
+        return True
+    input_tokens = input_tokens_of(request, _provider_of(provider, work))
+    return input_tokens + request.max_tokens <= meter.room()
 
 
 def _provider_of(provider: Provider, work: AgentWork) -> Provider:

@@ -19,13 +19,14 @@ from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.clock import TimeLimit, TimerHandle
 from agentnb.core.durable import ToolCallId
 from agentnb.core.errors import ToolError
-from agentnb.core.events import TOOL_CANCELLED, ToolCallReported, ToolCallStarted
+from agentnb.core.events import TOOL_CANCELLED, ToolCallReported
 from agentnb.core.prompt import result_for_model
 from agentnb.core.protocols import (
     RECORDED,
     RUN,
     Jobs,
     Memory,
+    Ruling,
     RunServices,
     Tool,
     has_effects,
@@ -34,7 +35,7 @@ from agentnb.core.protocols import (
     supports_marks,
     supports_timeout,
 )
-from agentnb.core.reading import cut_input, tool_call_finished
+from agentnb.core.reading import tool_call_finished, tool_call_started
 from agentnb.core.records import FINISHED, STARTED, ToolCallRecord
 from agentnb.core.shown import listed
 from agentnb.core.text import literal, one_line, sendable, visible
@@ -56,31 +57,35 @@ REPORT_PAUSE_S = 0.1
 async def run_tool(
     agent_id: str, order: ToolUseBlock, tools: Mapping[str, Tool], services: RunServices
 ) -> ToolResultBlock:
-    """Run one call, and publish its start and its end."""
-    started_at_s = services.clock.now()
+    """Run one call once it may run, and publish its start and its end."""
     tool = tools.get(order.name)
-    event = _started(agent_id, order)
-    record = ToolCallRecord(
+    asked = ToolCallRecord(
         agent_id,
         order.id,
         order.name,
         order.input,
         path=services.path,
+        # Before the call waits for anything: numbers are in the order of the model's reply.
         number=services.next_tool_call(),
         effects=tool is not None and has_effects(tool),
-        at_s=services.publish(event),
         status=STARTED,
     )
+    ruling = await services.rule(asked, None if _complaint(order.input) else tool)
+    await services.may_begin(asked.number, was_asked=ruling.was_asked)
+    started_at_s = services.clock.now()
+    event = tool_call_started(ruling.call)
+    record = replace(ruling.call, at_s=services.publish(event))
+    place = services.next_tool_start()
     if event.input_length is not None:
-        services.keep_whole(record)
+        services.keep_whole(record, place)
     context = CallContext(agent_id, order, services, record.number)
     text, is_error = TOOL_CANCELLED, True
-    recorded = services.recorded_tool_call(record)
+    recorded = ruling.recorded
     try:
         if recorded is not None:
-            text, is_error = await _answered(record, recorded, tool, context, services)
+            text, is_error = await _answered(record, ruling, recorded, tool, context, services)
         else:
-            text, is_error = await _outcome(record, tool, tools, context, services)
+            text, is_error = await _outcome(record, ruling, tool, tools, context, services)
         text = sendable(text)
     finally:
         context.end()
@@ -97,13 +102,15 @@ async def run_tool(
         )
         finished = tool_call_finished(record)
         if finished.result_length is not None or event.input_length is not None:
-            services.keep_whole(record)
+            services.keep_whole(record, place)
         await services.tool_ended(record, finished)
-    return ToolResultBlock(order.id, result_for_model(text), is_error)
+    text = result_for_model(text)
+    return ToolResultBlock(order.id, f"{ruling.note}\n{text}" if ruling.note else text, is_error)
 
 
 async def _answered(
     record: ToolCallRecord,
+    ruling: Ruling,
     recorded: ToolCallRecord,
     tool: Tool | None,
     context: CallContext,
@@ -113,23 +120,26 @@ async def _answered(
     replayed = on_replay(tool) if services.is_done_again else RECORDED
     if tool is None and record.name in services.withheld:
         services.withheld[record.name](record.input)
-    elif tool is not None and supports_again(tool):
+    elif tool is None or not ruling.may_repeat:
+        pass  # without an approval of this very call its tool is not asked again
+    elif supports_again(tool):
         now = await _result_of(tool.again(recorded.input, context))
         if services.has_changed_below:  # what it tells of them is another thing now
             await services.may_call(record)
             return now
-    elif tool is not None and replayed != RECORDED:
+    elif replayed != RECORDED:
         now = await _called(record, tool, context)
         if replayed == RUN and now != (recorded.result, recorded.is_error):
             other = replace(record, result=now[0], is_error=now[1])
             await services.may_call(other, was=recorded)
             return now
-    await services.turn_to_end(recorded)
+    await services.turn_to_end(record.number, recorded)
     return recorded.result, recorded.is_error
 
 
 async def _outcome(
     record: ToolCallRecord,
+    ruling: Ruling,
     tool: Tool | None,
     tools: Mapping[str, Tool],
     context: CallContext,
@@ -148,6 +158,8 @@ async def _outcome(
     if complaint := _complaint(record.input):
         return complaint, True
     await services.may_call(record)
+    if ruling.refusal:
+        return ruling.refusal, True
     marking = tool if supports_marks(tool) else None
     if marking is not None and (mark := services.mark_of(record)) is not None:
         return await _result_of(marking.marked_result(mark, record.input, context))
@@ -349,17 +361,6 @@ class CallContext:
 
 
 # -- events and results ---------------------------------------------------------------------------
-
-
-def _started(agent_id: str, order: ToolUseBlock) -> ToolCallStarted:
-    given, length = cut_input(order.input)
-    return ToolCallStarted(
-        agent_id=agent_id,
-        tool_use_id=order.id,
-        name=order.name,
-        input=given,
-        input_length=length,
-    )
 
 
 def _complaint(given: Any) -> str:

@@ -24,6 +24,8 @@ from agentnb.core.types import ROOT_PATH, AgentStatus
 
 _OF_RUN = ("asked", "warned", "lost", "went_on")
 """Kinds of verdicts that no agent takes."""
+_OF_LEFT = ("approved", "held", "planned")
+"""Kinds of verdicts on what an agent asked for in calls that are made anew if it is given up."""
 
 
 class Answers:
@@ -44,6 +46,7 @@ class Answers:
         "end",
         "has_begun",
         "marks",
+        "open_words",
         "path",
         "told_inside",
         "tool_calls",
@@ -60,6 +63,8 @@ class Answers:
         self.end: EndRecord | None = None
         self.cancel_order: OrderRecord | None = None
         """A person's order to cancel it."""
+        self.open_words: list[OrderRecord] = []
+        """What persons said to it that it had not read."""
         self.told_inside: list[tuple[int, Event]] = []
         """What its tools told of themselves: how many of its tool calls had ended, the event."""
         self.has_begun = False
@@ -107,6 +112,8 @@ class Answers:
     def give_up(self) -> set[tuple[str, int]]:
         """Leave what is left. Returns kind and number of these records."""
         left, self.untaken = self.untaken, set()
+        for kind in _OF_LEFT:  # else an answer to one call, or plan, would count for another
+            self._verdicts.pop(kind, None)
         for event in self._ended.values():
             event.set()
         return left
@@ -114,6 +121,11 @@ class Answers:
     def has_call(self, number: int) -> bool:
         """Whether a call is recorded as finished, and was not made again so far."""
         return ("call", number) in self.untaken
+
+    def is_settled(self, number: int) -> bool:
+        """Whether a call goes as recorded: it has its end, or a limit kept it from being made."""
+        left = self._verdict_left("exhausted", lambda value: value["call"] == number)
+        return self.has_call(number) or left is not None
 
     def has_begun_call(self, number: int) -> bool:
         """Whether a call is recorded, finished or not."""
@@ -154,6 +166,13 @@ class Answers:
             return None
         del self._verdicts[kind][found.number]
         return found.value
+
+    def was_told_with(self, number: int) -> bool:
+        """Whether a call told the agent what a person said, and that was not taken."""
+        told = self._verdict_left(
+            "told", lambda value: value["call"] == number and bool(value.get("notes"))
+        )
+        return told is not None
 
     def was_admitted(self, numbers: Sequence[int]) -> bool:
         """Whether the limits had answered about the tasks of these numbers."""

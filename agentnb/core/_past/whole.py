@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from agentnb.core.budget import estimate_input_tokens, estimate_tokens
-from agentnb.core.events import BudgetPaused, BudgetResumed, rows_of
+from agentnb.core.events import BudgetPaused, BudgetResumed, RunPaused, RunResumed, rows_of
 from agentnb.core.records import FINISHED, CallRecord, OrderRecord, RunJournal, ToolCallRecord
 from agentnb.core.types import Usage
 
@@ -63,7 +63,6 @@ def used_s(journal: RunJournal) -> float:
     since = before["at_s"]
     acts: list[CallRecord | ToolCallRecord] = [*journal.calls, *journal.tool_calls]
     times = [since, *(entry.at_s for entry in journal.entries[-1:])]
-    times += [each.at_s for each in journal.orders]
     times += [each.at_s for each in journal.ends]
     # One that was played again has the duration that it had at first.
     times += [each.at_s + (each.duration_ms or 0) / 1000 for each in acts if each.at_s >= since]
@@ -72,19 +71,55 @@ def used_s(journal: RunJournal) -> float:
 
 
 def _pauses(journal: RunJournal, since_s: float, last_s: float) -> Iterator[tuple[float, float]]:
-    """When the run was paused, between two times."""
-    begun_s: float | None = None
+    """When the whole run was paused, by its budget or by a person, between two times."""
+    begun_s = since_s
+    paused_by: set[str] = set()
     for row in rows_of(journal.entries):
         if len(row) == 3:
             continue  # text; most rows are
         at_s, event = row
-        if isinstance(event, BudgetPaused):
-            begun_s = max(at_s, since_s)
-        elif isinstance(event, BudgetResumed) and begun_s is not None:
-            yield begun_s, max(at_s, begun_s)
-            begun_s = None
-    if begun_s is not None:
+        match event:
+            case BudgetPaused() | RunPaused(agent_id=None):
+                if not paused_by:
+                    begun_s = max(at_s, since_s)
+                paused_by.add(_PAUSED_BY[type(event)])
+            case BudgetResumed() | RunResumed(agent_id=None) if paused_by:
+                paused_by.discard(_PAUSED_BY[type(event)])
+                if not paused_by:
+                    yield begun_s, max(at_s, begun_s)
+    if paused_by:
         yield begun_s, last_s
+
+
+_PAUSED_BY: Mapping[type, str] = {
+    BudgetPaused: "budget",
+    BudgetResumed: "budget",
+    RunPaused: "person",
+    RunResumed: "person",
+}
+
+
+def pause_orders(journal: RunJournal) -> list[OrderRecord]:
+    """The orders to pause and to resume, in order."""
+    return [each for each in journal.orders if each.kind in ("pause", "resume")]
+
+
+def open_pauses(journal: RunJournal) -> list[OrderRecord]:
+    """The orders to pause that no order to resume has ended."""
+    found: dict[str | None, OrderRecord] = {}
+    for each in pause_orders(journal):
+        if each.kind == "pause":
+            found[each.value["agent"]] = each
+        else:
+            found.pop(each.value["agent"], None)
+    return list(found.values())
+
+
+def still_paused(journal: RunJournal) -> list[str | None]:
+    """Paths of the agents that are paused, `None` for the run: a pause ends with its agent."""
+    ended = {end.path for end in journal.ends}
+    paused = (each.value["agent"] for each in open_pauses(journal))
+    return [path for path in paused if path not in ended]
 
 
 def notes(journal: RunJournal) -> dict[str, str]:

@@ -29,13 +29,19 @@ from agentnb.core.spawn import SPAWN, read_reply
 from agentnb.core.synthesis import result_body, said_and_results, with_short_tool_results
 from agentnb.core.types import (
     AgentStatus,
+    CompletionRequest,
     Message,
     SpawnMode,
     SubAgentResult,
+    bare_model,
     child_id,
     path_of,
     user_message,
+    with_texts,
 )
+
+BEFORE_ITS_TURN = " before its turn"
+"""Ends the reason why a limit of the run let a task not start: see `Meter.ended_by`."""
 
 
 class NumberedTask(NamedTuple):
@@ -81,6 +87,8 @@ class Agent:
     numbers: list[int] = field(default_factory=list)
     """Task numbers, in the order of `results`."""
     synthesis: str = ""
+    answer: str = ""
+    """What it has answered, while it takes one turn more for what a person said; else empty."""
     children: list[Agent] = field(default_factory=list)
 
     # -- what it is -------------------------------------------------------------------------------
@@ -120,7 +128,12 @@ class Agent:
 
     @property
     def partial_answer(self) -> str:
-        """The answer of an agent that was ended early: its text so far, then the results."""
+        """The answer of an agent that was ended early: its text so far, then the results.
+
+        An answer that it has given stands until another is whole.
+        """
+        if self.answer:
+            return self.answer
         return said_and_results(self.reached, self.results)
 
     def has_unreported_jobs(self) -> bool:
@@ -163,6 +176,14 @@ class Agent:
 
     def set_synthesis(self, synthesis: str) -> None:
         self.synthesis = synthesis
+
+    def keep_answer(self, answer: str) -> None:
+        """Note the answer of an agent that takes one turn more."""
+        self.answer = answer
+
+    def tell(self, conversation: tuple[Message, ...], texts: Sequence[str]) -> None:
+        """Replace the conversation by one that ends with a user message, and add texts to that."""
+        self.messages = with_texts(conversation, texts)
 
     def number(self, tasks: Sequence[str]) -> list[NumberedTask]:
         """Number the tasks of one order: once, before any of them is refused or started."""
@@ -328,7 +349,7 @@ def agent_for_job(
 def _child(
     run: RunState, host: JobHost, parent: Agent, order: JobOrder, message: str, spawned: Spawned
 ) -> Agent:
-    request, model = parent.request.child(), order.model
+    request, model = parent.request.child(order.gated), order.model
     context = parent.context.child_for_task(
         order.task,
         request.depth,
@@ -354,6 +375,22 @@ def _child(
     )
     parent.children.append(child)
     return child
+
+
+def first_request(run: RunState, parent: Agent, task: str) -> CompletionRequest:
+    """What the sub-agent for a task of a spawn block or a plan would send first."""
+    request = parent.request.child()
+    context = parent.context.child_for_task(task, request.depth, inherit_memory=run.inherit_memory)
+    tools = (*parent.own_tools, *run.delegation.tools_at(request.depth, request.max_depth))
+    config = context.agent_config
+    return CompletionRequest(
+        model=bare_model(config.model),
+        system=context.system_prompt,
+        messages=(user_message(prompt.child_message(task)),),
+        tools=tuple(tool.spec for tool in tools),
+        max_tokens=config.max_output_tokens,
+        extra=config.extra,
+    )
 
 
 def _make(
@@ -384,6 +421,7 @@ def _make(
         gate=gate,
         jobs=jobs,
         withheld={SPAWN: partial(host.withhold_spawn, agent_id)} if withholds else {},
+        gated=request.gated,
     )
     agent = Agent(
         agent_id=agent_id,
@@ -417,6 +455,7 @@ def _make(
             profile=spawned.profile,
         )
     )
+    request.pauses.agent_began(agent_id)
     return agent
 
 

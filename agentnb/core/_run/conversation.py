@@ -7,6 +7,8 @@ Every path returns an `AgentEnd`:
   there is none, one corrective turn asks for it, and an agent that still gives none has failed;
 - `synthesise`: its sub-agents have results, and one more turn makes the answer of them;
 - `answer_from_reserve`: a limit stopped the root, and it answers from the reserved tokens;
+- `answer_again`: a person said something to an agent that has answered, and its next text is the
+  answer;
 - `exhausted`: a limit stopped the agent; its text and its children's results are kept.
 
 No answer contains a spawn block outside code.
@@ -41,6 +43,7 @@ from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
     Message,
+    Role,
     SubAgentResult,
     bare_model,
     user_message,
@@ -88,18 +91,8 @@ class Conversation:
         """
         agent = self._agent
         while True:
-            outcome = await self._attempt(
-                AgentWork(
-                    agent_id=agent.agent_id,
-                    model=agent.model,
-                    request=self._request(),
-                    is_synthesis=is_synthesis,
-                    is_root=agent.is_root,
-                    turns_left=agent.turns_left,
-                    link=agent.link,
-                    announcement=announcement,
-                )
-            )
+            work = self._work(self._request(), announcement, is_synthesis=is_synthesis)
+            outcome = await self._attempt(work)
             # Also after a failure: finished turns and tool results are never made again.
             agent.apply(outcome)
             # The root's synthesis runs on tokens kept for it: when it ends early, nothing else
@@ -123,6 +116,21 @@ class Conversation:
             )
             # The next attempt begins at the turn that failed: `apply` kept what was finished.
             agent.start_next_attempt()
+
+    def _work(
+        self, request: CompletionRequest, announcement: Event | None = None, *, is_synthesis: bool
+    ) -> AgentWork:
+        agent = self._agent
+        return AgentWork(
+            agent_id=agent.agent_id,
+            model=agent.model,
+            request=request,
+            is_synthesis=is_synthesis,
+            is_root=agent.is_root,
+            turns_left=agent.turns_left,
+            link=agent.link,
+            announcement=announcement,
+        )
 
     async def _attempt(self, work: AgentWork) -> AgentOutcome:
         """Have the engine run one attempt, and publish the tasks of a reply that is not read.
@@ -295,6 +303,42 @@ class Conversation:
             return self.completed(reading.text_before, outcome)
         return self._no_answer(outcome, NoAnswer(why_not, asked_again=reading.has_block))
 
+    async def answer_again(self, end: AgentEnd) -> AgentEnd | None:
+        """One turn more of an agent that has answered, for what a person said to it.
+
+        It may call tools and starts no sub-agents. If it says nothing, or a limit ends the turn,
+        its answer stands.
+
+        Args:
+            end: Its end so far, with that answer.
+
+        Returns:
+            Its end; `None` if what was said has no room in the budget, so that no call is made.
+        """
+        agent = self._agent
+        messages, is_synthesis = _ready_for_person(agent.messages), bool(agent.children)
+        request = replace(self._request(), messages=messages)
+        news = await agent.services.take_news(
+            self._work(request, is_synthesis=is_synthesis), request
+        )
+        if not news:
+            return None
+        agent.keep_answer(end.text)
+        agent.tell(messages, news)
+        outcome = await self.run_turns(is_synthesis=is_synthesis)
+        if outcome.exhausted is not None:
+            return replace(end, status=AgentStatus.EXHAUSTED, reason=outcome.exhausted)
+        reading = self.read(outcome)
+        if reading.has_block:
+            why = "it had given its answer, and was told something more"
+            agent.ignore(why, agent.number(reading.tasks))
+        if not reading.text_before:
+            return replace(self.completed(end.text, None), cut=end.cut)
+        end = self.completed(reading.text_before, outcome)
+        if agent.synthesis:
+            agent.set_synthesis(end.text)
+        return end
+
     def _no_answer(self, outcome: AgentOutcome, error: NoAnswer) -> AgentEnd:
         """The end of an agent that gave no answer in its corrective turn either."""
         agent = self._agent
@@ -382,7 +426,7 @@ class Conversation:
         return None
 
     def empty_synthesis_tokens(self) -> int:
-        """Input tokens of a plan's synthesis without any result in it."""
+        """Input tokens of a synthesis now, without any result in it."""
         return self._input_tokens_with(build_synthesis_prompt(()))
 
     def _fit_without_results(self) -> Fitted | None:
@@ -396,3 +440,12 @@ class Conversation:
         longer = replace(request, messages=(*request.messages, user_message(message)))
         links = links_of(self._agent.provider, self._agent.model)
         return input_tokens_of(longer, links[min(self._agent.link, len(links) - 1)].provider)
+
+
+def _ready_for_person(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The conversation of an agent that has answered, with a user message at its end."""
+    if not messages[-1].content:  # it said nothing, which cannot be sent back
+        messages = messages[:-1]
+    if messages[-1].role is Role.USER:  # its turns were used up behind results of tools
+        return messages
+    return (*messages, Message(Role.USER, ()))

@@ -11,6 +11,7 @@ How an agent goes through here:
   `_delegate`, which runs the children through the same three functions; jobs were started during
   the turns, by `start_job`. Then the synthesis, with jobs' results first.
 - However `_work` ends (by returning, an error, a cancel), `_with_jobs` joins the jobs first.
+- If it has completed and a person said something meanwhile, `_to_end` adds a turn.
 - `_finish` is the one place where an agent's end is kept and published.
 """
 
@@ -22,7 +23,9 @@ from dataclasses import replace
 from typing import Any
 
 from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
+from agentnb.core._run.admission import Admission
 from agentnb.core._run.agent import (
+    BEFORE_ITS_TURN,
     Agent,
     AgentEnd,
     NumberedTask,
@@ -34,6 +37,7 @@ from agentnb.core._run.agent import (
 from agentnb.core._run.conversation import Conversation
 from agentnb.core._run.following import Following
 from agentnb.core._run.jobs import AgentJobs, Job, repeat_key
+from agentnb.core._run.planning import Plans, Upcoming
 from agentnb.core._run.results import result_of
 from agentnb.core.cancel import AgentStopped, foreign, is_own_cancellation, wait_shielded
 from agentnb.core.context import AgentContext
@@ -43,8 +47,8 @@ from agentnb.core.errors import (
     OrchestratorError,
     RunCancelled,
 )
-from agentnb.core.events import CycleDetected, DepthLimitReached, RunFinished, RunStarted
-from agentnb.core.limits import CYCLE, MAX_DEPTH, Refusal
+from agentnb.core.events import RunFinished, RunStarted
+from agentnb.core.limits import Refusal
 from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted
 from agentnb.core.reading import agent_ended
 from agentnb.core.records import EndRecord, RunHead
@@ -63,7 +67,6 @@ from agentnb.core.types import (
 _NOT_STARTED = "not started"
 _AT_WORK = "still at work"
 """Why a running job's task is not done: unlike `_NOT_STARTED`, its agent exists."""
-_BEFORE_ITS_TURN = " before its turn"
 _FROM_OUTSIDE = "its task was cancelled from outside"
 _PARENT_STOPPED = "its parent was stopped"
 _PLANS_NOTHING = "the root of a person's own list of tasks only brings their results together"
@@ -99,6 +102,9 @@ class Execution:
         self._agents: dict[str, Agent] = {}
         self._ends: dict[str, SubAgentResult] = {}
         self._job_ids: set[str] = set()
+        self.admission = Admission(run, self._agents)
+        """Which tasks may start. Assignments to other threads ask it, too."""
+        self._plans = Plans(run)
         self._following = Following(run, self._agents)
         self._fold = TreeFold()
         """Folds the record for `activity_of`, which feeds it the rows that are new."""
@@ -135,6 +141,15 @@ class Execution:
                 recovered=0 if run.past is None else run.past.times,
             )
         )
+        request.words.begin(
+            keep=lambda path, note: recorder.order(
+                "tell", note.by, {"agent": path, "text": note.text}, path
+            ),
+            has_ended=lambda path: run.past is not None and run.past.has_ended(path),
+        )
+        if plan is not None and not synthesis:
+            request.words.close(request.thread_id, "asks no model")
+        request.pauses.begin(bus, recorder)
         end = AgentEnd(AgentStatus.FAILED, "")
         error: BaseException | None = None
         try:
@@ -163,6 +178,7 @@ class Execution:
                 error = InternalError.wrapping(bug, where="the orchestrator")
         self._break_cycles()
         request.cancellation.when_ordered(None)
+        request.pauses.work_ended()
         finished = RunFinished(
             status=end.status,
             tokens_used=request.budget.tokens_used_by_run,
@@ -176,6 +192,7 @@ class Execution:
             if not isinstance(error, GeneratorExit):  # a coroutine that is closed may not await
                 await recorder.commit_end()
         finally:  # always: readers of the record wait for this event
+            request.pauses.end()
             bus.publish(finished)
         if not isinstance(error, GeneratorExit):
             await recorder.end()
@@ -193,6 +210,7 @@ class Execution:
     def _break_cycles(self) -> None:
         """Free the record at once: reference cycles would keep it until a garbage collection."""
         self._run.request.end()
+        self._run.request.words.end()
         for agent in self._agents.values():
             agent.break_cycles()
         self._agents.clear()
@@ -255,6 +273,7 @@ class Execution:
 
     async def _finish(self, agent: Agent, end: AgentEnd) -> None:
         """Commit an agent's work to the journal, then publish its end."""
+        agent.services.news.close()
         result = self._ends[agent.agent_id] = end.result_of(agent)
         recorder = self._run.recorder
         record = end.record_of(agent, result, self._bus.now_s)
@@ -262,6 +281,7 @@ class Execution:
         try:
             await recorder.commit()
         finally:  # also when the task is cancelled from outside during the commit
+            self._run.request.pauses.agent_ended(agent.agent_id)
             self._bus.publish(agent_ended(record, agent.agent_id))
             agent.scope.ended.set()
         if end.status is AgentStatus.FAILED and not agent.is_root:
@@ -341,10 +361,21 @@ class Execution:
         beginning = conversation.empty_synthesis_tokens() if synthesis else None
         self._reserve_for_synthesis(root, beginning)
         tasks = [NumberedTask(*pair) for pair in zip(root.numbers, plan.tasks, strict=True)]
-        refusals = self._admit(root, tasks, in_plan=True)
+        was_known = self._was_admitted(root, tasks)
+        refusals = self.admission.admit(root, tasks, in_plan=True)
         for at, refusal in enumerate(refusals):
             if refusal is not None:
                 root.put(at, replace(root.results[at], error=refusal.reason))
+        delegation = Upcoming(
+            root,
+            conversation,
+            plan.mode,
+            0,
+            has_synthesis=synthesis,
+            in_plan=True,
+            was_known=was_known,
+        )
+        refusals = await self._plans.settle(delegation, refusals)
         await self._run_children(root, plan.mode, 0, refusals)
         if not root.children:  # the budget was empty before the first of them
             return conversation.exhausted(f"{self._run.meter.ended_by} before any task was started")
@@ -371,7 +402,7 @@ class Execution:
             agent.ignore(why, tasks)
             return why
         if (too_deep := self._run.limits.too_deep(agent.request.depth + 1)) is not None:
-            self._publish_too_deep(agent, tasks, too_deep)
+            self.admission.publish_too_deep(agent, tasks, too_deep)
             return too_deep.reason
         if reading.instruction is None:
             was_cut = outcome.stop_reason in CUT_REASONS
@@ -384,143 +415,26 @@ class Execution:
         total = len(instruction.tasks)
         if reading.extra_blocks or reading.other_tasks:
             agent.ignore("only the first spawn block of a reply counts", tasks[total:])
-        past = agent.services.past
-        if past is not None and not past.was_admitted([each.number for each in tasks[:total]]):
+        past, was_known = agent.services.past, self._was_admitted(agent, tasks[:total])
+        if past is not None and not was_known:
             await past.is_cancelled()  # if that came before its tasks were looked at
-        refusals = self._admit(agent, tasks[:total])
+        refusals = self.admission.admit(agent, tasks[:total])
         first = len(agent.results)
         for task, refusal in zip(tasks[:total], refusals, strict=True):
             agent.add_task(task, _NOT_STARTED if refusal is None else refusal.reason)
+        refusals = await self._plans.settle(
+            Upcoming(agent, conversation, instruction.mode, first, was_known=was_known), refusals
+        )
         if all(refusals):
             return "; ".join(dict.fromkeys(refusal.reason for refusal in refusals if refusal))
         self._reserve_for_synthesis(agent)
         await self._run_children(agent, instruction.mode, first, refusals)
         return None
 
-    def _admit(
-        self,
-        agent: Agent,
-        tasks: Sequence[NumberedTask],
-        *,
-        key: str | None = None,
-        in_plan: bool = False,
-    ) -> list[Refusal | None]:
-        """Ask the limits about each task, and publish those that are refused.
-
-        Args:
-            agent: The agent that asks.
-            tasks: Its tasks.
-            key: Detects the repetition of a single task; the task's text when left out.
-            in_plan: Whether the tasks are from a person's own list.
-
-        Returns:
-            Per task: why it is refused, or `None`.
-        """
-        depth, lineage = agent.request.depth + 1, agent.lineage
-        refusals = [
-            self._run.limits.admit(
-                key or each.task, depth, lineage, above=agent.request.above, in_plan=in_plan
-            )
-            for each in tasks
-        ]
-        refusals = self._as_recorded(agent, tasks, refusals)
-        self._keep_admission(agent, tasks, refusals)
-        ignored: dict[str, list[NumberedTask]] = {}
-        for task, refusal in zip(tasks, refusals, strict=True):
-            # A cycle has an event of its own for each task. The other refusals are published
-            # together, one event per reason.
-            if refusal is not None and refusal.limit == CYCLE:
-                self._bus.publish(
-                    CycleDetected(
-                        agent_id=agent.agent_id,
-                        task_description=task.task,
-                        cycle_description=refusal.reason,
-                        number=task.number,
-                    )
-                )
-            elif refusal is not None:
-                ignored.setdefault(refusal.reason, []).append(task)
-        for why, theirs in ignored.items():
-            agent.ignore(why, theirs)
-        return refusals
-
-    def _as_recorded(
-        self, agent: Agent, tasks: Sequence[NumberedTask], refusals: list[Refusal | None]
-    ) -> list[Refusal | None]:
-        """What the limits answered before: they may have counted the siblings in another order."""
+    def _was_admitted(self, agent: Agent, tasks: Sequence[NumberedTask]) -> bool:
+        """Whether the limits' answer about these tasks is recorded."""
         past = agent.services.past
-        numbers = [task.number for task in tasks]
-        found = past and past.verdict("admitted", lambda value: value.get("numbers") == numbers)
-        if not found:
-            return refusals
-        known = {each["number"]: each for each in found["refused"]}
-        return [
-            Refusal(known[number]["limit"], known[number]["reason"], None)
-            if number in known
-            else None
-            for number in numbers
-        ]
-
-    def lineage_of(self, agent_id: str) -> Sequence[str]:
-        """See `agentnb.core.request.AdmitsAssignments`."""
-        return self._agents[agent_id].lineage
-
-    def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
-        """See `agentnb.core.request.RequestContext.admit_assignment`."""
-        agent = self._agents[agent_id]
-        level = agent_id.count(".") + 1
-        refusal = self._run.limits.admit(task, level, agent.lineage, above=agent.request.above)
-        refused = [] if refusal is None else [{"limit": refusal.limit, "reason": refusal.reason}]
-        agent.services.verdict("admitted", {"assigned": task, "refused": refused})
-        if refusal is None:
-            return None
-        if refusal.limit == CYCLE:
-            self._bus.publish(
-                CycleDetected(
-                    agent_id=agent_id,
-                    task_description=task,
-                    cycle_description=refusal.reason,
-                    number=0,
-                )
-            )
-        elif refusal.limit == MAX_DEPTH:
-            self._bus.publish(
-                DepthLimitReached(
-                    agent_id=agent_id,
-                    attempted_depth=level,
-                    max_depth=self._run.limits.max_depth,
-                )
-            )
-        else:
-            agent.ignore(refusal.reason)
-        return refusal
-
-    def _keep_admission(
-        self, agent: Agent, tasks: Sequence[NumberedTask], refusals: Sequence[Refusal | None]
-    ) -> None:
-        """Keep which tasks were admitted: a later repetition must not depend on who came first."""
-        refused = [
-            {"number": task.number, "limit": refusal.limit, "reason": refusal.reason}
-            for task, refusal in zip(tasks, refusals, strict=True)
-            if refusal is not None
-        ]
-        numbers = [task.number for task in tasks]
-        agent.services.verdict("admitted", {"numbers": numbers, "refused": refused})
-
-    def _publish_too_deep(
-        self, agent: Agent, tasks: Sequence[NumberedTask], refusal: Refusal
-    ) -> None:
-        """Publish that an agent at the deepest level starts none of these tasks."""
-        self._keep_admission(agent, tasks, [refusal] * len(tasks))
-        self._bus.publish(
-            DepthLimitReached(
-                agent_id=agent.agent_id,
-                attempted_depth=agent.request.depth + 1,
-                max_depth=self._run.limits.max_depth,
-                tasks=tuple(task for _, task in tasks),
-                numbers=tuple(number for number, _ in tasks),
-            )
-        )
+        return past is not None and past.was_admitted([each.number for each in tasks])
 
     def _reserve_for_synthesis(self, agent: Agent, beginning: int | None = 0) -> None:
         """If the root delegates, reserve the least that its synthesis needs.
@@ -588,7 +502,7 @@ class Execution:
                 lambda value: value["numbers"] == [agent.numbers[n] for n in _unstarted(agent)],
             )
             if found is not None:
-                meter.exhausted_before(found["why"].removesuffix(_BEFORE_ITS_TURN))
+                meter.exhausted_before(found["why"].removesuffix(BEFORE_ITS_TURN))
                 return str(found["why"])
             if past.started(agent.numbers[at]):
                 return None
@@ -596,7 +510,7 @@ class Execution:
         if not meter.is_exhausted:
             return None
         meter.report_exhausted()
-        return meter.ended_by + _BEFORE_ITS_TURN
+        return meter.ended_by + BEFORE_ITS_TURN
 
     def _skip_unstarted(self, agent: Agent, why: str) -> None:
         """Mark the tasks of an agent that were not started as skipped for good, and publish it."""
@@ -652,7 +566,7 @@ class Execution:
         if closed is not None:
             agent.ignore(closed, [task])
             raise NotStarted(closed)
-        (refusal,) = self._admit(
+        (refusal,) = self.admission.admit(
             agent, [task], key=repeat_key(order, agent.lineage, agent.request.above)
         )
         if refusal is not None:
@@ -679,7 +593,7 @@ class Execution:
         agent = self._agents[agent_id]
         tasks = agent.number([task] if (task := task_of(input)) else [])
         if (too_deep := self._run.limits.too_deep(agent.request.depth + 1)) is not None:
-            self._publish_too_deep(agent, tasks, too_deep)
+            self.admission.publish_too_deep(agent, tasks, too_deep)
             why = too_deep.reason
         else:
             why = _PLANS_NOTHING if agent.is_root else _NOT_NESTED
@@ -704,12 +618,12 @@ class Execution:
             past.stop_when_taken(agent.services.path, reason)
 
     async def _with_jobs(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
-        """Await an agent's work, then join its jobs, whatever ended the work."""
+        """Await an agent's work to its end, then join its jobs, whatever ended the work."""
         jobs = agent.jobs
         if jobs is None:
-            return await work
+            return await self._to_end(agent, work)
         try:
-            return await work
+            return await self._to_end(agent, work)
         except BaseException:
             jobs.stop(_PARENT_STOPPED)  # an agent that failed gets no results: end them now
             raise
@@ -717,6 +631,25 @@ class Execution:
             # Waits only after an error or a cancel: `_work` returns with all jobs ended.
             jobs.close("this agent has ended")
             await self._join(agent, jobs.all)
+
+    async def _to_end(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
+        """Await an agent's work, and a turn more for as long as a person said something meanwhile.
+
+        Between the last look at what was said and `close` nothing else runs: what is said later is
+        refused, and nothing is lost.
+        """
+        end = await work
+        while end.status is AgentStatus.COMPLETED and await agent.services.news.has_words():
+            if agent.scope.reason is not None:  # a cancel is on its way
+                break
+            if agent.jobs is not None:
+                agent.jobs.close("you have given your answer: change it yourself")
+            again = await Conversation(agent, self._run).answer_again(end)
+            if again is None:
+                break
+            end = again
+        agent.services.news.close()
+        return end
 
     async def _unreported_results(self, agent: Agent) -> list[SubAgentResult]:
         """Join all jobs of an agent, and take the results that were not reported to it."""

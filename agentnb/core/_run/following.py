@@ -52,6 +52,10 @@ class Following:
             past.spent(),
             new_total=past.new_total,
         )
+        run.questions.number_after(past.last_question)
+        run.request.pauses.follow(
+            past.pause_orders(), past.still_paused(), holds=past.is_done_again
+        )
         past.when_cancelled(self._cancel_as_recorded)
         if not past.is_done_again:
             # An order counts when the past was told: it must not cut off what was recorded.
@@ -96,7 +100,10 @@ class Following:
         if not past.is_done_again:
             self._count_what_was(past)
         run.meter.go_on(tells_the_rest=past.tells_the_rest)
+        request.pauses.go_on(tells_the_rest=past.tells_the_rest)
         request.notes.update(past.notes())
+        for path, note in past.open_words():
+            request.words.tell_again(id_at(path, request.thread_id), note)
         for path, reason, by in past.open_cancels():
             with suppress(KeyError):  # its agent was not started yet
                 self._cancel_as_recorded(path, reason, by)

@@ -167,11 +167,16 @@ class AgentJobs:
     @property
     def has_unreported(self) -> bool:
         """Whether a job is running, or its result was not reported to the agent."""
-        return any(not job.is_reported for job in self._jobs.values())
+        return bool(self.unreported)
+
+    @property
+    def unreported(self) -> list[Job]:
+        """The jobs that are running, or whose results were not reported to the agent."""
+        return [job for job in self._jobs.values() if not job.is_reported]
 
     def take_unreported(self) -> list[SubAgentResult]:
         """Results not yet reported to the agent, in job order. Marks them as reported."""
-        left = [job for job in self._jobs.values() if not job.is_reported]
+        left = self.unreported
         for job in left:
             job.is_reported = True
         return [job.result for job in left]
