@@ -98,12 +98,18 @@ def is_exhausted(request: CompletionRequest, hold: Hold | None) -> AnyReply:
 SCENES: dict[str, Callable[[CompletionRequest, Hold | None], AnyReply]] = {
     "delegates": delegates,
     "calls a tool": calls_a_tool,
+    "asks for approval": calls_a_tool,
     "is asked again": is_asked_again,
     "is planned": is_planned,
     "is planned in turn": is_planned,
     "has a profile": has_a_profile,
     "is exhausted": is_exhausted,
+    "is paused": delegates,
 }
+
+
+WITH_TOOL = ("calls a tool", "asks for approval")
+"""Scenes with the tool `order_it`."""
 
 
 def begin(session: Session, scene: str, **more: Any) -> Run:
@@ -131,13 +137,13 @@ def session_of(
     """The session that goes on with a scene. What its tool is asked for is added to `ordered`."""
     provider = ScriptedProvider(lambda request: SCENES[scene](request, None))
 
-    @agentnb.tool(on_recover=on_recover)
+    @agentnb.tool(on_recover=on_recover, approval=scene == "asks for approval")
     def order_it(what: str) -> str:
         if ordered is not None:
             ordered.append(what)
         return f"{what} is ordered"
 
-    given = {"tools": [order_it] if scene == "calls a tool" else (), **settings}
+    given = {"tools": [order_it] if scene in WITH_TOOL else (), **settings}
     return Session(provider=provider, **settings_of(store, scene), **given), provider
 
 
@@ -155,14 +161,14 @@ def killed(store: Path, scene: str, *recovers: str) -> str:
 def main(store: str, scene: str, recovers: str = "") -> None:
     hold = Hold()
 
-    @agentnb.tool
+    @agentnb.tool(approval=scene == "asks for approval")
     def order_it(what: str) -> str:
         hold.reached.set()
         with suppress(KeyboardInterrupt):
             signal.pause()
         return what
 
-    tools: Sequence[Any] = [order_it] if scene == "calls a tool" else ()
+    tools: Sequence[Any] = [order_it] if scene in WITH_TOOL else ()
     provider = ScriptedProvider(lambda request: SCENES[scene](request, hold))
     session = Session(provider=provider, tools=tools, **settings_of(Path(store), scene))
     more: dict[str, Any] = {}
@@ -178,9 +184,18 @@ def main(store: str, scene: str, recovers: str = "") -> None:
     if scene == "is asked again":
         run.result(DEADLINE_S)
         run = session.thread(run.thread_id).send("And now?")
-    assert hold.reached.wait(DEADLINE_S)
-    if scene not in ("calls a tool", "is asked again"):
+    if scene == "is paused" and recovers:
+        assert run.paused == ("root",)
+    elif scene == "asks for approval":
+        asyncio.run(until(lambda: run.questions))
+    else:
+        assert hold.reached.wait(DEADLINE_S)
+    if scene not in (*WITH_TOOL, "is asked again"):
         asyncio.run(until(lambda: "1" in _ended(run)))
+    if scene == "is paused":  # while the last answer is on its way
+        run.pause()
+        hold.release()
+        asyncio.run(until(lambda: "2" in _ended(run)))
     sys.stdout.write(run.id + "\n")
     sys.stdout.flush()
     signal.pause()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
+from types import NoneType
 from typing import Any
 
 from pydantic_core import SchemaValidator, ValidationError
@@ -182,7 +183,7 @@ _LINES: dict[str, _Schema] = {
             **_RUN_AND,
             "path": _PATH,
             "number": {"type": "int", "ge": 0, "le": 10**9},
-            "what": _one_of("cancel", "budget", "answer"),
+            "what": _one_of("cancel", "budget", "answer", "pause", "resume", "tell"),
             "by": _TEXT,
             "at_s": _SECONDS,
             "value": _ANY,
@@ -210,6 +211,7 @@ _VALUES: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "admitted": {"refused": list},
     "skipped": {"numbers": list, "why": str},
     "waited": {"call": int},
+    "held": {"tool_call": int, "told": bool, "ended": (int, NoneType), "place": int},
     "clamped": {"call": int, "max_tokens": int, "limited_by": str},
     "halted": {"call": int, "why": str, "ended_by": str},
     "exhausted": {"call": int, "why": str, "ended_by": str},
@@ -217,6 +219,28 @@ _VALUES: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "asked": {"path": str, "number": int},
     "warned": {"decision": str, "path": str, "number": int},
     "told": {"call": int, "texts": list},
+    "planned": {
+        "numbers": list,
+        "digest": str,
+        "tokens": int,
+        "cost_usd": (int, float, NoneType),
+        "question": str,
+        "answer": str,
+        "by": str,
+        "reason": str,
+        "value": (int, NoneType),
+    },
+    "approved": {
+        "tool_call": int,
+        "digest": str,
+        "question": str,
+        "answer": str,
+        "by": str,
+        "reason": str,
+        "value": (dict, NoneType),
+        "ended": int,
+        "place": int,
+    },
     "lost": {"number": int, "tokens": int},
 }
 """What a replay reads of a verdict's value, by the verdict's kind. `recalled` is a list."""
@@ -313,7 +337,10 @@ def _check_value(kind: str, what: str, value: Any) -> None:
         is_right = {
             "cancel": isinstance(value, dict) and {"agent", "reason"} <= value.keys(),
             "budget": type(value) is int,
-            "answer": True,
+            "answer": isinstance(value, str) or (isinstance(value, dict) and "answer" in value),
+            "tell": isinstance(value, dict) and _are_texts(value, "agent", "text"),
+            "pause": isinstance(value, dict) and "agent" in value,
+            "resume": isinstance(value, dict) and "agent" in value,
         }[what]
         if not is_right:
             raise ValueError(f"`value` is not what an order of this kind ({what}) has")
@@ -326,5 +353,17 @@ def _check_value(kind: str, what: str, value: Any) -> None:
     if not isinstance(value, dict):
         raise ValueError("`value` is not an object")
     for name, kinds in needed.items():
-        if not isinstance(value.get(name), kinds):
+        if name not in value or not isinstance(value[name], kinds):
             raise ValueError(f"`value.{name}` is missing, or of another type")
+    if what == "told" and not _are_notes(value.get("notes", [])):
+        raise ValueError("`value.notes` is not a list of notes, each a `text` and a `by`")
+
+
+def _are_notes(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, dict) and _are_texts(each, "text", "by") for each in value
+    )
+
+
+def _are_texts(value: Mapping[str, Any], *names: str) -> bool:
+    return all(isinstance(value.get(name), str) for name in names)

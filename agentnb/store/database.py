@@ -80,6 +80,23 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     return db
 
 
+def open_to_watch(path: Path) -> sqlite3.Connection:
+    """Open a store that this process writes, to read it for as long as it is watched.
+
+    Unlike `open_to_read` it sees what is written from now on.
+
+    Raises:
+        StoreTrouble: It cannot be read.
+    """
+    try:
+        db = _connect(path, "rw" if is_network_home(path) else "ro")
+        db.execute("PRAGMA query_only = ON")
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (sqlite3.Error, OSError) as error:
+        raise trouble_of(path, error) from error
+    return db
+
+
 def undo_half_written(path: Path) -> None:
     """Undo what a process that was killed left half written, such as the making of a file.
 

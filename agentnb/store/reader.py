@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,6 +139,8 @@ class _Reading:
         self._tool_calls: dict[tuple[str, int], ToolCallRecord] = {}
         self._ends: dict[int, EndRecord] = {}
         self._whole: dict[tuple[str, int], ToolCallRecord] = {}
+        self._started: dict[str, list[int]] = defaultdict(list)
+        """By path: numbers of the tool calls, in the order in which they started."""
         self._deltas: list[tuple[Sequence[int], list[Row]]] = []
         self._read_contents()
 
@@ -409,10 +412,14 @@ class _Reading:
     ) -> ToolCallStarted | ToolCallFinished:
         record = self._tool_calls[path, number]
         made = ToolCallStarted if kind == "tool_call_started" else ToolCallFinished
+        started = self._started[path]
+        if made is ToolCallStarted:
+            started.append(number)
         cut_at = own.pop("cut_at", None)
         event = made(agent_id=record.agent_id, **(fields_of_tool_call(made, record, cut_at) | own))
         if cut_at is not None or own.get("input_length") is not None:
-            self._whole[record.agent_id, number] = record
+            place = started.index(number) + 1 if number in started else number
+            self._whole[record.agent_id, place] = record
         return event
 
 

@@ -11,6 +11,7 @@ import sqlite3
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ from agentnb.store.runs import (
     info_of,
     list_runs,
 )
-from agentnb.store.transactions import Transactions, Work
+from agentnb.store.transactions import Transactions, Watch, Work
 from agentnb.store.trouble import StoreTrouble
 from agentnb.store.upkeep import Pruned, RunGoesOn, age_s, delete, give_back, prune, size_bytes
 from agentnb.store.writer import Writer
@@ -264,7 +265,7 @@ class Store:
             kept = load(self.path, info.id)
             interrupted = info.status is AgentStatus.INTERRUPTED
             rows = whole_rows(kept.journal, interrupted=interrupted)
-        whole = kept.whole_tool_calls | _cut_in(rows[len(kept.rows) :], kept.journal)
+        whole = kept.whole_tool_calls | _cut_in(rows, len(kept.rows), kept.journal)
         return StoredRun(kept.journal.head, rows, whole, info)
 
     def size_bytes(self) -> int:
@@ -406,6 +407,13 @@ class _FileTransactions:
         """See `Transactions`."""
         return self._store._alive.is_alive(process)
 
+    def watch(self) -> Watch:
+        """See `Transactions`."""
+        from agentnb.store.watch import FileWatch  # for live views only
+
+        self._store.open()  # there is a file then
+        return FileWatch(self._store.path)
+
     def _writer(self) -> Writer:
         return self._store._writer or self._store._new_writer()
 
@@ -418,18 +426,36 @@ def _give_back(db: sqlite3.Connection) -> None:
             raise
 
 
-def _cut_in(added: list[Row], journal: RunJournal) -> dict[tuple[str, int], ToolCallRecord]:
-    """The tool calls that are cut in rows which a reader added."""
-    cut = set()
-    for row in added:
-        match row[1]:
-            case ToolCallStarted(input_length=int()) | ToolCallFinished(result_length=int()):
-                cut.add((row[1].agent_id, row[1].tool_use_id))
-    return {
-        (record.agent_id, record.number): record
-        for record in journal.tool_calls
-        if (record.agent_id, record.tool_use_id) in cut
-    }
+def _cut_in(
+    rows: list[Row], told: int, journal: RunJournal
+) -> dict[tuple[str, int], ToolCallRecord]:
+    """The tool calls that are cut in rows which a reader added, by agent id and place.
+
+    Args:
+        rows: All rows.
+        told: How many of them were kept; the rest was added.
+        journal: Has the calls whole.
+    """
+    found: dict[tuple[str, int], ToolCallRecord] = {}
+    if told == len(rows):
+        return found
+    records = {(each.agent_id, each.tool_use_id): each for each in journal.tool_calls}
+    started: Counter[str] = Counter()
+    places: dict[tuple[str, str], int] = {}
+    for at, row in enumerate(rows):
+        event = row[1]
+        if not isinstance(event, ToolCallStarted | ToolCallFinished):
+            continue
+        call = event.agent_id, event.tool_use_id
+        if isinstance(event, ToolCallStarted):
+            started[event.agent_id] += 1
+            places[call] = started[event.agent_id]
+            is_cut = event.input_length is not None
+        else:
+            is_cut = event.result_length is not None
+        if at >= told and is_cut and call in records and call in places:
+            found[event.agent_id, places[call]] = records[call]
+    return found
 
 
 # -- one for each file and process ----------------------------------------------------------------

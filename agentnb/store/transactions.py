@@ -57,6 +57,38 @@ class Transactions(Protocol):
         """Whether a process lives; true if that cannot be known."""
         ...
 
+    def watch(self) -> Watch:
+        """Begin to watch the database for changes, of this process and of others.
+
+        Raises:
+            StoreTrouble: The file cannot be read.
+        """
+        ...
+
+
+class Watch(Protocol):
+    """Reads a database again and again, beside those who write. By one thread at a time."""
+
+    def changes(self) -> int:
+        """A number that differs after any change of the database. Costs next to nothing.
+
+        Raises:
+            StoreTrouble: The file cannot be read any more.
+        """
+        ...
+
+    def read(self, work: Work[T]) -> T:
+        """Do some work that only reads, on one state of the database.
+
+        Raises:
+            StoreTrouble: The file cannot be read any more.
+        """
+        ...
+
+    def close(self) -> None:
+        """End it. A second call does nothing."""
+        ...
+
 
 class MemoryTransactions:
     """Implements `Transactions` without a file. It ends with its session."""
@@ -98,3 +130,25 @@ class MemoryTransactions:
     def is_alive(self, process: int) -> bool:
         """See `Transactions`."""
         return process == self.process
+
+    def watch(self) -> Watch:
+        """See `Transactions`."""
+        return _MemoryWatch(self)
+
+
+class _MemoryWatch:
+    """Implements `Watch` for a database in memory."""
+
+    def __init__(self, transactions: MemoryTransactions) -> None:
+        self._transactions = transactions
+
+    def changes(self) -> int:
+        """See `Watch`."""
+        return self._transactions._db.total_changes
+
+    def read(self, work: Work[T]) -> T:
+        """See `Watch`."""
+        return self._transactions.do(work)
+
+    def close(self) -> None:
+        """Do nothing: it has nothing of its own."""

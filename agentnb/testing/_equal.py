@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.codec import plain
-from agentnb.core.events import AgentWaiting, BudgetUpdate, Event, ToolCallReported
+from agentnb.core.events import (
+    AgentWaiting,
+    BudgetUpdate,
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    RunPaused,
+    RunResumed,
+    ToolCallReported,
+)
 from agentnb.core.shown import counted
 from agentnb.core.types import ROOT_PATH, path_key
 
@@ -27,8 +36,12 @@ _LEFT_OUT: Mapping[str, Sequence[str]] = {
     "budget_paused": _NUMBERS,
     "budget_exhausted": (*_NUMBERS, *_LISTS),
     "limit_reached": _LISTS,
+    "question_asked": ("question_id",),
+    "question_answered": ("question_id",),
 }
 """Fields that are left out besides, by the kind of the event."""
+WAITS_FOR_APPROVAL = "approval of "
+"""Begins the reason of an `AgentWaiting` for a person's answer."""
 _WAITS_FOR_ROOM = re.compile(r"one of [\d,]+ slots for calls to |room in the budget\b")
 """Reasons of an `AgentWaiting` for room at the gate or in the budget."""
 _MOST_OF_A_VALUE = 120
@@ -38,7 +51,8 @@ def equal_records(one: RunRecord, other: RunRecord) -> list[str]:
     """Compare what two runs tell.
 
     Equal are records with the same events in the same order for each agent, and with the same
-    events of the run in any order.
+    events of the run in any order. `RunPaused` and `RunResumed` are the run's, also those of a
+    branch: a person orders them, not the agent.
 
     Left out is what hangs on time, and not on what the models and tools said:
 
@@ -47,7 +61,9 @@ def equal_records(one: RunRecord, other: RunRecord) -> list[str]:
     - the numbers of `BudgetWarning`, `BudgetPaused` and `BudgetExhausted`, and the lists of agents
       of `BudgetExhausted` and `LimitReached`, which hang on how far the others had come;
     - `BudgetUpdate`, `ToolCallReported`, and `AgentWaiting` for room at the gate or in the budget;
-    - `RunStarted.recovered`, which tells how the record came about.
+    - `RunStarted.recovered`, which tells how the record came about;
+    - ids of questions, and when a question came: what an agent asked and how it was answered is
+      compared by itself, in any order.
 
     Ids of agents begin with `root` in place of their thread's id, in texts, too.
 
@@ -71,12 +87,25 @@ def _by_agent(record: RunRecord) -> dict[str, list[Fields]]:
     """The events of a record by path, in their order, without what is not compared."""
     root_id = record.thread_id
     found: dict[str, list[Fields]] = {}
+    asked: dict[str, list[Fields]] = {}
     for entry in record.events:
-        if (fields := _compared(entry.event, root_id)) is not None:
-            agent = fields.get("agent_id", _RUN)
+        event = entry.event
+        if (fields := _compared(event, root_id)) is not None:
+            is_of_run = isinstance(event, RunPaused | RunResumed)
+            agent = _RUN if is_of_run else fields.get("agent_id", _RUN)
             path = ROOT_PATH if agent == ROOT_PATH else agent.removeprefix(f"{ROOT_PATH}.")
-            found.setdefault(path, []).append(fields)
+            place = asked if _is_of_question(entry.event) else found
+            place.setdefault(path, []).append(fields)
+    for path, of_questions in asked.items():
+        found.setdefault(path, []).extend(sorted(of_questions, key=repr))
     return found
+
+
+def _is_of_question(event: Event) -> bool:
+    """Whether it tells of a question, which comes when a person, or the record, lets it."""
+    if isinstance(event, AgentWaiting):
+        return event.reason.startswith(WAITS_FOR_APPROVAL)
+    return isinstance(event, QuestionAsked | QuestionAnswered)
 
 
 def _compared(event: Event, root_id: str) -> Fields | None:

@@ -405,9 +405,22 @@ async def tell_everything(
         "answer": text("stop"),
         "by": "gate",
     }
+    planned: dict[str, Any] = {
+        "numbers": [1],
+        "digest": "1a",
+        "tokens": 9_000,
+        "cost_usd": 0.125,
+        "question": "q1",
+        "answer": "go",
+        "by": "panel",
+        "reason": text("it is cheap"),
+        "value": None,
+    }
     for number, (kind, value) in enumerate(
         [
             ("waited", {"call": 3}),
+            ("waited", {"call": 3, "for": "paused"}),
+            ("held", {"tool_call": 1, "told": True, "ended": None, "place": 0}),
             ("clamped", {"call": 3, "max_tokens": 300, "limited_by": text("the budget")}),
             ("halted", {"call": 3, "why": text("no room"), "ended_by": text("the budget ended")}),
             ("exhausted", {"call": 4, "why": text("no room"), "ended_by": "the budget ended"}),
@@ -416,6 +429,22 @@ async def tell_everything(
             ("asked", place),
             ("warned", stop | place),
             ("told", {"call": 5, "texts": [text("a task is done"), "b"]}),
+            ("told", {"call": 6, "texts": [], "notes": [{"text": text("go on"), "by": "code"}]}),
+            ("planned", planned),
+            (
+                "approved",
+                {
+                    "tool_call": 1,
+                    "digest": "5d",
+                    "question": "q1",
+                    "answer": "approve",
+                    "by": "panel",
+                    "reason": text("fine"),
+                    "value": {text("where"): text("elsewhere")},
+                    "ended": 0,
+                    "place": 1,
+                },
+            ),
             ("recalled", [{"id": 7, "text": text("a fact")}]),
             ("lost", {"number": 2, "tokens": 5}),
         ],
@@ -432,22 +461,50 @@ async def tell_everything(
         events.BudgetPaused(**told, wait_s=float("inf")),
         events.BudgetChanged(budget_total=12, previous_total=10, tokens_used=9, by="panel"),
         events.BudgetResumed(reason=text("raised"), by="panel"),
+        events.RunPaused(by="panel"),
+        events.RunPaused(agent_id=one, by="code"),
+        events.RunResumed(agent_id=one, by="code"),
         events.BudgetExhausted(**told, **open_agents),
         events.LimitReached(limit="max_time_s", value=0.7, **open_agents),
+        events.SpawnPlanned(
+            agent_id=root,
+            mode=SpawnMode.PARALLEL,
+            tasks=(text("a part"),),
+            estimated_tokens=9_000,
+            estimated_cost_usd=0.125,
+            numbers=(1,),
+        ),
         events.DepthLimitReached(agent_id=root, attempted_depth=4, max_depth=3, **tasks),
         events.CycleDetected(
             agent_id=root, task_description=text("x"), cycle_description=text("again"), number=3
         ),
         events.SpawnIgnored(agent_id=root, reason=text("no end"), tasks=(text("y"),), numbers=(4,)),
+        events.AgentTold(agent_id=root, text=text("go on"), by="code"),
         events.MemoryCreated(agent_id=root, fact=text("a fact"), memory_id=7, created_at=0.5),
         events.ProviderFailover(
             agent_id=one, from_provider="demo/any", to_provider="demo/b", error=text("down")
+        ),
+        events.QuestionAsked(
+            agent_id=one,
+            question_id="q1",
+            question="approval",
+            text=text("May agent 1 call look?"),
+            options=("approve", "deny"),
+            wait_s=0.3,
+        ),
+        events.QuestionAnswered(
+            agent_id=one, question_id="q1", answer="deny", by="panel", reason=text("not today")
         ),
         events.AgentFailed(agent_id=one, error=text("broke"), will_retry=True, attempt=1),
     ):
         run.publish(event)
     run.order("budget", "panel", 12)
+    run.order("tell", "code", {"agent": ROOT_PATH, "text": text("go on")}, path=ROOT_PATH)
+    answer = {"question": "q1", "answer": "deny", "value": None, "reason": text("not today")}
+    run.order("answer", "panel", answer, path="1")
     run.order("cancel", "code", {"agent": "1", "reason": text("not needed")}, path="1")
+    run.order("pause", "panel", {"agent": None})
+    run.order("resume", "code", {"agent": "1"}, path="1", number=0)
     broken = run.start_call("1", replace(request, messages=(user_message(text("a part")),)))
     run.say("1", text("Half"))
     run.finish_call(

@@ -125,6 +125,39 @@ def test_half_a_character_is_replaced(transactions: Transactions) -> None:
     assert transactions.do(names) == ["half \ufffd, whole \U0001f600"]
 
 
+def test_watch_sees_every_change_and_reads_it(transactions: Transactions) -> None:
+    watch = transactions.watch()
+    before = watch.changes()
+
+    transactions.do(add)
+
+    assert watch.changes() != before
+    seen = watch.changes()
+    assert watch.read(names) == ["t"]
+    assert watch.changes() == seen
+    watch.close()
+
+
+def test_watch_sees_a_change_of_another_process(tmp_path: Path) -> None:
+    store = store_at(tmp_path / "x.db")
+    watch = store.transactions().watch()
+    before = watch.changes()
+
+    run_python(
+        f"""
+        from pathlib import Path
+        from agentnb.store.store import store_at
+        from tests.store.test_transactions import add
+        store_at(Path({str(tmp_path / "x.db")!r})).transactions().do(add)
+        """
+    )
+
+    assert watch.changes() != before
+    assert watch.read(names) == ["t"]
+    watch.close()
+    store.close()
+
+
 def test_threads_may_do_work_at_the_same_time(transactions: Transactions) -> None:
     def work(name: str) -> None:
         for number in range(20):
