@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         CannotRecover,
         InternalError,
         LlmError,
+        NoOpenQuestion,
         NoSuchMemory,
         NoSuchRun,
         NoSuchSession,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         UnreadableRun,
     )
     from agentnb.core.protocols import ToolContext
+    from agentnb.core.questions import Question
     from agentnb.core.types import (
         AgentNode,
         AgentStatus,
@@ -91,6 +93,7 @@ _HOMES = {
     "MemoryEntry": "core.durable",
     "MemoryList": "core.durable",
     "NoCassette": "errors",
+    "NoOpenQuestion": "core.errors",
     "NoSuchMemory": "core.errors",
     "NoSuchRun": "core.errors",
     "NoSuchSession": "core.errors",
@@ -100,6 +103,7 @@ _HOMES = {
     "OrchestratorError": "core.errors",
     "OrchestratorResult": "core.types",
     "Price": "prices",
+    "Question": "core.questions",
     "Reply": "providers.scripted",
     "Run": "run",
     "RunCancelled": "core.errors",
@@ -157,6 +161,7 @@ __all__ = [
     "MemoryEntry",
     "MemoryList",
     "NoCassette",
+    "NoOpenQuestion",
     "NoSuchMemory",
     "NoSuchRun",
     "NoSuchSession",
@@ -166,6 +171,7 @@ __all__ = [
     "OrchestratorError",
     "OrchestratorResult",
     "Price",
+    "Question",
     "Reply",
     "Run",
     "RunCancelled",

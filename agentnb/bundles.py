@@ -6,7 +6,7 @@ holds no ids or times, so that saved notebooks can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatch
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from agentnb.core.durable import (
     MessageKind,
     Task,
     TaskList,
+    TaskStatus,
     ThreadMessage,
 )
 from agentnb.core.events import (
@@ -243,7 +244,8 @@ def _(entries: Entries) -> Bundle:
     kinds_of: dict[str, list[str]] = {}
     for entry in entries:
         if not isinstance(entry.event, BudgetUpdate | AgentWaiting):  # their number varies
-            _add_kind(kinds_of.setdefault(getattr(entry.event, "agent_id", ""), []), entry.event)
+            agent_id = getattr(entry.event, "agent_id", None) or ""
+            _add_kind(kinds_of.setdefault(agent_id, []), entry.event)
     fold = TreeFold(e for e in entries if not isinstance(e.event, AgentTextDelta))
     paths = {"": "(run)"} | {agent.agent_id: agent.path for agent in fold.in_path_order()}
     rows = [
@@ -318,6 +320,48 @@ def _task_row(_: int, task: Task) -> tuple[object, ...]:
     return task.id, task.title, task.status, task.priority, f"{len(task.notes):,}"
 
 
+BOARD_ORDER = (
+    TaskStatus.PENDING,
+    TaskStatus.IN_PROGRESS,
+    TaskStatus.BLOCKED,
+    TaskStatus.COMPLETED,
+    TaskStatus.ARCHIVED,
+)
+"""The order of tasks on a board: by status, and within one as they were created."""
+
+
+def board_order(tasks: Iterable[Task]) -> list[Task]:
+    """Tasks in the order of a board."""
+    return sorted(tasks, key=lambda task: BOARD_ORDER.index(task.status))
+
+
+def task_board(tasks: Sequence[Task], names: Mapping[str, str], *, none: str = "") -> Bundle:
+    """Tasks as a table, for a terminal, too.
+
+    Args:
+        tasks: In the order in which they are shown.
+        names: The agents' names, by thread: an agent is told by its name, since nbval compares it.
+        none: Stands behind the headline of a board without tasks.
+    """
+    head = counted(len(tasks), "task", (task.status for task in tasks))
+    if not tasks:
+        return _bundle(_line(f"{head}{none}"))
+    columns = ("", "task", "status", "priority", "agent", "notes")
+    rows = [_board_row(task, names) for task in tasks[:ROWS]]
+    return _bundle(_line(head), _table(Table(columns, rows, length=len(tasks))))
+
+
+def _board_row(task: Task, names: Mapping[str, str]) -> tuple[str, ...]:
+    return (
+        task.id,
+        task.title,
+        task.status,
+        task.priority,
+        names.get(task.assigned_to or "", ""),
+        f"{len(task.notes):,}",
+    )
+
+
 @bundle_of.register
 def _(task: Task) -> Bundle:
     """Id, status, priority and title; the prompt; the newest notes."""
@@ -350,6 +394,23 @@ def _list(values: Listed[Any] | Entries | RunList, table: Table, *below: str) ->
     """A table. Its plain text is the `repr`, which IPython prints for any tuple or list."""
     parts = [_line(values.headline), *([_table(table)] if values else []), *map(_line, below)]
     return _bundle(*parts) | {"text/plain": repr(values)}
+
+
+def thread_board(threads: Sequence[Conversation]) -> Bundle:
+    """Threads and their agents as a table, for a terminal, too. The first ones are read."""
+    head = counted(len(threads), "thread")
+    if not threads:
+        return _bundle(_line(head))
+    columns = ("", "thread", "kind", "model", "status", "messages")
+    rows = [[*map(_cell, _thread_row(place, each))] for place, each in enumerate(threads[:ROWS])]
+    return _bundle(_line(head), _table(Table(columns, rows, length=len(threads))))
+
+
+def _thread_row(place: int, thread: Conversation) -> tuple[object, ...]:
+    agent = thread.metadata
+    kind, model = ("", "") if agent is None else (agent.kind, f"{agent.provider}/{agent.model}")
+    title = thread.title or "(no message yet)"
+    return place, title, kind, model, thread.status, f"{len(thread.messages):,}"
 
 
 # -- conversations --------------------------------------------------------------------------------

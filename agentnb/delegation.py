@@ -20,7 +20,7 @@ from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Models, gate_of
 from agentnb.tools.registry import MAKERS, meant_by
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
-from agentnb.tools.toolset import Makers
+from agentnb.tools.toolset import TOOLSETS, Makers
 
 BootstrapOf = Callable[[Profile | None], Sequence[NamedText]]
 
@@ -89,8 +89,10 @@ def _settings(
     # The file's name without its folder: a model sees it in errors, but not the person's paths.
     named = replace(config, source=Path(config.source).name)
     tools, broken = dict[str, Sequence[Tool] | None](), dict[str, str]()
+    gated: dict[str, frozenset[str]] = {}
     for name in (*config.profiles, *config.broken):
         try:
+            gated[name] = gated_by_profile(named.profile(name), known, named)
             tools[name] = tools_of_profile(named.profile(name), known, named, makers)
         except ConfigError as error:
             broken[name] = str(error)
@@ -107,6 +109,7 @@ def _settings(
         broken=broken,
         model_of=model_of,
         tools_of=lambda profile: tools[profile.name],
+        gated_of=lambda profile: gated[profile.name],
         bootstrap_of=bootstrap_of,
     )
 
@@ -133,14 +136,63 @@ def tools_of_profile(
         meant = meant_by(name, by_name, makers)
         found.update((tool.spec.name, tool) for tool in meant)
         if not meant:
-            mistakes.append(_mistake(config, profile, at, _no_tool(name, [*by_name, *makers])))
+            key = f"tools.spawn.profiles.{profile.name}.tools[{at}]"
+            mistakes.append(_mistake(config, key, _no_tool(name, [*by_name, *makers])))
     if mistakes:
         raise ConfigError(config.source, mistakes)
     return tuple(found.values())
 
 
-def _mistake(config: Config, profile: Profile, at: int, what: str) -> ConfigMistake:
-    key = f"tools.spawn.profiles.{profile.name}.tools[{at}]"
+def gated_by_file(known: Iterable[Tool], config: Config) -> frozenset[str]:
+    """The names of the tools that need approval in every run, by `tools.approval`.
+
+    Args:
+        known: The tools of the session and of the run.
+        config: The settings.
+
+    Raises:
+        ConfigError: A name fits no tool: with a typo it would let a tool through.
+    """
+    return _gated(config.approval, "tools.approval", known, config)
+
+
+def gated_by_profile(profile: Profile, known: Iterable[Tool], config: Config) -> frozenset[str]:
+    """The names of the tools that need approval from a profile's agents and all below them.
+
+    Args:
+        profile: A profile of the settings file.
+        known: The tools of the session and of the run.
+        config: Holds the profile's lines in the file.
+
+    Raises:
+        ConfigError: A name fits no tool.
+    """
+    key = f"tools.spawn.profiles.{profile.name}.approval"
+    return _gated(profile.approval, key, known, config)
+
+
+def _gated(names: Sequence[str], key: str, known: Iterable[Tool], config: Config) -> frozenset[str]:
+    ours = {*NAMES, *(name for members in TOOLSETS.values() for name in members)}
+    alone = {name: (name,) for name in (*(tool.spec.name for tool in known), *sorted(ours))}
+    meant = {**TOOLSETS, **alone}
+    mistakes = [
+        _mistake(config, f"{key}[{at}]", _nothing_to_approve(name, meant))
+        for at, name in enumerate(names)
+        if name not in meant
+    ]
+    if mistakes:
+        raise ConfigError(config.source, mistakes)
+    return frozenset(each for name in names for each in meant[name])
+
+
+def _nothing_to_approve(name: str, known: Iterable[str]) -> str:
+    return (
+        f"This run has no tool {literal(name)} (known: {listed(map(literal, known))}), and a name "
+        "that fits none would let a tool run unasked. Correct it, or take it out here."
+    )
+
+
+def _mistake(config: Config, key: str, what: str) -> ConfigMistake:
     return ConfigMistake(key, config.lines.get(key), what)
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import math
 import re
+import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
+from importlib import import_module
 
 from agentnb.core.shown import Shown, listed
 from agentnb.core.text import (
@@ -187,6 +191,27 @@ def _usd(call: Call) -> Decimal | str:
         return _UNKNOWN
     except Exception as error:  # a missing price must not stop a person from viewing a run
         return f"genai-prices failed ({visible(str(error), 100)})"
+
+
+def begin_to_load(model: str) -> None:
+    """Load the prices in the background if the model may have one and they are not loaded yet.
+
+    It takes a quarter of a second, which a run's loop must not wait for.
+    """
+    own = _spelled(model)
+    if own not in _own and "/" in own and "genai_prices" not in sys.modules:
+        threading.Thread(target=_load, daemon=True).start()
+
+
+def _load() -> None:
+    with suppress(Exception):  # who asks for a price is told
+        import_module("genai_prices")
+
+
+def list_price(model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
+    """The price in US dollars of a call to `provider/model`; `None` if none is known."""
+    usd = _usd(Call("", model, Usage(input_tokens, output_tokens), None))
+    return usd if isinstance(usd, Decimal) else None
 
 
 @lru_cache(maxsize=2**16)

@@ -347,6 +347,10 @@ class RunRecord(Shown):
 
         return TreeView(self._live(), height=height)
 
+    def frames(self) -> FramePublisher:
+        """The frames of its panel, for another live view of the package."""
+        return self._live()
+
     def _live(self) -> FramePublisher:
         """The publisher whose frames all live views of this run share."""
         with self._fold_lock:

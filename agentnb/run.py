@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.cancel import Cancellation
-from agentnb.core.errors import OrchestratorError, UnknownAgent
+from agentnb.core.errors import AgentEnded, OrchestratorError, UnknownAgent
 from agentnb.core.events import Entry
+from agentnb.core.protocols import RunControls
 from agentnb.core.request import RequestContext
 from agentnb.core.types import (
     ROOT_PATH,
@@ -40,15 +41,17 @@ from agentnb.core.types import (
     path_key,
     path_of,
 )
+from agentnb.core.words import checked_words
 from agentnb.modes import LIVE
 from agentnb.record import RunRecord
 from agentnb.runtime import GONE, Runtime
 from agentnb.views.panel.viewers import Viewers
 
 if TYPE_CHECKING:
+    from agentnb.core.questions import Question
     from agentnb.recovery import Recovering, RecoveryReceipt
     from agentnb.run_store import RunStore
-    from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
+    from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton, PauseButton
     from agentnb.views.panel.frames import FramePublisher
 
 SLICE_S = 0.1
@@ -91,6 +94,8 @@ class Run(RunRecord):
             among[self.id] = self
         self._future = runtime.submit(execution)
         self._waiting = waiting = set[Callable[[], None]]()
+        self._was_awaited = False
+        """Whether somebody waited for it when it ended."""
         # One callback for all waiters: a future keeps its callbacks, and waiters come and go.
         self._future.add_done_callback(lambda _: [wake() for wake in waiting.copy()])
 
@@ -116,7 +121,7 @@ class Run(RunRecord):
                     async with asyncio.timeout(SLICE_S):
                         await done.wait()
         finally:
-            self._waiting.discard(wake)
+            self._no_longer_waits(wake)
         return self._outcome()
 
     def _outcome(self) -> OrchestratorResult:
@@ -174,8 +179,12 @@ class Run(RunRecord):
                     return False
                 done.wait(min(SLICE_S, left))
         finally:
-            self._waiting.discard(done.set)
+            self._no_longer_waits(done.set)
         return True
+
+    def _no_longer_waits(self, wake: Callable[[], None]) -> None:
+        self._was_awaited |= self._future.done()
+        self._waiting.discard(wake)
 
     def result_or_cancel(self) -> OrchestratorResult:
         """Block as the run's owner: the first interrupt cancels it, the second gives up waiting."""
@@ -341,6 +350,59 @@ class Run(RunRecord):
             left = {name for name in left if is_at_or_below(name, agent_id)}
         return self._in_path_order(left)
 
+    def pause(self, agent: str | None = None) -> None:
+        """Start no new call and no new tool of an agent and all below it, or of the whole run.
+
+        That holds when this returns. What is open runs to its end. While the whole run is paused
+        its `max_time_s` stands still. Pausing what is paused changes nothing.
+
+        Args:
+            agent: A path (`1.2`) or an agent's id; everything if left out.
+
+        Raises:
+            UnknownAgent: The run has no such agent.
+            AgentEnded: The agent, or the run, has ended.
+            RuntimeError: The run's event loop is gone.
+        """
+        self._pause(agent, by="code")
+
+    def _pause(self, agent: str | None, *, by: str) -> None:
+        agent_id = self._to_steer(agent, "paused")
+        self._runtime.call(lambda: self._request.pauses.pause(agent_id, by))
+
+    def resume(self, agent: str | None = None) -> None:
+        """End the pauses at an agent and below it, or all pauses of the run.
+
+        An agent below one that is still paused stays held. Calls begin again as fast as
+        `max_concurrency` lets them.
+
+        Args:
+            agent: A path (`1.2`) or an agent's id; everything if left out.
+
+        Raises:
+            UnknownAgent: The run has no such agent.
+            AgentEnded: The agent, or the run, has ended.
+            RuntimeError: The run's event loop is gone.
+        """
+        self._resume(agent, by="code")
+
+    def _resume(self, agent: str | None, *, by: str) -> None:
+        agent_id = self._to_steer(agent, "resumed")
+        self._runtime.call(lambda: self._request.pauses.resume(agent_id, by))
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """Paths of the agents at which a person's pause stands; `root` for the whole run."""
+        return self._request.pauses.paused
+
+    def _to_steer(self, agent: str | None, order: str) -> str | None:
+        """The id of the agent that is to be paused or so; `None` for the whole run."""
+        agent_id = None if agent is None or self._is_root(agent) else self._id_of(agent)
+        if self.done:
+            raise AgentEnded(path_of(agent_id or self.thread_id, self.thread_id), order)
+        self._check_alive()
+        return agent_id
+
     def _is_root(self, agent: str) -> bool:
         return agent in (ROOT_PATH, self.thread_id)
 
@@ -374,6 +436,32 @@ class Run(RunRecord):
         if not self._runtime.is_current_thread:
             self._runtime.call(lambda: None)  # returns after the loop has handled the new total
 
+    def tell(self, agent: str, text: str) -> None:
+        """Say something to an agent, which reads it with its next call. Returns at once.
+
+        An agent that waits for its sub-agents reads it with their results; one that is about to end
+        takes one turn more. Those above and beside it do not read it.
+
+        Args:
+            agent: A path (`1.2`, `root`) or an agent's id.
+            text: At most 100,000 characters.
+
+        Raises:
+            UnknownAgent: The run has no such agent.
+            AgentEnded: The agent, or the run, has ended.
+            ValueError: The text is blank, or too long.
+            RuntimeError: The run's event loop is gone.
+        """
+        self._tell(agent, text, by="code")
+
+    def _tell(self, agent: str, text: str, *, by: str) -> None:
+        words = checked_words(text)
+        agent_id = self.thread_id if self._is_root(agent) else self._id_of(agent)
+        if self.done:
+            raise AgentEnded(path_of(agent_id, self.thread_id))
+        self._check_alive()
+        self._runtime.call(lambda: self._request.words.tell(agent_id, words, by))
+
     def answer_budget(self, answer: str) -> None:
         """Answer the question of a paused run.
 
@@ -389,6 +477,39 @@ class Run(RunRecord):
 
     def _answer_budget(self, answer: str, *, by: str) -> None:
         self._runtime.call(lambda: self._request.answer_budget(answer, by))
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The open questions of the run, in the order in which they were asked."""
+        return self._request.open_questions
+
+    def answer(
+        self, question_id: str, answer: str, *, value: Any = None, reason: str | None = None
+    ) -> None:
+        """Answer an open question; the first answer counts.
+
+        Args:
+            question_id: `q1`, `q2`: see `questions`.
+            answer: One of the question's options: `approve` or `deny`; of a plan `go`, `stop` or
+                `fewer`; of the budget `continue` or `stop`.
+            value: With `approve` other arguments for the tool, by name; with `fewer` the number of
+                tasks that may start.
+            reason: With `deny`: what the model is told.
+
+        Raises:
+            NoOpenQuestion: It is not open: answered, void, or never asked.
+            ValueError: The question does not take this answer, or not this value.
+            RuntimeError: The run's event loop is gone.
+        """
+        self._answer(question_id, answer, value=value, reason=reason, by="code")
+
+    def _answer(
+        self, question_id: str, answer: str, *, value: Any, reason: str | None, by: str
+    ) -> None:
+        request = self._request
+        self._runtime.call(
+            lambda: request.answer(question_id, answer, value=value, reason=reason, by=by)
+        )
 
     # -- live views ---------------------------------------------------------------------------
 
@@ -410,6 +531,12 @@ class Run(RunRecord):
 
         return CancelButton(self._live())
 
+    def pause_button(self) -> PauseButton:
+        """The panel's button that pauses the whole run, for a dashboard of your own."""
+        from agentnb.views.panel.controls import PauseButton
+
+        return PauseButton(self._live())
+
     def _new_publisher(self) -> FramePublisher:
         from agentnb.views.panel.commands import Commands
         from agentnb.views.panel.frames import FramePublisher
@@ -424,6 +551,7 @@ class Run(RunRecord):
             kept=self._kept,
             receipt=lambda: self.receipt,
             at_end=self._told_at_end,
+            is_awaited=lambda: bool(self._waiting) or self._was_awaited,
         )
 
     def _told_at_end(self) -> str:
@@ -450,7 +578,7 @@ def newest_run() -> Run | None:
     return None if _newest is None else _newest()
 
 
-class _ByPanel:
+class _ByPanel(RunControls):
     """A run's controls for its panels: their orders are recorded as the panel's."""
 
     def __init__(self, run: Run) -> None:
@@ -464,6 +592,24 @@ class _ByPanel:
 
     def answer_budget(self, answer: str) -> None:
         self._run._answer_budget(answer, by="panel")
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        return self._run.questions
+
+    def answer(
+        self, question_id: str, answer: str, *, value: Any = None, reason: str | None = None
+    ) -> None:
+        self._run._answer(question_id, answer, value=value, reason=reason, by="panel")
+
+    def tell(self, agent: str, text: str) -> None:
+        self._run._tell(agent, text, by="panel")
+
+    def pause(self, agent: str | None = None) -> None:
+        self._run._pause(agent, by="panel")
+
+    def resume(self, agent: str | None = None) -> None:
+        self._run._resume(agent, by="panel")
 
 
 @contextmanager

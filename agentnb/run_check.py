@@ -20,6 +20,7 @@ from agentnb.core.events import (
     BudgetPaused,
     Event,
     ModelCallFinished,
+    QuestionAsked,
     Row,
     RunStarted,
 )
@@ -243,5 +244,6 @@ def _check_json(value: Any) -> None:
 _OWN: Mapping[tuple[type, str], _Check] = {
     (ModelCallFinished, "estimate_error"): _check_difference,
     (BudgetPaused, "wait_s"): _check_patience,
+    (QuestionAsked, "wait_s"): _check_patience,
 }
 """Checks of the few fields that are neither counts nor finite times."""

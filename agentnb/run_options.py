@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from agentnb.tools.registry import is_tool
 if TYPE_CHECKING:
     from agentnb.recovery import Recovering
 
-_NOT_OF_A_RUN = frozenset({"config", "store", "provider", "tools", "model"})
+GATED = "approval"
+"""Where the names of the tools that need approval are kept: a later file may only add some."""
+_NOT_OF_A_RUN = frozenset({"config", "store", "provider", "tools", "model", "approve"})
 """Settings that come from the session that recovers, or are not kept."""
 
 
@@ -42,6 +44,8 @@ class RunOptions:
     """For a message that is queued already."""
     recovering: Recovering | None = None
     """For a run that goes on where its process died."""
+    gated: tuple[str, ...] = ()
+    """Names of tools that need approval, besides those of the settings file."""
     standing: Standing | None = None
     """Its budget and its cancel, if it goes on."""
 
@@ -91,6 +95,7 @@ def from_queue(order: Order) -> RunOptions:
         tags=tuple(given.pop("tags", ())),
         thread=queued.thread_id,
         order=order,
+        gated=tuple(given.pop(GATED, ())),
         given=given,
     )
 
@@ -150,6 +155,7 @@ def options_of_recovery(
         thread=head.thread_id,
         order=order,
         recovering=recovering,
+        gated=tuple(kept.get(GATED, ())),
         standing=standing,
     )
 
@@ -171,15 +177,19 @@ def as_plain(
     profile: Profile | None,
     instructions: str,
     options: RunOptions,
+    gated: Collection[str] = (),
 ) -> dict[str, Any]:
     """A run's settings as plain values, as they are kept: no provider, no function."""
-    left_out = ("model", "tools", "config", "store", "provider")
+    left_out = ("model", "tools", "config", "store", "provider", "approve")
     plain = {name: getattr(settings, name) for name in SETTINGS if name not in left_out}
-    if callable(plain["on_budget_warning"]):
-        del plain["on_budget_warning"]
+    for name in ("on_budget_warning", "on_plan"):
+        if callable(plain[name]):
+            del plain[name]
     plain["memories"] = list(settings.memories)
     plain["model"] = model if isinstance(model, str) else list(model)
     plain["tools"] = [tool.spec.name for tool in tools]
+    if gated:
+        plain[GATED] = sorted(gated)
     if profile is not None:
         plain["profile"] = {"name": profile.name, "instructions": instructions}
     if options.order is not None and options.order.queued.pot is not None:

@@ -7,7 +7,7 @@ begun. Only `RunParts.execute` begins the run, when its turn on its thread has c
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,8 +23,14 @@ from agentnb.core.protocols import BudgetGate, Delegation, Provider, SupportsCom
 from agentnb.core.records import RunHead
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult
-from agentnb.delegation import delegation_of, tools_of_profile
+from agentnb.delegation import (
+    delegation_of,
+    gated_by_file,
+    gated_by_profile,
+    tools_of_profile,
+)
 from agentnb.models import Models, gate_of, note_used
+from agentnb.prices import begin_to_load, list_price
 from agentnb.repeat import Repeat, Take, Tally
 from agentnb.run_options import (
     RunOptions,
@@ -166,6 +172,7 @@ class RunMaker:
             instructions = going_on.head.settings["profile"]["instructions"]
         viewers, warning = Viewers(), settings.on_budget_warning
         tools = self._tools_for(options.given, settings, profile, config)
+        gated = self._gated(options, tools, profile, config)
         if metadata is not None:  # an agent that stays does its tasks itself
             tools, delegation = _with_task_tools(tools, self._board), Delegation(by_block=False)
         else:
@@ -182,13 +189,16 @@ class RunMaker:
             )
         if isinstance(model, str):
             note_used(model)
-        kept = as_plain(settings, model or now.models.model, tools, profile, instructions, options)
+        begin_to_load(label)
+        kept = as_plain(
+            settings, model or now.models.model, tools, profile, instructions, options, gated
+        )
         kept |= chain_as_plain(provider)
         if delegation.by_tools:
             kept |= profiles_as_plain(config.profiles.values(), bootstrap_of)
         # Now: whatever can go wrong before has not used up a label.
         take = self._take(options)
-        request = self._request(settings, options, provider, viewers, store, take)
+        request = self._request(settings, options, provider, viewers, store, take, gated)
         journal, past = _kept(options, store, take)
         return RunParts(
             options=options,
@@ -231,6 +241,18 @@ class RunMaker:
         of_profile = tools_of_profile(profile, self.tools, config, self.toolsets)
         return self.tools if of_profile is None else of_profile
 
+    def _gated(
+        self,
+        options: RunOptions,
+        tools: Sequence[Tool],
+        profile: Profile | None,
+        config: Config,
+    ) -> frozenset[str]:
+        """The names of the tools that need approval in a run, whatever they themselves say."""
+        known = (*self.tools, *tools)
+        gated = gated_by_file(known, config).union(options.gated)
+        return gated if profile is None else gated | gated_by_profile(profile, known, config)
+
     def _request(
         self,
         settings: Settings,
@@ -239,6 +261,7 @@ class RunMaker:
         viewers: Viewers,
         store: RunStore,
         take: Take | None,
+        gated: Collection[str],
     ) -> RequestContext:
         """The state that the agents of a run share."""
         order, warning = options.order, settings.on_budget_warning
@@ -264,6 +287,12 @@ class RunMaker:
             max_time_s=settings.max_time_s,
             stop_after_failures=settings.stop_after_failures,
             is_attended=viewers.any,
+            patience=viewers.patience,
+            approve=settings.approve,
+            gated=gated,
+            on_plan=settings.on_plan,
+            ask_above=settings.ask_above,
+            price=list_price,
             memory=StoredMemories(store.transactions),
             recall=settings.recall,
         )

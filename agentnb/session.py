@@ -73,10 +73,13 @@ from agentnb.tools.toolset import Makers
 if TYPE_CHECKING:
     from agentnb.agent_view import AgentView
     from agentnb.core.durable import MemoryEntry, MemoryList
+    from agentnb.core.events import SpawnPlanned
+    from agentnb.core.questions import Question
     from agentnb.recovery import Recovering
     from agentnb.store.runs import RunInfo, RunList
     from agentnb.store.transactions import Transactions
     from agentnb.store.upkeep import Pruned
+    from agentnb.views.boards.board_view import BoardView
 
 P = ParamSpec("P")
 
@@ -147,6 +150,9 @@ class Session:
         sub_agent_memory: str = "inherit",
         on_budget_warning: str | BudgetGate = "ask",
         pause_timeout_s: float = 600,
+        on_plan: str | Callable[[SpawnPlanned], object] = "go",
+        ask_above: tuple[float, float] | None = None,
+        approve: Callable[[Question], object] | None = None,
         max_turns: int = 50,
         max_time_s: float | None = None,
         stop_after_failures: int | None = None,
@@ -539,14 +545,18 @@ class Session:
                 self.store.tell_trouble()
 
     @contextmanager
-    def owning(self) -> Iterator[list[Run]]:
+    def owning(self, *, expects_view: bool = False) -> Iterator[list[Run]]:
         """Collect the runs that this thread starts, for a caller that owns and awaits its run.
 
         An interrupt may arrive after the start and before the wait, when the caller has no
-        reference to the run yet. It must still stop that run, and no other thread's.
+        reference to the run yet. It must still stop that run, and no other thread's. Since the
+        caller waits, only a view of the run can bring an answer to its questions.
+
+        Args:
+            expects_view: Whether the caller is about to show one.
         """
         owned: list[Run] = []
-        self._owned.runs = owned
+        self._owned.runs, self._owned.expects_view = owned, expects_view
         try:
             yield owned
         finally:
@@ -565,6 +575,8 @@ class Session:
         given = self.given.keys()
         parts = self._maker.make(options, self._reread(), store=self.store, given=given)
         options, request, going_on = parts.options, parts.request, parts.options.recovering
+        if hasattr(self._owned, "runs"):
+            parts.viewers.only_views_answer(expects_view=self._owned.expects_view)
         runtime = get_runtime()
         runtime.at_close(registry.aclose)
         if not runtime.is_current_thread:
@@ -668,7 +680,20 @@ class Session:
     @property
     def tasks(self) -> Tasks:
         """The session's tasks: to create, list, assign, change and complete them."""
-        return Tasks(self._desk, self._board, keeps=self)
+        return Tasks(self._desk, self._board, house=self._house)
+
+    def threads_panel(self, *, height: int = 0) -> BoardView:
+        """Live board of the session's threads: their agents, and the conversation of a chosen one.
+
+        What an agent at work says streams in, and a field sends it a message. As a cell's value a
+        table of the threads follows it, which stays in a saved notebook.
+
+        Args:
+            height: Height in pixels; 0 for one that fits most cells.
+        """
+        from agentnb.tasks.boards import threads_panel  # loads the views only when needed
+
+        return threads_panel(self._house, self.tasks, listed=self.threads, height=height)
 
     @property
     def _house(self) -> House:
@@ -678,6 +703,8 @@ class Session:
             lambda thread, text, **settings: self.spawn(text, thread=thread, **settings),
             self._runs_of,
             self._own_agent,
+            self.find_run,
+            self.store.load,
         )
 
     def _runs_of(self, thread_id: str) -> RunList:

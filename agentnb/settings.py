@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
 from textwrap import fill
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,8 @@ from agentnb.modes import MODES
 
 if TYPE_CHECKING:
     from agentnb.config import Config
+    from agentnb.core.events import SpawnPlanned
+    from agentnb.core.questions import Question
 
 T = TypeVar("T")
 
@@ -176,6 +179,24 @@ def _is_store(value: object) -> bool:
     return value is None or isinstance(value, os.PathLike) or one_line(value)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _take_ask_above(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, tuple | list) and len(value) == 2:
+        # "inf" is how infinity is kept: JSON does not have it.
+        limits = tuple(
+            float(each) if isinstance(each, Decimal) or each == "inf" else each for each in value
+        )
+        if all(_is_number(each) and each >= 0 for each in limits):
+            return limits
+    raise Wrong("two numbers, of agents and of dollars, or None")
+
+
+_ASK_ABOVE = Check("two numbers, of agents and of dollars, or None", _take_ask_above)
 _STORE = _check("'auto', the path of a file or a folder, or None (memory only)", _is_store)
 _CASSETTE = _check(
     "the path of a file, or None for the notebook's own",
@@ -378,6 +399,26 @@ class Settings:
         "Seconds that a paused run waits for an answer; then it stops.",
         _SECONDS,
         in_file=True,
+    )
+    on_plan: str | Callable[[SpawnPlanned], object] = _setting(
+        "go",
+        "Before an agent delegates: `go`; `ask` a person, if one is there; or a callable, sync or "
+        "async, that gets the `SpawnPlanned` and returns `go`, `stop`, or the number of tasks that "
+        "may start.",
+        _one_of("go", "ask", or_callable="a callable that gets a `SpawnPlanned`"),
+    )
+    ask_above: tuple[float, float] | None = _setting(
+        None,
+        "Numbers of agents and of dollars: a delegation that starts more agents, or may cost more, "
+        'is asked about as with `on_plan="ask"`; `None` for none.',
+        _ASK_ABOVE,
+    )
+    approve: Callable[[Question], object] | None = _setting(
+        None,
+        "Answers for a person whether a tool call that needs approval may run: a callable, sync or "
+        "async, that gets the `Question` and returns `approve`, `deny`, other arguments as a dict, "
+        "or `ask` to leave it to a person.",
+        _check("a callable that gets a `Question`", lambda v: v is None or callable(v)),
     )
     max_turns: int = _setting(
         50,

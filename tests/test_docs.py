@@ -131,6 +131,9 @@ print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"]
     assert said.splitlines() == [
         "It is 2850 km long.",
         "{'length': 1233}",
+        "May the root call send_mail? {'tool': 'send_mail', 'arguments': "
+        "{'to': 'everyone@example.org', 'text': 'Hello.'}}",
+        "It is done. ['ann@example.org']",
         "Anna travels without a car.",
         "By train.",
         "True",
@@ -236,14 +239,15 @@ def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
 
 def test_python_of_the_page_on_delegation_runs_from_top_to_bottom() -> None:
     text = (ROOT / "docs" / "delegation.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
-    answer, results = run_python(block).splitlines()
+    answer, results, started = run_python("\n".join(blocks)).splitlines()
     job, told = ast.literal_eval(results)
 
     assert answer == "Not the thermistor."
     assert re.fullmatch("[0-9a-f]{6}", job)
     assert told == f"[{job}: OK]\nCheap and quick, but its curve has to be corrected."
+    assert (len(blocks), started) == (2, "['One']")
 
 
 def test_python_of_the_page_on_threads_and_tasks_runs_from_top_to_bottom() -> None:

@@ -16,7 +16,7 @@ import pytest
 import agentnb
 from agentnb import CannotRecover, NoSuchRun, Price, Run, RunCancelled, RunChanged, Session
 from agentnb.core import prompt
-from agentnb.core.events import ModelCallFinished, RunFinished, RunStarted
+from agentnb.core.events import ModelCallFinished, RunFinished, RunPaused, RunResumed, RunStarted
 from agentnb.core.past import Past
 from agentnb.core.records import Kept
 from agentnb.prices import dollars
@@ -142,6 +142,28 @@ def test_run_that_is_killed_while_it_is_recovered_can_be_recovered_again(tmp_pat
     assert [event.recovered for event in events_of(run.events, RunStarted)] == [2]
     assert run.receipt is not None
     assert run.receipt.reused.calls == 5
+
+
+def test_run_that_is_killed_paused_is_recovered_paused_and_goes_on_when_resumed(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "x.db"
+    run_id = killed(store, "is paused")
+    assert killed(store, "is paused", run_id) == run_id  # while it is recovered, and paused
+    session, provider = session_of(store, "is paused")
+
+    run = session.recover(run_id)
+
+    assert run.paused == ("root",)
+    with pytest.raises(TimeoutError):
+        run.result(0)
+    assert provider.requests == []
+    run.resume()
+    assert run.result(DEADLINE_S).output == "All of it."
+    assert [task_of(request) for request in provider.requests] == ["root"]
+    record = session.load(run_id)
+    assert [each.by for each in events_of(record.events, RunPaused)] == ["code"]
+    assert len(events_of(record.events, RunResumed)) == 1
 
 
 def test_run_of_a_message_goes_on_when_its_session_is_opened(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import (
+    AgentEnded,
     AuthenticationFailed,
     NoOpenQuestion,
     OrchestratorError,
@@ -29,6 +30,8 @@ from agentnb.core.events import (
     BudgetResumed,
     Entry,
     RunFinished,
+    RunPaused,
+    RunResumed,
     RunStarted,
 )
 from agentnb.core.orchestrator import AgentOrchestrator
@@ -36,7 +39,7 @@ from agentnb.core.request import RequestContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus, OrchestratorResult, Usage
 from agentnb.providers.scripted import Reply, ScriptedProvider
-from agentnb.run import Run
+from agentnb.run import Run, _ByPanel
 from agentnb.runtime import get_runtime
 from agentnb.session import Session
 from tests.support import (
@@ -484,6 +487,68 @@ def test_many_cancels_at_once_stop_each_agent_once() -> None:
     check_record(run.events)
 
 
+# -- pauses ---------------------------------------------------------------------------------------
+
+
+def test_paused_run_begins_nothing_more_and_goes_on_when_it_is_resumed() -> None:
+    run, hold, provider = held_pair()
+    asked = len(provider.requests)
+
+    in_thread(run.pause)
+    assert [*run.paused] == ["root"]
+    hold.release()
+    assert until(run, AgentWaiting, "root").reason == "paused"
+    with pytest.raises(TimeoutError):
+        run.result(0.05)  # the run goes on: it waits for a person
+    assert len(provider.requests) == asked
+    assert run.status is AgentStatus.WAITING
+    run.resume()
+
+    assert run.result(DEADLINE_S).output == "together"
+    assert [*run.paused] == []
+    assert [each.agent_id for each in events_of(run.events, RunPaused)] == [None]
+    check_record(run.events)
+
+
+def test_branch_is_named_by_its_path_or_id_and_the_panel_says_that_it_was_the_panel() -> None:
+    run, hold, _ = held_pair()
+    clicks = run._live().commands
+    assert clicks is not None
+
+    run.pause("1")
+    run.pause(run.agent("1").agent_id)  # once more: nothing changes
+    assert run.paused == ("1",)
+    _ByPanel(run).resume("1")
+    _ByPanel(run).pause()
+    run.resume()
+    hold.release()
+    run.result(DEADLINE_S)
+
+    orders = [(each.agent_id, each.by) for each in events_of(run.events, RunPaused)]
+    assert orders == [(f"{run.thread_id}.1", "code"), (None, "panel")]
+    orders = [(each.agent_id, each.by) for each in events_of(run.events, RunResumed)]
+    assert orders == [(f"{run.thread_id}.1", "panel"), (None, "code")]
+
+
+@pytest.mark.parametrize("order", [Run.pause, Run.resume])
+def test_agent_that_is_unknown_or_has_ended_is_not_paused(
+    order: Callable[[Run, str | None], None],
+) -> None:
+    run, hold, _ = held_pair()
+
+    with pytest.raises(UnknownAgent, match=r"'7\.7'"):
+        order(run, "7.7")
+    with pytest.raises(AgentEnded) as raised:
+        order(run, "2")
+    assert raised.value.path == "2"
+    hold.release()
+    run.result(DEADLINE_S)
+    for agent, path in ((None, "root"), ("1", "1")):
+        with pytest.raises(AgentEnded) as raised:
+            order(run, agent)
+        assert raised.value.path == path
+
+
 # -- the budget -----------------------------------------------------------------------------------
 
 
@@ -543,6 +608,30 @@ def test_paused_run_is_answered_from_any_thread(answer: str, status: AgentStatus
 
     assert run.result(DEADLINE_S).status is status
     assert [e.reason for e in events_of(run.events, BudgetResumed)] == [answer]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"), [("continue", AgentStatus.COMPLETED), ("stop", AgentStatus.EXHAUSTED)]
+)
+def test_budget_s_question_is_one_of_the_run_s_and_is_answered_once(
+    answer: str, status: AgentStatus
+) -> None:
+    run = attended()
+    (question,) = run.questions
+    assert (question.id, question.kind, question.path) == ("q1", "budget", "root")
+    assert question.options == ("continue", "stop")
+
+    with pytest.raises(ValueError, match="'continue' or 'stop'"):
+        run.answer("q1", "approve")
+    run.answer("q1", answer)
+    assert run.questions == ()
+    with pytest.raises(NoOpenQuestion):
+        run.answer("q1", "stop")
+
+    assert run.result(DEADLINE_S).status is status
+    assert [e.reason for e in events_of(run.events, BudgetResumed)] == [answer]
+    with pytest.raises(NoOpenQuestion):
+        run.answer("q1", answer)
 
 
 def test_raise_resumes_a_paused_run() -> None:

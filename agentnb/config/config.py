@@ -38,6 +38,8 @@ class Config:
     """The file as it was named; empty if there is none."""
     spawn_enabled: bool | None = None
     """`tools.spawn.enabled`; `None` if not set."""
+    approval: tuple[str, ...] = ()
+    """Names of tools that need approval in every run: `tools.approval`."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     """Usable profiles by name, in the order of the file."""
     broken: Mapping[str, tuple[ConfigMistake, ...]] = field(default_factory=dict)

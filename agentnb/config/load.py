@@ -138,6 +138,7 @@ def _load(file: Path, source: str) -> Config:
         folder=folder,
         source=source,
         spawn_enabled=spawn.enabled,
+        approval=tuple(settings.tools.approval or ()),
         profiles=MappingProxyType(profiles),
         broken=MappingProxyType(broken),
         pools=MappingProxyType(pools),
@@ -158,6 +159,7 @@ def _profile(name: str, section: ProfileSection, pools: dict[str, tuple[str, ...
         prompt_file=section.system_prompt_file,
         bootstrap=None if section.bootstrap_files is None else tuple(section.bootstrap_files),
         tools=None if section.tools is None else tuple(section.tools),
+        approval=tuple(section.approval or ()),
         pool=section.pool,
         models=pools[section.pool] if section.pool else (),
     )

@@ -32,6 +32,8 @@ class Profile:
     """Its bootstrap files; `None` for the default ones."""
     tools: tuple[str, ...] | None = None
     """Names of tools; `None` for all tools of its parent."""
+    approval: tuple[str, ...] = ()
+    """Names of tools that need approval from its agents and all below them."""
     pool: str | None = None
     models: tuple[str, ...] = ()
     """Models of its pool, `provider/model` each; empty for its parent's model."""

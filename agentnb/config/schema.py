@@ -201,6 +201,7 @@ class ProfileSection(Section):
     system_prompt_file: File | None = None
     bootstrap_files: Annotated[list[File] | None, BeforeValidator(_none_is_default)] = None
     tools: Annotated[list[Name] | None, BeforeValidator(_commas)] = None
+    approval: Annotated[list[Name] | None, BeforeValidator(_commas)] = None
     pool: Pool | None = None
 
 
@@ -214,6 +215,7 @@ class SpawnSection(Section):
 class ToolsSection(Section):
     """`tools`."""
 
+    approval: Annotated[list[Name] | None, BeforeValidator(_commas)] = None
     spawn: SpawnSection = SpawnSection()
 
 

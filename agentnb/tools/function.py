@@ -18,6 +18,7 @@ from agentnb.core.types import ToolSpec
 from agentnb.tools.result import as_text
 
 if TYPE_CHECKING:
+    from agentnb.core.questions import Question
     from agentnb.tools.parameters import Parameters
 
 P = ParamSpec("P")
@@ -41,6 +42,7 @@ class FunctionTool(Generic[P, R]):
         *,
         effects: bool = True,
         on_replay: str = RECORDED,
+        approval: bool | Callable[[Question], object] = False,
     ) -> None:
         self.spec = spec
         self.timeout_s = timeout_s
@@ -48,6 +50,8 @@ class FunctionTool(Generic[P, R]):
         """Whether a call may change something outside the run, so that it is not repeated."""
         self.on_replay = on_replay
         """What a replay does with a recorded call: see `agentnb.core.protocols.on_replay`."""
+        self.approval = approval
+        """Whether a call needs approval, or what answers: see `agentnb.core.protocols`."""
         self._function = function
         self._parameters = parameters
         self._is_async = _is_async(function)
@@ -89,6 +93,7 @@ def tool(
     timeout_s: float | None = None,
     on_recover: str = "tell",
     on_replay: str = RECORDED,
+    approval: bool | Callable[[Question], object] = False,
 ) -> FunctionTool[P, R]: ...
 
 
@@ -100,6 +105,7 @@ def tool(
     timeout_s: float | None = None,
     on_recover: str = "tell",
     on_replay: str = RECORDED,
+    approval: bool | Callable[[Question], object] = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -111,6 +117,7 @@ def tool(
     timeout_s: float | None = None,
     on_recover: str = "tell",
     on_replay: str = RECORDED,
+    approval: bool | Callable[[Question], object] = False,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function callable by a model: `@agentnb.tool`.
 
@@ -131,6 +138,10 @@ def tool(
             changes nothing or that may run twice.
         on_replay: What a replay does with a recorded call: `recorded`, the record answers, or
             `run` it again, which is a miss if it returns something else.
+        approval: Whether a call waits until a person has approved it. A callable, sync or async,
+            answers in place of a person, also of `Session(approve=)`: it gets the `Question`, whose
+            `value` is `{"tool": name, "arguments": {…}}`, and returns `approve`, `deny`, other
+            arguments as a dict, or `ask` to leave it to a person.
 
     Raises:
         ValueError: The function cannot be a tool; the message says what to change.
@@ -143,6 +154,7 @@ def tool(
             timeout_s=timeout_s,
             on_recover=on_recover,
             on_replay=on_replay,
+            approval=approval,
         )
     label = name if name is not None else _name_of(function)
     _check_function(function, label)
@@ -160,6 +172,11 @@ def tool(
         raise ValueError(f"`on_recover` must be 'tell' or 'repeat', not {literal(on_recover)}.")
     if on_replay not in (RECORDED, RUN):
         raise ValueError(f"`on_replay` must be 'recorded' or 'run', not {literal(on_replay)}.")
+    if not isinstance(approval, bool) and not callable(approval):
+        raise ValueError(
+            "`approval` must be True, False, or a callable that gets a `Question`, not "
+            f"{literal(approval)}."
+        )
     from agentnb.tools.parameters import (
         read_function,
     )  # imports pydantic: only when there are tools
@@ -169,7 +186,13 @@ def tool(
     spec = ToolSpec(label, text or label.replace("_", " "), read.parameters.schema)
     effects = on_recover == "tell"
     return FunctionTool(
-        function, spec, read.parameters, timeout_s, effects=effects, on_replay=on_replay
+        function,
+        spec,
+        read.parameters,
+        timeout_s,
+        effects=effects,
+        on_replay=on_replay,
+        approval=approval,
     )
 
 

@@ -8,7 +8,7 @@ sub-agents (`agentnb.core._run`).
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ _WORDS = (
 )
 """The words that the head of a block can hold."""
 _HEAD = re.compile(rf"\[(?=[0-9a-f]{{6}}: (?:{'|'.join(_WORDS)})\])")
-_OURS = structure(_WORDS, ("sub_agent_result", "previous_result", "result"))
+_OURS = structure(_WORDS, ("sub_agent_result", "previous_result", "result", "note_from_person"))
 """Finds text that looks like a block's head, or like the elements that hold results."""
 
 
@@ -64,6 +64,7 @@ class SpawnSettings:
             `AgentnbError` if the profile cannot be used.
         tools_of: The tools that a profile names; `None` for all of the parent's.
         bootstrap_of: The bootstrap files of a profile, or of sub-agents without one.
+        gated_of: Names of the tools that need approval from a profile's sub-agents.
     """
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class SpawnSettings:
     model_of: Callable[[Profile], ModelChoice | None] = lambda _: None
     tools_of: Callable[[Profile], Sequence[Tool] | None] = lambda _: None
     bootstrap_of: Callable[[Profile | None], Sequence[NamedText]] = lambda _: ()
+    gated_of: Callable[[Profile], Collection[str]] = lambda _: ()
 
 
 def spawn_tools(settings: SpawnSettings | None = None) -> tuple[Tool, ...]:
@@ -115,6 +117,7 @@ class _Spawn:
             tools=self._tools(of_profile, given["tools"], jobs.tools),
             model=model,
             profile=profile.name if profile is not None else "",
+            gated=() if profile is None else tuple(self._settings.gated_of(profile)),
         )
         try:
             return jobs.start(order)
