@@ -8,8 +8,8 @@ who runs what was queued.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agentnb.core.durable import Priority, Task, TaskList, TaskStatus, ToolCallId, one_of
 from agentnb.core.errors import NoSuchThread, ToolError
@@ -18,103 +18,17 @@ from agentnb.core.text import literal
 from agentnb.errors import wrong_settings_as_line
 from agentnb.store import task_runs
 from agentnb.store.tasks import TaskRow, list_tasks
+from agentnb.store.threads import list_agents
 from agentnb.tasks.assignment import NewAgent, parse_assignment
-from agentnb.tasks.change import Actor, Change, ThreadMaker, find_task
+from agentnb.tasks.change import Actor, Change, find_task
+from agentnb.tasks.task_desk import TaskDesk
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from agentnb.store.queue import Queued
-    from agentnb.store.transactions import Transactions
     from agentnb.tasks.order import Order
-
-
-T = TypeVar("T")
-
-
-class TaskDesk(ThreadMaker, Protocol):
-    """What the board needs of its session. `take_child` and `ensure_thread`: on any thread."""
-
-    @property
-    def session_id(self) -> str:
-        """The session, which is the id of its thread."""
-        ...
-
-    @property
-    def transactions(self) -> Transactions:
-        """The database that its threads and tasks are in."""
-        ...
-
-    def check_open(self) -> None:
-        """Raise `SessionClosed` if the session starts nothing more. From any thread."""
-        ...
-
-    def check_new(self, new: NewAgent) -> None:
-        """Check the names of an agent that is to be made. On the loop.
-
-        Raises:
-            BadAssignment: There is no such provider or profile.
-            AgentnbError: The provider or the profile cannot be used.
-        """
-        ...
-
-    def run_of(self, agent_id: str) -> str | None:
-        """The run at work in this process that an agent belongs to. On the loop."""
-        ...
-
-    def admit(self, agent_id: str, prompt: str) -> None:
-        """Count an agent that another one is about to make, as a sub-agent of that one's run.
-
-        On the loop, before the transaction.
-
-        Args:
-            agent_id: Who makes it.
-            prompt: The task's.
-
-        Raises:
-            ToolError: A limit of the run forbids it.
-        """
-        ...
-
-    def marks_below(self, agent_id: str) -> Collection[str]:
-        """Marks of the tasks that led to what an agent at work here assigns. On the loop."""
-        ...
-
-    def orders(self, db: Connection, queued: Iterable[Queued]) -> list[Order]:
-        """Read what the runs of queued messages are given by what is kept, in their order.
-
-        In the transaction that queued them. A message of which this cannot be read is kept without
-        a run, and its task is blocked.
-        """
-        ...
-
-    async def start(self, orders: Iterable[Order]) -> None:
-        """Begin to wait for messages' turns, in this process. On the loop; never raises.
-
-        A message with a pot belongs to the run of that id, and ends with it when that is cancelled.
-        """
-        ...
-
-    def drop(self, message: int) -> None:
-        """A message that had not begun is out of its queue (`messages.id`): drop its run.
-
-        On the loop; never raises. The task is another agent's by now, or over: it does not change.
-        """
-        ...
-
-    def tell(self, thread_id: str) -> None:
-        """An agent was told something: at work it reads it before its next call. On the loop."""
-        ...
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and block until it has ended, from any thread but the loop's.
-
-        An interrupt ends the waiting, not the coroutine.
-
-        Raises:
-            RuntimeError: Called on the loop.
-        """
-        ...
+    from agentnb.tasks.thread import House
+    from agentnb.views.boards.board_view import BoardView
 
 
 class Board:
@@ -273,8 +187,9 @@ class Board:
             # Nothing would bound what the assigned agent spends.
             raise ToolError("Your run is over: it can assign no more tasks.")
         above = self._desk.marks_below(by) if assigns and by is not None else ()
-        transactions = self._desk.transactions
-        return Actor(self._desk.session_id, transactions, self._desk, by, run_id, above, call)
+        gated = self._desk.gated_for(by) if assigns and by is not None else ()
+        desk, transactions = self._desk, self._desk.transactions
+        return Actor(desk.session_id, transactions, desk, by, run_id, above, gated, call)
 
     async def _admit(self, actor: Actor, by: str, task_id: str, to: NewAgent) -> None:
         """Count a new agent, if the task may be assigned at all: else it would count for nothing.
@@ -332,19 +247,38 @@ class Tasks(Shown):
     Args:
         desk: The session's.
         board: What its agents use, too.
-        keeps: Lives as long as this: the session, which its desk does not keep.
+        house: What the session lends its threads, and so its live board. Keeps the session, which
+            its desk does not keep.
     """
 
-    def __init__(self, desk: TaskDesk, board: Board, *, keeps: object = None) -> None:
+    def __init__(self, desk: TaskDesk, board: Board, *, house: House | None = None) -> None:
         self._desk = desk
         self._board = board
-        self._keeps = keeps
+        self._house = house
 
     def _bundle(self) -> Bundle:
-        return self.list()._bundle()
+        """A table, by status, with the agents' names."""
+        # Not before it is shown: Markdown takes its time to load.
+        from agentnb.bundles import board_order, task_board
+
+        tasks, names = self._desk.transactions.do(_board(self._desk.session_id))
+        return task_board(board_order(tasks), names)
 
     def __repr__(self) -> str:
         return f"Tasks({self.list().headline})"
+
+    def panel(self, *, height: int = 0) -> BoardView:
+        """Live board of the tasks: follows them, opens one, and takes notes and changes of status.
+
+        As a cell's value a table of the tasks follows it, which stays in a saved notebook.
+
+        Args:
+            height: Height in pixels; 0 for one that fits most cells.
+        """
+        from agentnb.tasks.boards import tasks_panel  # loads the views only when needed
+
+        assert self._house is not None  # it is a session's
+        return tasks_panel(self._house, self, height=height)
 
     @wrong_settings_as_line()
     def create(
@@ -482,6 +416,16 @@ def _some(
     return lambda db: TaskList(
         list_tasks(db, desk.session_id, status=stands, assigned_to=assigned_to)
     )
+
+
+def _board(session_id: str) -> Callable[[Connection], tuple[TaskList, dict[str, str]]]:
+    """The tasks, and the names of the agents by thread."""
+
+    def read(db: Connection) -> tuple[TaskList, dict[str, str]]:
+        names = {agent.thread_id: agent.name for agent in list_agents(db, session_id)}
+        return TaskList(list_tasks(db, session_id)), names
+
+    return read
 
 
 def _checked_text(text: object, name: str) -> str:

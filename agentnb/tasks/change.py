@@ -58,6 +58,8 @@ class Actor:
     """The agent's run, in whose budget the work stands that it assigns."""
     above: Collection[str] = ()
     """Marks of the tasks that led to what it assigns, its own included."""
+    gated: Collection[str] = ()
+    """Names of the tools that need approval from whom it assigns: they stand below it."""
     call: ToolCallId | None = None
     """The tool call by which it does so."""
 
@@ -163,6 +165,7 @@ class Change:
                 author=row.task.created_by,
                 task=number,
                 pot=pot,
+                settings={"approval": sorted(self.actor.gated)} if self.actor.gated else None,
             )
         )
 

@@ -43,7 +43,7 @@ T = TypeVar("T")
 class Desk:
     """One session's messages, and the runs that work on them in this process.
 
-    Implements `agentnb.tasks.board.TaskDesk`.
+    Implements `agentnb.tasks.task_desk.TaskDesk`.
 
     Args:
         session_id: The session.
@@ -136,7 +136,7 @@ class Desk:
     # -- for the board of tasks -------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """See `agentnb.tasks.board.TaskDesk`; so the following."""
+        """See `agentnb.tasks.task_desk.TaskDesk`; so the following."""
         if self._starter.is_closed:
             raise SessionClosed
 
@@ -169,6 +169,11 @@ class Desk:
         """Marks of the tasks that led to what an agent at work here assigns."""
         run = self._at_work.run_of(agent_id)
         return () if run is None else run.marks_below(agent_id)
+
+    def gated_for(self, agent_id: str) -> Collection[str]:
+        """Names of the tools that need approval from an agent at work here and all below it."""
+        run = self._at_work.run_of(agent_id)
+        return () if run is None else run.gated_for(agent_id)
 
     def drop(self, message: int) -> None:
         """Drop the run of a message that was taken out of its queue."""

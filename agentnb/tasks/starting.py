@@ -84,7 +84,7 @@ class Starter:
     # -- what a run is given ----------------------------------------------------------------------
 
     def orders(self, db: Connection, queued: Iterable[Queued]) -> list[Order]:
-        """See `agentnb.tasks.board.TaskDesk`."""
+        """See `agentnb.tasks.task_desk.TaskDesk`."""
         orders = []
         for each in queued:
             try:
@@ -133,7 +133,7 @@ class Starter:
     # -- its start --------------------------------------------------------------------------------
 
     async def start(self, orders: Iterable[Order]) -> None:
-        """See `agentnb.tasks.board.TaskDesk`."""
+        """See `agentnb.tasks.task_desk.TaskDesk`."""
         unstarted: list[Callable[[Connection], None]] = []
         for order in orders:
             try:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from agentnb.agent_view import AgentView
+    from agentnb.record import RunRecord
     from agentnb.run import Run
     from agentnb.store.runs import RunList
     from agentnb.store.transactions import Transactions
@@ -41,6 +42,10 @@ class House:
     """The runs of a thread, newest first."""
     own_agent: Callable[[str], AgentView | None]
     """An agent of a run that is kept, by its id; `None` if there is none."""
+    find_run: Callable[[str], Run | None]
+    """A run of this process by its id; `None` if there is none."""
+    load: Callable[[str], RunRecord]
+    """A run that is kept, by its id."""
 
 
 class Thread(Shown):

@@ -182,3 +182,40 @@ def test_two_kernels_lose_no_message_also_when_one_is_killed(
 
     assert faults == []
     assert done.startswith("100 messages to 6 agents, one kernel killed after ")
+
+
+BOARDS = """
+given = session.tasks.create("Check", "Is it so?", assigned_to="new:scripted/reviewer")
+session.thread(given.assigned_to).send("And now?").result()
+session.tasks.create("Later", "Some day.", priority="low"); session.tasks.complete("t1", "Yes.");
+"""
+
+
+def test_boards_are_the_same_outputs_in_two_kernels(
+    kernels: tuple[Kernel, Kernel], tmp_path: Path
+) -> None:
+    seen = []
+    for number, kernel in enumerate(kernels):
+        kernel.ok(NO_SESSION, OPENS.format(store=str(tmp_path / f"{number}.db"), id=None), SCRIPT)
+        kernel.ok(BOARDS, AT_REST)
+        shown = [kernel.ok(cell) for cell in ("session.tasks.panel()", "session.threads_panel()")]
+        for each in shown:
+            assert each.order == ["view", "display"]
+            assert [*each.views[0][0]] == ["application/vnd.jupyter.widget-view+json"]
+            assert each.unstable == []
+        board = kernel.ok("session.tasks")
+        tables = [each.displays[0]["text/plain"] for each in shown]
+        assert tables[0] == board.result
+        seen.append((tables, [each.displays for each in shown], board.result_data))
+
+    assert seen[0] == seen[1]
+    assert seen[0][0] == [
+        "2 tasks: 1 pending, 1 completed\n\n"
+        "    task   status     priority  agent     notes\n"
+        "t2  Later  pending    low                 0\n"
+        "t1  Check  completed  medium    reviewer  2",
+        "2 threads\n\n"
+        "   thread               kind        model              status       messages\n"
+        "0  reviewer             persistent  scripted/reviewer  ✓ completed  4\n"
+        "1  (the session's own)                                 ○ pending    0",
+    ]

@@ -59,6 +59,9 @@ class FakeDesk:
     def marks_below(self, agent_id: str) -> Collection[str]:
         return ()
 
+    def gated_for(self, agent_id: str) -> Collection[str]:
+        return ()
+
     def take_child(self, db: Connection, thread_id: str) -> int:
         return threads.take_child(db, thread_id)
 

@@ -7,6 +7,7 @@ import pickle
 from agentnb.bundles import bundle_of
 from agentnb.core.durable import TaskList, TaskStatus
 from agentnb.views.table import ROWS
+from tests.tasks.desk import FakeDesk
 from tests.tasks.some_tasks import NOON, SESSION, some_task
 
 TASK = some_task(
@@ -78,3 +79,32 @@ def test_records_are_flat_and_whole() -> None:
 
 def test_task_is_pickled_whole() -> None:
     assert pickle.loads(pickle.dumps(TaskList([TASK]))) == TaskList([TASK])
+
+
+def test_board_has_tasks_by_status_with_the_names_of_their_agents() -> None:
+    desk = FakeDesk()
+    desk.tasks.create("Sum up", "All.")
+    desk.tasks.complete("t1", "Done.")
+    desk.tasks.create("Look <b>", "There.", assigned_to="new:demo/some/model", priority="high")
+    desk.tasks.create("Wait", "For it.", priority="low")
+    desk.tasks.update("t3", status="blocked")
+    desk.tasks.create("Later", "Some day.")
+
+    bundle = desk.tasks._repr_mimebundle_()
+
+    assert bundle["text/plain"].splitlines() == [
+        "4 tasks: 1 pending, 1 in_progress, 1 blocked, 1 completed",
+        "",
+        "    task      status       priority  agent       notes",
+        "t4  Later     pending      medium                0",
+        "t2  Look <b>  in_progress  high      some/model  0",
+        "t3  Wait      blocked      low                   0",
+        "t1  Sum up    completed    medium                1",
+    ]
+    assert "<b>" not in bundle["text/html"]
+    assert SESSION not in str(bundle)
+    assert bundle == desk.tasks._repr_mimebundle_()
+
+
+def test_board_without_tasks_says_so() -> None:
+    assert FakeDesk().tasks._repr_mimebundle_()["text/plain"] == "no tasks"

@@ -1,0 +1,245 @@
+"""Publishes one board to the pages that show it.
+
+While a view is on a screen, a thread asks a few times a second whether anything has changed, and
+sends what did. Without views no thread runs and nothing is read. The thread takes the board's lock
+for what it reads and sends; a person's orders are carried out without it, on their own thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from agentnb.core.secrets import known_secrets
+from agentnb.core.text import visible
+from agentnb.views.boards.reader import Reader, Say
+from agentnb.views.boards.source import BoardSource
+from agentnb.views.boards.wire import (
+    BoardCommand,
+    CallsMessage,
+    DoneMessage,
+    NoticeMessage,
+    Order,
+    Row,
+    RowsMessage,
+)
+from agentnb.views.panel.rules import MessageRefused
+from agentnb.views.panel.viewers import Viewers
+
+POLL_S = 0.2
+"""How often the board is looked at for a change, in seconds."""
+_SHARE = 10
+"""After a look that took long the next one waits for so many times as long."""
+_PAUSE_IN_TROUBLE_S = 3.0
+MOST_VIEWS = 64
+"""Views of one board, on all pages."""
+_LINE_LENGTH = 300
+
+
+class BoardPublisher:
+    """One board, for any number of views on any number of pages. Safe from any thread.
+
+    Args:
+        source: The session's.
+        say: Sends a message to the pages.
+        clock: For tests.
+    """
+
+    def __init__(
+        self, source: BoardSource, say: Say, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.lock = threading.RLock()
+        """Held while the source is read, and while what was read is sent."""
+        self.refused = 0
+        """Number of invalid messages from pages."""
+        self._source, self._say = source, say
+        self._viewers = Viewers(clock)
+        self._readers: dict[str, Reader] = {}
+        self._rows: dict[str, Row] = {}
+        """As they were sent, in order."""
+        self._seq = 0
+        self._known: int | None = None
+        """`source.changes()` at the newest look."""
+        self._trouble = ""
+        self._is_closed = False
+        self._is_wanted = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- what pages show --------------------------------------------------------------------------
+
+    def whole(self) -> RowsMessage:
+        """All rows as they are now."""
+        with self.lock:
+            self._look()
+            return {
+                "type": "frame",
+                "seq": self._seq,
+                "base": None,
+                "rows": [*self._rows.values()],
+                "order": [*self._rows],
+            }
+
+    def look(self) -> None:
+        """Send what has changed, if anything has."""
+        with self.lock:
+            try:
+                self._look()
+                self._trouble = ""
+            except Exception as error:
+                # It may pass, like a file that is locked: told once, and tried again.
+                line = visible(str(error) or type(error).__name__, _LINE_LENGTH)
+                if line != self._trouble:
+                    self._trouble = line
+                    self.tell(line)
+
+    def _look(self) -> None:
+        changes = self._source.changes()
+        if changes == self._known:
+            return
+        known_secrets()  # refresh the secrets, by which texts are masked
+        rows = self._source.rows()
+        message = changed_rows(rows, self._rows, seq=self._seq + 1)
+        self._rows = {row["id"]: row for row in rows}
+        if message is not None:
+            self._seq += 1
+            self._say(message)
+        for reader in self._readers.values():
+            reader.look()
+        self._known = changes  # last: after an error all is looked at again
+
+    def tell(self, line: str) -> None:
+        """Show all who look a line."""
+        message: NoticeMessage = {"type": "notice", "line": visible(line, _LINE_LENGTH)}
+        self._say(message)
+
+    def refuse(self, reason: str) -> None:
+        """Count a refused message from a page, and show the first one."""
+        self.refused += 1
+        if self.refused == 1:
+            self.tell(f"A message of a page was refused: {reason}. Others are only counted.")
+
+    # -- what pages ask ---------------------------------------------------------------------------
+
+    def take(self, command: BoardCommand) -> None:
+        """Do what a page asks for. On any thread but a run's."""
+        match command["type"]:
+            case "hello":
+                self._seen(command["view"])
+                self._say(self.whole())
+            case "here":
+                self._seen(command["view"])
+            case "bye":
+                self._gone(command["view"])
+            case "resend":
+                self._say(self.whole())
+            case "sync":
+                if command["seq"] != self._seq:
+                    self._say(self.whole())
+            case "open":
+                with self.lock:
+                    self._reader(command["view"]).open(command["id"])
+            case "read":
+                with self.lock:
+                    self._reader(command["view"]).read(command["thread"], command["most"])
+            case "calls":
+                self._tell_calls(command["view"], command["thread"], command["run"])
+            case "send" | "note" | "status":
+                self._carry_out(command)
+
+    def _carry_out(self, order: Order) -> None:
+        error = ""
+        try:
+            self._source.act(order)
+        except Exception as failed:  # shown where it was ordered
+            error = visible(str(failed) or type(failed).__name__, _LINE_LENGTH)
+        done: DoneMessage = {
+            "type": "done",
+            "view": order["view"],
+            "order": order["order"],
+            "error": error,
+        }
+        self.look()  # the effect is there when the page hears that it was done
+        self._say(done)
+
+    def _tell_calls(self, view: str, thread: str, run: str) -> None:
+        tools = self._source.calls(thread, run)
+        message: CallsMessage = {"type": "calls", "view": view, "run": run, "tools": tools}
+        self._say(message)
+
+    def _reader(self, view: str) -> Reader:
+        if view not in self._readers:
+            raise MessageRefused("a view that never said it is there asked for something")
+        return self._readers[view]
+
+    # -- who looks --------------------------------------------------------------------------------
+
+    def _seen(self, view: str) -> None:
+        with self.lock:
+            if self._is_closed:
+                return
+            self._viewers.seen("", view)
+            if view not in self._readers:
+                self._readers[view] = Reader(view, self._source, self._say)
+            if len(self._readers) > MOST_VIEWS:
+                self._gone(next(iter(self._readers)))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._go, name="agentnb-board", daemon=True)
+                self._thread.start()
+
+    def _gone(self, view: str) -> None:
+        with self.lock:
+            self._viewers.gone("", view)
+            reader = self._readers.pop(view, None)
+            if reader is not None:
+                reader.close()
+
+    def close(self) -> None:
+        """Send nothing more, ever."""
+        with self.lock:
+            self._is_closed = True
+            for view in [*self._readers]:
+                self._gone(view)
+            self._is_wanted.set()
+            if self._thread is None:
+                self._source.rest()
+
+    def _go(self) -> None:
+        pause_s = POLL_S
+        while True:
+            self._is_wanted.wait(pause_s)
+            with self.lock:
+                if self._is_closed or not self._viewers.any():
+                    # A page that only slept says so, and gets all that has changed meanwhile.
+                    for reader in self._readers.values():
+                        reader.pause()
+                    self._thread, self._known = None, None
+                    self._source.rest()
+                    return
+                begun_s = time.monotonic()
+                self.look()
+                pause_s = max(POLL_S, _SHARE * (time.monotonic() - begun_s))
+                if self._trouble:
+                    pause_s = max(pause_s, _PAUSE_IN_TROUBLE_S)
+
+
+def changed_rows(rows: Sequence[Row], before: Mapping[str, Row], *, seq: int) -> RowsMessage | None:
+    """The message that brings a page from the rows that it has to those of now; `None` for none.
+
+    Args:
+        rows: The rows of now, in order.
+        before: The rows that the page has, in order, by their ids.
+        seq: The number of the message.
+    """
+    order = [row["id"] for row in rows]
+    changed = [row for row in rows if before.get(row["id"]) != row]
+    is_same_order = order == [*before]
+    if is_same_order and not changed:
+        return None
+    return {
+        "type": "frame",
+        "seq": seq,
+        "base": seq - 1,
+        "rows": changed,
+        "order": None if is_same_order else order,
+    }

@@ -1,0 +1,86 @@
+// One message of a conversation: who, what, and the tool calls behind it, folded until they are asked for.
+
+import { richNodes } from "./board_rich.js";
+import { make, setText } from "./dom.js";
+import { ToolCalls } from "./tool_calls.js";
+
+const KINDS = { note: "note", task_assignment: "assignment", task_completion: "completion" };
+
+export class BoardLine {
+  #line = null;
+  #onCalls;
+  #words = {};
+  #body = make("div", "agentnb-line-body", { dir: "auto" });
+  #tools = null;
+  element;
+
+  /** `onCalls(run)` asks for the tool calls of a run. */
+  constructor(onCalls) {
+    this.#onCalls = onCalls;
+    this.element = make(
+      "div",
+      "agentnb-line",
+      {},
+      make(
+        "div",
+        "agentnb-line-head",
+        {},
+        make("strong", "agentnb-line-author", { dir: "auto" }, this.#text("author")),
+        make("span", "agentnb-line-kind", {}, this.#text("kind")),
+      ),
+      this.#body,
+    );
+  }
+
+  get run() {
+    return this.#line?.run ?? "";
+  }
+
+  show(line) {
+    const before = this.#line;
+    this.#line = line;
+    this.element.dataset.who = line.who;
+    const kinds = [KINDS[line.kind] ?? "", line.queued ? "waits for its turn" : ""];
+    setText(this.#words.author, line.author);
+    setText(this.#words.kind, kinds.filter(Boolean).join(", "));
+    if (before?.text !== line.text || String(before?.rich) !== String(line.rich)) {
+      this.#body.dataset.rich = String(Boolean(line.rich));
+      this.#body.replaceChildren(...(line.rich ? richNodes(line.rich) : [line.text]));
+      if (!line.rich?.length && !line.text) this.#body.append("(nothing)");
+    }
+    if (line.tools) this.#offerTools(line);
+  }
+
+  takeCalls(tools) {
+    this.#tools?.calls.set(Array.isArray(tools) ? tools : []);
+    if (this.#tools) setText(this.#tools.note, tools?.length ? "" : "They are not known any more.");
+  }
+
+  #offerTools({ tools, run }) {
+    if (!this.#tools) {
+      const title = document.createTextNode("");
+      const note = document.createTextNode("Loading …");
+      const calls = new ToolCalls();
+      const box = make(
+        "details",
+        "agentnb-folding",
+        {},
+        make("summary", "", {}, title),
+        make("div", "agentnb-line-note", {}, note),
+        calls.element,
+      );
+      box.addEventListener("toggle", () => {
+        if (box.open && note.data) this.#onCalls(this.#line.run);
+      });
+      this.element.append(box);
+      this.#tools = { title, note, calls };
+    }
+    setText(this.#tools.title, tools);
+    this.#tools.calls.label(`of the answer of run ${run.slice(0, 8)}`);
+  }
+
+  #text(name) {
+    this.#words[name] = document.createTextNode("");
+    return this.#words[name];
+  }
+}
