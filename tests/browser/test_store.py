@@ -19,6 +19,12 @@ HELD = """{
     "root": [spawn("held", "quick"), "Together."],
     "held": Reply("Begun and then held, and ended.", pause=hold),
 }"""
+KEPT = """
+import sqlite3, time
+kept = sqlite3.connect("kept/killed.db")
+while not kept.execute("select count(*) from orders where kind = 'pause'").fetchone()[0]:
+    time.sleep(0.01)
+kept.close()"""
 LEFT = '{"root": ["Together."], "held": ["It ended."]}'
 REPLIES = '{"root": [spawn("quick"), "Together."]}'
 
@@ -52,7 +58,7 @@ def test_run_whose_kernel_was_killed_shows_what_was_kept_and_what_is_reused(desk
         notebook = desk.notebook(
             scripted(HELD, door=door, settings=settings),
             "%%spawn --bg --name mine -o run\nDo it.",
-            "import os; print('this is', os.getpid())",
+            f"run.pause()\n{KEPT}\nimport os; print('this is', os.getpid())",
             f"import agentnb\nsession = {store}\nagentnb.runs()",
             "session.load(agentnb.runs()[0]).panel()",
             scripted(LEFT, settings=settings)
@@ -80,9 +86,12 @@ def test_run_whose_kernel_was_killed_shows_what_was_kept_and_what_is_reused(desk
     expect(panel.scrubber).to_be_visible()
     expect(panel.place.get_by_text("reused", exact=True)).to_have_count(0)
 
-    notebook.run(5, 6, 7)
+    notebook.run(5, 6)
     panel = Panel(notebook.output(6))
+    expect(panel.node("1")).to_contain_text("paused")  # as it was when the kernel died
+    panel.button("Resume run").click()
     panel.expect_statuses(root="completed", _1="completed", _2="completed")
+    notebook.run(7)
     told = re.compile(r"Recovered: 2 calls reused \([\d,]+ tokens, \$0\.0\d+ saved\); 1 was open")
     expect(panel.notices).to_contain_text(told)
     for path, is_reused in {"root": False, "1": False, "2": True}.items():

@@ -6,7 +6,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
 const FOLDER = new URL("../../agentnb/views/static/", import.meta.url);
-const ENTRIES = { "panel.js": ["initialize", "render"], "slider_namer.js": ["initialize"] };
+const ENTRIES = {
+  "board_panel.js": ["initialize", "render"],
+  "panel.js": ["initialize", "render"],
+  "slider_namer.js": ["initialize"],
+};
 const IMPORT = /^import \{([^}]*)\} from "\.\/([a-z_]+\.js)";$/gm;
 
 const sources = new Map(

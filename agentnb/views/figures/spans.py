@@ -27,14 +27,19 @@ from agentnb.core.events import (
     BudgetWarning,
     ModelCallFinished,
     ModelCallStarted,
+    QuestionAnswered,
+    QuestionAsked,
     Row,
     RunFinished,
+    RunPaused,
+    RunResumed,
     RunStarted,
     SynthesisStarted,
     ToolCallFinished,
     ToolCallStarted,
     root_id_in,
 )
+from agentnb.core.questions import PLAN
 from agentnb.core.types import AgentStatus, path_key, path_of
 
 
@@ -98,7 +103,7 @@ class Times:
     """The budget over time, oldest first."""
     warnings_s: list[float] = field(default_factory=list)
     pauses: list[tuple[float, float]] = field(default_factory=list)
-    """Begin and end of the times in which new calls waited for an answer."""
+    """Begin and end of the times in which all new calls waited for a person."""
     end_s: float = 0.0
     """The latest time of an entry."""
     has_ended: bool = False
@@ -141,11 +146,17 @@ class _Fold:
         self._root_id = ""
         self._times = Times()
         self._used = self._total = 0
-        self._paused_at_s: float | None = None
+        self._paused_at_s = 0.0
+        self._paused_by: set[str] = set()
+        """`budget`, `person` or both, while the whole run is paused."""
+        self._plans: set[str] = set()
+        """Ids of the questions about what an agent is about to start."""
         self.handlers: dict[type, Callable[[float, Any], None]] = {
             RunStarted: self._run_started,
             AgentSpawned: self._spawned,
             AgentWaiting: self._waiting,
+            QuestionAsked: self._asked,
+            QuestionAnswered: self._answered,
             ModelCallStarted: self._call_started,
             ModelCallFinished: self._call_finished,
             ToolCallStarted: self._tool_started,
@@ -160,6 +171,8 @@ class _Fold:
             BudgetWarning: self._warning,
             BudgetPaused: self._paused,
             BudgetResumed: self._resumed,
+            RunPaused: self._paused_by_person,
+            RunResumed: self._resumed_by_person,
             BudgetChanged: self._budget_changed,
             BudgetExhausted: self._budget,
             RunFinished: self._run_finished,
@@ -172,7 +185,7 @@ class _Fold:
             if not opened.has_ended:
                 opened.go_to(opened.kind, end_s)
                 opened.agent.end_s = end_s
-        if self._paused_at_s is not None:
+        if self._paused_by:
             found.pauses.append((self._paused_at_s, end_s))
         if found.levels:
             found.levels.append(Level(end_s, self._used, self._total))
@@ -207,6 +220,14 @@ class _Fold:
 
     def _waiting(self, at_s: float, event: AgentWaiting) -> None:
         self._turn(event.agent_id, SpanKind.WAITING, AgentStatus.WAITING, at_s)
+
+    def _asked(self, at_s: float, event: QuestionAsked) -> None:
+        if event.question == PLAN:
+            self._plans.add(event.question_id)
+
+    def _answered(self, at_s: float, event: QuestionAnswered) -> None:
+        if event.question_id in self._plans:  # what its agent does next may tell nothing of it
+            self._turn(event.agent_id, SpanKind.IDLE, AgentStatus.RUNNING, at_s)
 
     def _call_started(self, at_s: float, event: ModelCallStarted) -> None:
         opened = self._turn(event.agent_id, SpanKind.CALL, AgentStatus.RUNNING, at_s)
@@ -273,13 +294,29 @@ class _Fold:
         self._times.warnings_s.append(at_s)
 
     def _paused(self, at_s: float, event: BudgetPaused) -> None:
-        if self._paused_at_s is None:
-            self._paused_at_s = at_s
+        self._pause(at_s, "budget")
 
     def _resumed(self, at_s: float, event: BudgetResumed) -> None:
-        if self._paused_at_s is not None:
-            self._times.pauses.append((self._paused_at_s, at_s))
-            self._paused_at_s = None
+        self._resume(at_s, "budget")
+
+    def _paused_by_person(self, at_s: float, event: RunPaused) -> None:
+        if event.agent_id is None:  # of a branch its own spans tell
+            self._pause(at_s, "person")
+
+    def _resumed_by_person(self, at_s: float, event: RunResumed) -> None:
+        if event.agent_id is None:
+            self._resume(at_s, "person")
+
+    def _pause(self, at_s: float, by: str) -> None:
+        if not self._paused_by:
+            self._paused_at_s = at_s
+        self._paused_by.add(by)
+
+    def _resume(self, at_s: float, by: str) -> None:
+        if by in self._paused_by:
+            self._paused_by.discard(by)
+            if not self._paused_by:
+                self._times.pauses.append((self._paused_at_s, at_s))
 
     def _run_finished(self, at_s: float, event: RunFinished) -> None:
         self._times.has_ended = True

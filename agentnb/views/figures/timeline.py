@@ -103,7 +103,7 @@ def _keys(run: Times, colours: Theme) -> list[Key]:
     if any(agent.retries_s for agent in run.agents):
         keys.append(Key("tried again", colour=colours.trouble, height=14.0, is_upright=True))
     if run.pauses:
-        keys.append(Key("paused: budget question", colour=colours.pause, height=14.0))
+        keys.append(Key("paused", colour=colours.pause, height=14.0))
     counts = by_status(agent.status for agent in run.agents)
     return keys + [Key(f"{count:,} {status}", status) for status, count in counts.items()]
 

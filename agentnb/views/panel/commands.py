@@ -9,8 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from agentnb.core.protocols import RunControls
+from agentnb.core.questions import Question
 from agentnb.core.text import visible
 
 _LINE_LENGTH = 300
@@ -47,6 +49,39 @@ class Commands:
     def set_budget(self, total: int, *, made: Made | None = None) -> None:
         """Set the running request's total."""
         self._give(lambda: self._controls.set_budget(total), made)
+
+    def pause(self, agent: str | None = None, *, made: Made | None = None) -> None:
+        """Pause the agent at a path and all below it, or the whole run."""
+        self._give(lambda: self._controls.pause(agent), made)
+
+    def resume(self, agent: str | None = None, *, made: Made | None = None) -> None:
+        """End the pauses at an agent and below it, or all of the run."""
+        self._give(lambda: self._controls.resume(agent), made)
+
+    def tell_agent(self, agent: str, text: str, *, made: Made | None = None) -> None:
+        """Say something to the agent at a path."""
+        self._give(lambda: self._controls.tell(agent, text), made)
+
+    def answer_question(
+        self,
+        question_id: str,
+        answer: str,
+        *,
+        value: Any = None,
+        reason: str | None = None,
+        made: Made | None = None,
+    ) -> None:
+        """Answer an open question. See `RunControls.answer`."""
+        controls = self._controls
+        self._give(lambda: controls.answer(question_id, answer, value=value, reason=reason), made)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The open questions, oldest first; none if the controls know none."""
+        try:
+            return self._controls.questions
+        except NotImplementedError:
+            return ()
 
     def answer(self, answer: str, *, made: Made | None = None) -> None:
         """Answer the budget question: `continue` or `stop`."""

@@ -29,8 +29,9 @@ from agentnb.views.panel.limits import (
     tokens_of,
 )
 from agentnb.views.panel.module import STATIC, joined_module
+from agentnb.views.panel.rules import rules_of
 from agentnb.views.panel.widgets import ClosableWidget, GuardedPart, HtmlPart, RunWidget, text
-from agentnb.views.panel.wire import FieldState, Frame, SliderState, Summary, rules_of
+from agentnb.views.panel.wire import FieldState, Frame, SliderState, Summary
 
 
 class _Thread(threading.local):
@@ -320,6 +321,49 @@ class CancelButton(RunWidget, Button):
 
     def _say(self, tooltip: str | None, *, disabled: bool) -> None:
         self.tooltip, self.disabled = tooltip, disabled
+
+
+class PauseButton(RunWidget, Button):
+    """Pauses the whole run, or lets it go on.
+
+    Args:
+        publisher: The run's frames.
+        traits: Of `ipywidgets.Button`.
+    """
+
+    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
+        self._is_paused = False
+        self._is_given = False
+        """Whether an order of it is on its way."""
+        with publisher.lock:
+            super().__init__(**{"description": _PAUSE, **traits})
+            self.add_class("agentnb-pause-run")
+            self.attach(publisher)
+        hear(self)
+        self.on_click(lambda _: self._pressed())
+
+    def show(self, frame: Frame) -> None:
+        """Name what the button does now; disable it when the run has ended."""
+        self._is_paused = frame.summary.is_paused
+        self.description = _RESUME if self._is_paused else _PAUSE
+        is_over = frame.summary.done or self.publisher is None or self.publisher.commands is None
+        self.tooltip = "The run has ended" if is_over else _TOOLTIP
+        self.disabled = is_over or self._is_given
+
+    def _pressed(self) -> None:
+        # Without the publisher's lock: see `CancelButton`.
+        if self.disabled or self.publisher is None or self.publisher.commands is None:
+            return
+        commands = self.publisher.commands
+        self._is_given = self.disabled = True
+        (commands.resume if self._is_paused else commands.pause)(made=self._made)
+
+    def _made(self, worked: bool) -> None:
+        self._is_given = self.disabled = False
+
+
+_PAUSE, _RESUME = "Pause run", "Resume run"
+_TOOLTIP = "No new call or tool starts while the run is paused; open ones run to their end"
 
 
 class BudgetBar(HtmlPart):

@@ -168,7 +168,8 @@ class Details:
             },
             "cost": cost_of(self.path),
             "error": self._once("error", agent.error, visible_text) if agent.error else None,
-            "notes": self._notes(agent.notes),
+            "notes": self._notes([*agent.notes, *fold.person.notes(agent.agent_id)]),
+            "told": fold.person.told(agent.agent_id),
             "calls": [
                 self._once(f"call {n}", call.finished, partial(_line_of, n, call))
                 for n, call in enumerate(history.calls, 1)

@@ -28,6 +28,7 @@ from agentnb.core.text import visible
 from agentnb.core.tree import LINE_LENGTH, STALLED_AFTER_S, Activity, AgentState, TreeFold
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.history import ReceiptOf, ReusedWork, RunNotices
+from agentnb.views.panel.person import PAUSED, PersonFold
 from agentnb.views.panel.wire import AgentRow, Question, Summary, ToolMark
 
 TIME_DIGITS = 2
@@ -55,6 +56,8 @@ class PanelFold:
         self.own: dict[str, list[Row]] = {}
         """Rows by agent, so that details of one agent need not read all rows."""
         self.calls_ended = 0
+        self.person = PersonFold()
+        """What a person ordered and was asked."""
         self.newest_s = 0.0
         """Time of the newest row, in seconds since the run began."""
         self._calling: dict[str, Activity] = {}
@@ -64,6 +67,8 @@ class PanelFold:
         self._end: RunFinished | None = None
         self._receipt = receipt
         self._notices = RunNotices(receipt)
+        self._parts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        self._joined: tuple[str, ...] = ()
         self._budget = (0, 0)
         self._has_changed = False
 
@@ -90,6 +95,9 @@ class PanelFold:
             self._reported(event)  # before the tree overwrites the last report
         self.tree.learn(at_s, event)
         agent_id = getattr(event, "agent_id", None)
+        path = "" if agent_id is None else self.tree.path_of(agent_id)
+        if self.person.learn(at_s, event, path):
+            self._touch_open()
         if agent_id is None:
             self._learn_of_run(at_s, event)
             return
@@ -108,6 +116,11 @@ class PanelFold:
         self.touched.add(agent_id)
         if is_terminal(event):
             self._ended(agent_id, event)
+
+    def _touch_open(self) -> None:
+        """A pause holds all agents of a branch: show it on each."""
+        agents = self.tree.agents.values()
+        self.touched.update(a.agent_id for a in agents if not self.tree.status_of(a).is_terminal)
 
     def _touch(self, agent_id: str | None) -> None:
         if agent_id in self.tree.agents:
@@ -208,6 +221,11 @@ class PanelFold:
         is_stalled = agent.agent_id in self._stalled
         has_ended = status.is_terminal
         reused = self.reused_of(agent.path) if has_ended else None
+        paused = "" if has_ended else self.person.paused(agent.path)
+        # Of a held agent `paused` says enough, and no longer than it is.
+        is_held = status is AgentStatus.WAITING and agent.waiting_for == PAUSED
+        is_silent = has_ended or is_held
+        doing = "" if is_silent else self.tree.describe(agent, is_stalled=is_stalled)
         ended_s = agent.spawned_at_s + agent.duration_ms / 1000
         return {
             "status": str(status),
@@ -215,7 +233,7 @@ class PanelFold:
             "estimated": bool(activity.said),
             "begun": round(agent.spawned_at_s, TIME_DIGITS),
             "ended": round(ended_s, TIME_DIGITS) if has_ended else None,
-            "doing": "" if has_ended else self.tree.describe(agent, is_stalled=is_stalled),
+            "doing": doing,
             "tool": None if has_ended else _open_tool(activity),
             "tool_calls": agent.tool_calls,
             "tool_errors": agent.tool_errors,
@@ -223,8 +241,10 @@ class PanelFold:
             "stalled": is_stalled,
             "attempt": activity.attempt,
             "error": visible(agent.error, LINE_LENGTH) if agent.error else None,
-            "notes": len(agent.notes),
+            "notes": len(agent.notes) + len(self.person.notes(agent.agent_id)),
             "reused": reused is not None and reused.has_ended,
+            "paused": paused,
+            "asks": not has_ended and self.person.asks(agent.agent_id),
         }
 
     def summary(self, now_s: float, *, cost: str, budget: tuple[int, int] | None) -> Summary:
@@ -249,8 +269,17 @@ class PanelFold:
             budget_total=total,
             cost=cost,
             question=self._question,
-            notices=self._notices.lines(self.tree),
+            notices=self._lines(),
+            is_paused=self.person.is_paused,
+            questions=self.person.questions + (self._question is not None),
         )
+
+    def _lines(self) -> tuple[str, ...]:
+        """The notices; the same object until they change."""
+        parts = self.person.notices, self._notices.lines(self.tree)
+        if any(part is not known for part, known in zip(parts, self._parts, strict=True)):
+            self._parts, self._joined = parts, (*parts[0], *parts[1])
+        return self._joined
 
     @property
     def root(self) -> AgentState | None:
@@ -273,6 +302,8 @@ class PanelFold:
             return ""
         if self._question is not None:
             return "new calls wait for an answer about the budget"
+        if self.person.is_paused:
+            return "no new call or tool starts"
         root = self.root
         if root is None:
             # Behind other messages of its thread it has no event.

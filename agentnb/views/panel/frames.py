@@ -9,6 +9,7 @@ no thread runs. Views are updated one at a time, under one lock.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +35,9 @@ _COST_EVERY_S = 2.0
 """The shortest time between two sums of the cost, which read every call of the run."""
 
 _MOST_SAID = 5
+
+NOTIFY_VARIABLE = "AGENTNB_NOTIFY"
+"""Set to `off`, no page gives notice of a run that it shows out of sight."""
 
 _log = logging.getLogger("agentnb")
 # Without a handler of the user's, Python would print the traceback into the running cell.
@@ -93,6 +97,7 @@ class FramePublisher:
         kept: Where the run is kept; left out for a run from a file.
         receipt: What tells of the run's recovery; left out for a run from a file.
         at_end: Returns one more notice when the run has ended; empty for none.
+        is_awaited: Whether somebody waits for the run, or did when it ended.
     """
 
     def __init__(
@@ -106,6 +111,7 @@ class FramePublisher:
         kept: Kept | None = None,
         receipt: ReceiptOf = lambda: None,
         at_end: Callable[[], str] = str,
+        is_awaited: Callable[[], bool] = lambda: True,
     ) -> None:
         self.bus = bus
         self.commands = None if commands is None else commands(self.tell)
@@ -133,6 +139,7 @@ class FramePublisher:
         self._said_shown = self._said
         self._is_trouble_told = self._is_end_told = False
         self._at_end = at_end
+        self._is_awaited = is_awaited
         self._counted_s = float("-inf")
         """When growing numbers were shown last."""
         self._has_grown = False
@@ -144,6 +151,11 @@ class FramePublisher:
     def done(self) -> bool:
         """Whether nothing more will come."""
         return self.bus.closed and self._position >= len(self.bus)
+
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether nobody waits for the run: a page out of sight may give notice of it."""
+        return not self._is_awaited() and os.environ.get(NOTIFY_VARIABLE, "").lower() != "off"
 
     # -- views ------------------------------------------------------------------------------------
 

@@ -15,12 +15,16 @@ from ipywidgets.widgets.widget_string import HTMLStyle
 from agentnb.core.types import AgentStatus
 from agentnb.views.figures.words import counted
 from agentnb.views.outline import GLYPHS
+from agentnb.views.panel.clock import clock
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, clock, text
+from agentnb.views.panel.person import PAUSED
+from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, text
 from agentnb.views.panel.wire import Frame, Summary
 
 SHOWN_NOTICES = 6
 """Newest lines that are shown. Lines are short too, so that the tree below stays in sight."""
+_PAUSED_GLYPH = "◫"
+"""Not that of `waiting`, which goes on by itself."""
 
 
 class Header(ClosableWidget, Box):
@@ -46,7 +50,7 @@ class Header(ClosableWidget, Box):
 
 class _Status(HtmlPart):
     def markup(self, summary: Summary) -> str:
-        return status_markup(summary.status)
+        return status_markup(summary.status, is_paused=summary.is_paused and not summary.done)
 
 
 class _Facts(HtmlPart):
@@ -58,18 +62,20 @@ class _Facts(HtmlPart):
         return facts_markup(summary)
 
 
-def status_markup(status: AgentStatus) -> str:
+def status_markup(status: AgentStatus, *, is_paused: bool = False) -> str:
     """A status as a glyph and a word."""
+    glyph, word = (_PAUSED_GLYPH, PAUSED) if is_paused else (GLYPHS[status], str(status))
     return (
         f'<div role="status" class="agentnb-run-status" '
         'style="line-height:1.6;white-space:nowrap">'
-        f'<span aria-hidden="true">{GLYPHS[status]}</span> <strong>{status}</strong></div>'
+        f'<span aria-hidden="true">{glyph}</span> <strong>{word}</strong></div>'
     )
 
 
 def facts_markup(summary: Summary) -> str:
     """The rest of the header: facts in a row that wraps in a narrow cell."""
     facts = (
+        ("asked", counted(summary.questions, "question") if summary.questions else ""),
         ("time", clock(summary.at_s)),
         ("agents", _agents(summary)),
         ("tokens", counted(summary.tokens_used, "token")),

@@ -1,8 +1,8 @@
 """Validates messages from a page to a run's widgets, and never raises.
 
-Anyone with access to the page or the kernel can send anything, in any amount. `wire` defines the
-valid messages and values; others are refused and counted, and the first is shown to the user.
-Errors are shown too: raised ones would be printed into some other cell.
+Anyone with access to the page or the kernel can send anything, in any amount. `wire` and `rules`
+define the valid messages and values; others are refused and counted, and the first is shown to the
+user. Errors are shown too: raised ones would be printed into some other cell.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
-from agentnb.views.panel.wire import MessageRefused, Rules, as_object, checked_state
+from agentnb.views.panel.rules import MessageRefused, Rules, as_object, checked_state
 
 MOST_AT_ONCE = 200
 MOST_PER_S = 50

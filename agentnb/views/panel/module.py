@@ -13,6 +13,8 @@ from pathlib import Path
 
 STATIC = Path(__file__).parent.parent / "static"
 ENTRY = "panel.js"
+_OWN_SHEETS = ("boards.css",)
+"""Sheets that only their own views need."""
 
 _IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./([\w-]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class)\b)", re.MULTILINE)
@@ -24,9 +26,10 @@ def joined_module(entry: str = ENTRY) -> str:
     return "\n".join(_plain(name) for name in in_order(entry))
 
 
-def style() -> str:
-    """The style sheet."""
-    return "\n".join(path.read_text("utf-8") for path in sorted(STATIC.glob("*.css")))
+def style(*more: str) -> str:
+    """The style sheet of a run's panel, and with it others, by the names of their files."""
+    names = [path.name for path in sorted(STATIC.glob("*.css")) if path.name not in _OWN_SHEETS]
+    return "\n".join(map(_source, [*names, *more]))
 
 
 def in_order(entry: str) -> list[str]:

@@ -12,7 +12,13 @@ from typing import Any
 from ipywidgets import Box, DOMWidget, Layout, VBox
 from ipywidgets.widgets.widget_string import HTMLStyle
 
-from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
+from agentnb.views.panel.controls import (
+    BudgetBar,
+    BudgetNumber,
+    BudgetSlider,
+    CancelButton,
+    PauseButton,
+)
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.header import Footer, Header, Notices
 from agentnb.views.panel.limits import ceiling
@@ -25,9 +31,9 @@ from agentnb.views.panel.wire import Frame
 class _Top(RunWidget, Box):
     """Header, budget and controls, in two rows while the run goes on.
 
-    When the run has ended, slider and number are hidden, since the bar shows the total; the rest
-    fits in one row of a wide cell. The button stays: removing it would lose the keyboard focus of
-    a user who has just pressed it.
+    When the run has ended, slider and number are hidden, since the bar shows the total, and so is
+    the button that pauses; the rest fits in one row of a wide cell. "Cancel run" stays: removing it
+    would lose the keyboard focus of a user who has just pressed it.
     """
 
     def __init__(
@@ -36,12 +42,15 @@ class _Top(RunWidget, Box):
         header: DOMWidget,
         bar: DOMWidget,
         *,
+        pause: DOMWidget | None = None,
         cancel: DOMWidget | None = None,
         setters: Sequence[DOMWidget] = (),
     ) -> None:
-        self._header, self._cancel, self._setters = header, cancel, setters
+        self._header, self._cancel = header, cancel
+        self._setters = [*([pause] if pause else []), *setters]
         layout = Layout(flex_flow="row wrap", align_items="center", overflow="visible")
-        children = [header, *([cancel] if cancel else []), bar, *setters]
+        buttons = [button for button in (pause, cancel) if button is not None]
+        children = [header, *buttons, bar, *setters]
         with publisher.lock:
             # By default a box of ipywidgets scrolls by itself.
             super().__init__(children, layout=layout)
@@ -51,7 +60,7 @@ class _Top(RunWidget, Box):
     def show(self, frame: Frame) -> None:
         """Rearrange the parts when the run has ended."""
         is_over = frame.summary.done
-        self._header.layout.flex = "3 1 28em" if is_over else "1 1 calc(100% - 9em)"
+        self._header.layout.flex = "3 1 28em" if is_over else "1 1 max(16em, 100% - 17em)"
         if self._cancel is not None:
             self._cancel.layout.order = "1" if is_over else "0"  # behind the bar
         for setter in self._setters:
@@ -105,9 +114,11 @@ def _parts(publisher: FramePublisher, page: HTMLStyle) -> list[DOMWidget]:
         layout=Layout(flex="2 1 16em", width="auto", min_width="0"),
         style={"description_width": "initial"},
     )
+    pause = PauseButton(publisher, layout=Layout(width="auto", flex="0 0 auto"))
     cancel = CancelButton(publisher, layout=Layout(width="auto", flex="0 0 auto"))
+    setters = [slider, BudgetNumber(publisher)]
     return [
-        _Top(publisher, header, bar, cancel=cancel, setters=[slider, BudgetNumber(publisher)]),
+        _Top(publisher, header, bar, pause=pause, cancel=cancel, setters=setters),
         BudgetQuestion(publisher),
         notices,
     ]

@@ -10,9 +10,10 @@ from typing import Any
 
 from ipywidgets import HTML, Box, Button, Layout
 
+from agentnb.views.panel.clock import clock
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.widgets import GuardedPart, RunWidget, clock, text
+from agentnb.views.panel.widgets import GuardedPart, RunWidget, text
 from agentnb.views.panel.wire import Frame, Question
 
 _LINE = 80

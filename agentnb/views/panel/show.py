@@ -6,7 +6,7 @@ compare notebooks skip outputs with only a view.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -29,6 +29,19 @@ def show_live(widget: DOMWidget) -> None:
     _shown[display_id] = None
     show: Any = display
     show(data, raw=True, metadata=LIVE_VIEW, display_id=display_id)
+
+
+def show_beside(bundle: Mapping[str, str]) -> None:
+    """Display in the running cell what a live view shows, as an output that stays.
+
+    It follows `show_live`. In JupyterLab it is hidden while a board before it is there
+    (`boards.css`).
+    """
+    from IPython.display import display
+
+    html = f'<div class="agentnb-repeats-board">{bundle["text/html"]}</div>'
+    show: Any = display
+    show({**bundle, "text/html": html}, raw=True)
 
 
 def take_back() -> int:

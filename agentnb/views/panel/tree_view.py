@@ -14,13 +14,17 @@ from typing import Any
 import anywidget
 import traitlets
 
+from agentnb.core.questions import BUDGET
 from agentnb.core.types import AgentStatus
+from agentnb.views.panel.asked import question_row, value_of
 from agentnb.views.panel.comm import hear
+from agentnb.views.panel.commands import Commands, Made
 from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
 from agentnb.views.panel.module import joined_module, style
+from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import GONE_AFTER_S
 from agentnb.views.panel.widgets import RunWidget
 from agentnb.views.panel.wire import (
@@ -29,8 +33,8 @@ from agentnb.views.panel.wire import (
     DetailsCommand,
     Frame,
     FrameMessage,
-    MessageRefused,
     PageMessage,
+    QuestionRow,
     checked_command,
 )
 
@@ -54,7 +58,9 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     """A full frame, made when a front end requests the state: a reloaded page needs nothing
     else. It has no value in Python."""
     controls = traitlets.Bool(True).tag(sync=True)
-    """Whether it can cancel agents."""
+    """Whether it can steer the run."""
+    notify = traitlets.Bool(False).tag(sync=True)
+    """Whether a page that is out of sight is told that the run has ended or asks."""
     height = traitlets.Int(0).tag(sync=True)
 
     def __init__(
@@ -64,6 +70,10 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._seq: int | None = None
         self._status: AgentStatus | None = None
         self._notices: Sequence[str] = ()
+        self._questions: dict[str, QuestionRow] = {}
+        """The open questions, by id."""
+        self._marks = 0
+        """How many marks the pages have."""
         self._details: dict[str, Details] = {}
         self._seen_at_s: dict[str, float] = {}
         """When each view last reported that it is open, oldest first."""
@@ -88,10 +98,12 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     def show(self, frame: Frame) -> None:
         """Send a frame, and new details to each view."""
         base, status = self._seq, frame.summary.status
-        if base is None or frame.rows or status is not self._status:
+        self.notify = self.publisher.is_unwatched
+        is_new = self._ask(frame.summary.questions)
+        if base is None or frame.rows or is_new or status is not self._status:
             self._seq, self._status = frame.seq, status
             if base is not None:  # the first frame is in the snapshot
-                self._say(self._frame(frame, base=base))
+                self._say(self._frame(frame, base=base, with_questions=is_new))
         if frame.summary.notices is not self._notices:
             self._announce(frame.summary.notices, is_first=base is None)
         self.read_on()
@@ -110,6 +122,18 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             if message is not None:
                 self._say({**message, "view": view})
 
+    def _ask(self, open_questions: int) -> bool:
+        """Take over the open questions and marks; returns whether they have changed."""
+        commands, known = self.publisher.commands, self._questions
+        asked = commands.questions if commands is not None and open_questions else ()
+        self._questions = {
+            question.id: known.get(question.id) or question_row(question)
+            for question in asked
+            if question.kind != BUDGET  # that one has a widget of its own
+        }
+        marks_before, self._marks = self._marks, len(self.publisher.fold.person.marks)
+        return self._questions.keys() != known.keys() or self._marks != marks_before
+
     def _announce(self, notices: Sequence[str], *, is_first: bool) -> None:
         """Send new notices, for screen readers."""
         known, self._notices = frozenset(self._notices), notices
@@ -122,14 +146,14 @@ class TreeView(RunWidget, anywidget.AnyWidget):
 
     def _full_frame(self) -> FrameMessage:
         with self.publisher.lock:
-            frame = self._frame(self.publisher.whole(), base=None)
+            frame = self._frame(self.publisher.whole(), base=None, with_questions=True)
             # The number of the last sent frame: frames without rows are not sent.
             return frame if self._seq is None else {**frame, "seq": self._seq}
 
-    def _frame(self, frame: Frame, *, base: int | None) -> FrameMessage:
+    def _frame(self, frame: Frame, *, base: int | None, with_questions: bool) -> FrameMessage:
         # A changed row lacks its path, by which the front end finds it.
         rows: list[AgentRow] = [{**row, "path": path} for path, row in frame.rows.items()]
-        return {
+        message: FrameMessage = {
             "type": "frame",
             "seq": frame.seq,
             "base": base,
@@ -138,6 +162,10 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             "status": str(frame.summary.status),
             "agents": rows,
         }
+        if with_questions:
+            message["questions"] = list(self._questions.values())
+            message["marks"] = self.publisher.fold.person.marks
+        return message
 
     # -- in ---------------------------------------------------------------------------------------
 
@@ -165,12 +193,44 @@ class TreeView(RunWidget, anywidget.AnyWidget):
                 if command["view"] not in self._seen_at_s:
                     raise MessageRefused("a view that never said it is there asked for details")
                 self._show_details(command)
-            case "budget" if self.publisher.commands is not None:
-                self.publisher.commands.set_budget(self._allowed(command["total"]))
-            case "cancel" if self.publisher.commands is not None:
-                if self.publisher.fold.tree.agent_at(command["agent"]) is None:
+            case _ if self.publisher.commands is not None:
+                self._order(command, self.publisher.commands)
+
+    def _order(self, command: Command, commands: Commands) -> None:
+        """Hand a person's order over to the run."""
+        match command["type"]:
+            case "budget":
+                commands.set_budget(self._allowed(command["total"]))
+            case "answer":
+                value, answer = value_of(command), command["answer"]
+                made = self._made("answer", command["question"])
+                reason = command["reason"]
+                commands.answer_question(
+                    command["question"], answer, value=value, reason=reason, made=made
+                )
+            case "cancel" | "pause" | "resume" | "tell" as order:
+                agent = command["agent"]
+                if self.publisher.fold.tree.agent_at(agent) is None:
                     raise MessageRefused("`agent` must be one of this run")
-                self.publisher.commands.cancel(command["agent"])
+                made = self._made(order, agent)
+                match command["type"]:
+                    case "cancel":
+                        commands.cancel(agent, made=made)
+                    case "pause":
+                        commands.pause(agent, made=made)
+                    case "resume":
+                        commands.resume(agent, made=made)
+                    case "tell":
+                        commands.tell_agent(agent, command["text"], made=made)
+
+    def _made(self, order: str, about: str) -> Made:
+        """What tells the pages that the run did not take an order."""
+
+        def made(worked: bool) -> None:
+            if not worked:
+                self._say({"type": "failed", "command": order, "about": about})
+
+        return made
 
     def _allowed(self, total: int) -> int:
         """The allowed total nearest to the one that a page requests."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 GONE_AFTER_S = 100.0
 """A page reports every ten seconds, and once a minute in a background tab."""
+FIRST_VIEW_S = 5.0
+"""Seconds that a page has to show the view of a run that has just begun."""
 
 
 class Viewers:
@@ -20,11 +22,34 @@ class Viewers:
         self._clock = clock
         self._heard_at_s: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
+        self._came_by_s: float | None = None
+        """When its first view must have opened, if only a view can bring an answer."""
+        self._was_shown = False
+        """Whether a view was ever open: a page that was closed or is loaded anew may come back."""
+
+    def only_views_answer(self, *, expects_view: bool) -> None:
+        """A caller waits for the run until its end, so that no code can answer its questions.
+
+        Args:
+            expects_view: Whether a view of the run is about to be shown.
+        """
+        self._came_by_s = self._clock() + (FIRST_VIEW_S if expects_view else 0.0)
+
+    def patience(self) -> float | None:
+        """For how many seconds an answer may still come.
+
+        `None` while somebody can answer, 0 if nobody can, and otherwise the time after which to
+        look again.
+        """
+        if self._came_by_s is None or self._was_shown:
+            return None
+        return max(0.0, self._came_by_s - self._clock())
 
     def seen(self, model: str, view: str) -> None:
         """A front end shows a view of a widget."""
         with self._lock:
             self._heard_at_s[model, view] = self._clock()
+            self._was_shown = True
 
     def gone(self, model: str, view: str | None = None) -> None:
         """A view was closed; without `view`, all views of that widget."""

@@ -132,7 +132,14 @@ class HtmlPart(RunWidget, HTML):
 
     def matters(self, summary: Summary) -> tuple[object, ...]:
         """The values whose changes are shown at once."""
-        return summary.status, summary.done, summary.question, summary.budget_total
+        return (
+            summary.status,
+            summary.done,
+            summary.question,
+            summary.budget_total,
+            summary.is_paused,
+            summary.questions,
+        )
 
     def markup(self, summary: Summary) -> str:
         """The markup for a summary."""
@@ -142,10 +149,3 @@ class HtmlPart(RunWidget, HTML):
 def text(words: str) -> str:
     """Foreign text as one line of safe markup."""
     return escape(visible(words, _LINE_LENGTH))
-
-
-def clock(seconds: float) -> str:
-    """A time of a run as `0:07`, `12:30` or `1:02:03`."""
-    minutes, rest = divmod(max(0, int(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -4,30 +4,26 @@ Frames, details and notices go out; commands come in. Widgets in Python (header,
 get a `Frame`, and the tree view sends it on as a `FrameMessage`. The JavaScript uses the same
 names; `tests/views/panel/test_wire.py` compares them.
 
-Anyone with access to the page or the kernel can send anything. So each field of a command has a
-rule, and messages that break one are refused. All texts that go out are visible texts.
+Each field of a command has a rule (`agentnb.views.panel.rules`). All texts that go out are visible
+texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import NoneType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Required,
-    TypedDict,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Literal, NotRequired, Required, TypedDict, TypeVar, cast, get_args
 
 from agentnb.core.types import AgentStatus
-from agentnb.views.panel.limits import LARGEST
+from agentnb.views.panel.rules import (
+    SECONDS,
+    Rules,
+    checked_as,
+    kind_of,
+    rules_of,
+    text,
+    whole,
+)
 
 # -- a frame, as widgets in Python get it ---------------------------------------------------------
 
@@ -67,8 +63,12 @@ class Summary:
     """Such as "about $0.0123 (estimate)"; empty while nothing is known."""
     question: Question | None
     notices: tuple[str, ...]
-    """One visible line each, oldest first: cancelled branches, work not done for lack of budget,
-    why the run failed."""
+    """One visible line each, oldest first: pauses, cancelled branches, work not done for lack of
+    budget, why the run failed."""
+    is_paused: bool = False
+    """Whether a person has paused the whole run."""
+    questions: int = 0
+    """Open questions to a person, the budget's included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,33 @@ class AgentRow(TypedDict, total=False):
     """Number of notes in the details."""
     reused: bool
     """Whether all its work is taken from the record of an earlier process."""
+    paused: str
+    """`here` if a person has paused it itself, `above` if the run or a branch above; else empty."""
+    asks: bool
+    """Whether it waits for a person's answer."""
+
+
+class QuestionRow(TypedDict):
+    """An open question to a person, other than the budget's."""
+
+    id: str
+    kind: str
+    """`approval`, `plan`, `sample`."""
+    path: str
+    """The agent that waits."""
+    text: str
+    options: list[str]
+    """The answers that it takes, in their order."""
+    late: str
+    """What happens without an answer, such as "denied at 3:20 min without an answer"; or empty."""
+    tool: str
+    """Of an approval the tool's name; else empty."""
+    arguments: str
+    """Of an approval the whole arguments, as JSON that reads back as it was; else empty."""
+    fixed: str
+    """Why the arguments cannot be changed; empty if they can."""
+    tasks: list[str]
+    """Of a plan the tasks that are to start; else empty."""
 
 
 class FrameMessage(TypedDict):
@@ -150,6 +177,10 @@ class FrameMessage(TypedDict):
     done: bool
     status: str
     agents: list[AgentRow]
+    questions: NotRequired[list[QuestionRow]]
+    """The open ones, oldest first; so is `marks` left out where nothing has changed."""
+    marks: NotRequired[list[float]]
+    """When a person paused and resumed, was asked and answered: in seconds since the run began."""
 
 
 class ReplayMessage(TypedDict):
@@ -168,6 +199,16 @@ class NoticesMessage(TypedDict):
 
     type: Literal["notices"]
     lines: list[str]
+
+
+class FailedMessage(TypedDict):
+    """A command of a page that the run did not take; a notice says why."""
+
+    type: Literal["failed"]
+    command: str
+    """`answer`, `tell`, `pause`, `resume` or `cancel`."""
+    about: str
+    """The question's id, or the agent's path."""
 
 
 class TokenCounts(TypedDict):
@@ -244,6 +285,8 @@ class AgentDetails(TypedDict, total=False):
     """In words; empty while it is unknown."""
     error: str | None
     notes: list[str]
+    told: int
+    """How many texts of a person it has read."""
     calls: list[CallLine]
     call: int | None
     """The number of the shown call; `None` while there is none."""
@@ -275,7 +318,7 @@ class DetailsMessage(AgentDetails, total=False):
     """The shown time; `None` is now."""
 
 
-PageMessage = FrameMessage | ReplayMessage | NoticesMessage | DetailsMessage
+PageMessage = FrameMessage | ReplayMessage | NoticesMessage | FailedMessage | DetailsMessage
 
 Fields = TypeVar("Fields", bound=Mapping[str, object])
 
@@ -285,49 +328,15 @@ def changed_fields(now: Fields, before: Mapping[str, object]) -> Fields:
     return cast(Fields, {name: value for name, value in now.items() if before[name] != value})
 
 
-# -- from a page ----------------------------------------------------------------------------------
+# -- from a page ---------------------------------------------------------------------------------
 
-
-class MessageRefused(ValueError):
-    """A message is invalid; the error quotes nothing of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The rule for one field of a command."""
-
-    is_valid: Callable[[object], bool]
-    words: str
-
-
-def _whole(least: int, most: int = LARGEST) -> Rule:
-    """A whole number, not a `bool`."""
-    return Rule(
-        lambda value: type(value) is int and least <= value <= most,
-        f"a whole number from {least:,} to {most:,}",
-    )
-
-
-def _text(longest: int, *, shortest: int = 1) -> Rule:
-    return Rule(
-        lambda value: isinstance(value, str) and shortest <= len(value) <= longest,
-        f"a text of {shortest:,} to {longest:,} characters",
-    )
-
-
-_SECONDS = Rule(
-    lambda value: (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and 0 <= value <= LARGEST  # `nan` is not
-    ),
-    "a number of seconds from 0",
-)
 _MOST_IN_TEXT = 1_000
+_MOST_IN_WORDS = 20_000
+_MOST_IN_ARGUMENTS = 2_000_000
 
-ViewId = Annotated[str, _text(100)]
+ViewId = Annotated[str, text(100)]
 """The name that a view gave itself."""
-AgentPath = Annotated[str, _text(_MOST_IN_TEXT)]
+AgentPath = Annotated[str, text(_MOST_IN_TEXT)]
 
 
 class HelloCommand(TypedDict):
@@ -361,7 +370,7 @@ class SyncCommand(TypedDict):
     """A view asks whether its frame is the newest."""
 
     type: Literal["sync"]
-    seq: Annotated[int, _whole(-1)]
+    seq: Annotated[int, whole(-1)]
     """-1 for a page without a frame."""
 
 
@@ -371,9 +380,9 @@ class DetailsCommand(TypedDict):
     type: Literal["details"]
     view: ViewId
     agent: AgentPath
-    call: Annotated[int, _whole(1)] | None
+    call: Annotated[int, whole(1)] | None
     """`None` follows the newest."""
-    at: Annotated[float, _SECONDS] | None
+    at: Annotated[float, SECONDS] | None
     """A time of the run; `None` is now."""
 
 
@@ -381,7 +390,7 @@ class BudgetCommand(TypedDict):
     """Set the total."""
 
     type: Literal["budget"]
-    total: Annotated[int, _whole(1)]
+    total: Annotated[int, whole(1)]
 
 
 class CancelCommand(TypedDict):
@@ -389,6 +398,42 @@ class CancelCommand(TypedDict):
 
     type: Literal["cancel"]
     agent: AgentPath
+
+
+class PauseCommand(TypedDict):
+    """Pause an agent and all below it."""
+
+    type: Literal["pause"]
+    agent: AgentPath
+
+
+class ResumeCommand(TypedDict):
+    """End the pauses at an agent and below it."""
+
+    type: Literal["resume"]
+    agent: AgentPath
+
+
+class TellCommand(TypedDict):
+    """Say something to an agent."""
+
+    type: Literal["tell"]
+    agent: AgentPath
+    text: Annotated[str, text(_MOST_IN_WORDS)]
+
+
+class AnswerCommand(TypedDict):
+    """Answer an open question."""
+
+    type: Literal["answer"]
+    question: Annotated[str, text(100)]
+    answer: Annotated[str, text(100)]
+    arguments: Annotated[str, text(_MOST_IN_ARGUMENTS)] | None
+    """With `approve`: other arguments, as JSON."""
+    number: Annotated[int, whole(1)] | None
+    """With `fewer`: how many tasks may start."""
+    reason: Annotated[str, text(_MOST_IN_TEXT)] | None
+    """With `deny`: why."""
 
 
 Command = (
@@ -400,43 +445,23 @@ Command = (
     | DetailsCommand
     | BudgetCommand
     | CancelCommand
+    | PauseCommand
+    | ResumeCommand
+    | TellCommand
+    | AnswerCommand
 )
 
 
 class SliderState(TypedDict, total=False):
     """The slider's state that a page may change."""
 
-    value: Annotated[int, _whole(0)]
+    value: Annotated[int, whole(0)]
 
 
 class FieldState(TypedDict, total=False):
     """The text field's state that a page may change."""
 
-    value: Annotated[str, _text(_MOST_IN_TEXT, shortest=0)]
-
-
-Rules = Mapping[str, Rule]
-
-
-def rules_of(shape: type) -> Rules:
-    """The rule of each field of a command or a state, except `type`."""
-    hints = get_type_hints(shape, include_extras=True)
-    return {name: _rule_of(hint) for name, hint in hints.items() if name != "type"}
-
-
-def _rule_of(hint: Any) -> Rule:
-    if get_origin(hint) is not Annotated:  # it may be `None`, too
-        (inner,) = (part for part in get_args(hint) if part is not NoneType)
-        rule = _rule_of(inner)
-        return Rule(lambda value: value is None or rule.is_valid(value), f"{rule.words}, or null")
-    (rule,) = hint.__metadata__
-    return cast(Rule, rule)
-
-
-def kind_of(shape: type) -> str:
-    """The `type` of a message or command."""
-    hint = get_type_hints(shape)["type"]  # without `Required`
-    return cast(str, get_args(hint)[0])
+    value: Annotated[str, text(_MOST_IN_TEXT, shortest=0)]
 
 
 COMMANDS: Mapping[str, Rules] = {kind_of(shape): rules_of(shape) for shape in get_args(Command)}
@@ -449,38 +474,4 @@ def checked_command(content: object) -> Command:
     Raises:
         MessageRefused: It is not an object, its kind is unknown, or a value breaks its rule.
     """
-    message = as_object(content)
-    kind = message.get("type")
-    if not isinstance(kind, str) or kind not in COMMANDS:
-        raise MessageRefused("there is no such kind of message")
-    rules = COMMANDS[kind]
-    values = _checked({name: message.get(name) for name in rules}, rules)
-    return cast(Command, {"type": kind, **values})
-
-
-def checked_state(state: object, rules: Rules) -> dict[str, Any]:
-    """Validate the values that a page may change; others are ignored.
-
-    Raises:
-        MessageRefused: It is not an object, or a value breaks its rule.
-    """
-    given = as_object(state)
-    return _checked({name: given[name] for name in rules if name in given}, rules)
-
-
-def as_object(content: object) -> Mapping[str, Any]:
-    """Return a message that is an object.
-
-    Raises:
-        MessageRefused: It is not an object.
-    """
-    if not isinstance(content, Mapping):
-        raise MessageRefused("a message must be an object")
-    return content
-
-
-def _checked(values: dict[str, Any], rules: Rules) -> dict[str, Any]:
-    for name, value in values.items():
-        if not rules[name].is_valid(value):
-            raise MessageRefused(f"`{name}` must be {rules[name].words}")
-    return values
+    return cast(Command, checked_as(content, COMMANDS))

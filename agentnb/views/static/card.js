@@ -3,7 +3,7 @@
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { timeLeft, timeTaken, tokenCount, wholeNumber } from "./format.js";
-import { isFinal, makeMark, statusCounts } from "./status.js";
+import { isFinal, makeMark, markOf, statusCounts, statusWords } from "./status.js";
 import { ToolMark } from "./tool_mark.js";
 
 const FIRST_TOLD = ["running", "waiting", "failed", "pending"];
@@ -63,9 +63,9 @@ export class Card {
     this.#state("data-status", row.status);
     this.#state("data-stalled", row.stalled ? "true" : null);
     this.#state("data-match", matching ? null : "false");
-    this.#mark.show(row.status);
+    this.#mark.show(markOf(row));
     const retried = row.attempt > 1 ? `, attempt ${row.attempt}` : "";
-    setText(this.#words.status, row.status + retried);
+    setText(this.#words.status, statusWords(row) + retried);
     this.#markReused(row.reused);
     setText(this.#words.task, row.task);
     setText(this.#words.tokens, tokenWords(row, hidden));

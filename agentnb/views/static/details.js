@@ -6,7 +6,8 @@ import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { doingNow, timeTaken, tokenCount, wholeNumber } from "./format.js";
 import { Prompt } from "./prompt.js";
 import { Prose } from "./prose.js";
-import { isFinal, makeMark } from "./status.js";
+import { isFinal, makeMark, markOf, statusWords } from "./status.js";
+import { Tell } from "./tell.js";
 import { ToolCalls } from "./tool_calls.js";
 
 const FACTS = "Model Job Profile Reused Tokens Cost Time Now Attempt Error Notes".split(" ");
@@ -17,6 +18,7 @@ export class Details {
   #mark = makeMark("pending");
   #title = document.createTextNode("");
   #status = document.createTextNode("");
+  #pause = makeButton("agentnb-pause", "Pause agent", { hidden: "" });
   #cancel = makeButton("agentnb-cancel", "Cancel agent", { hidden: "" });
   #task = new Prose("agentnb-task", "Task");
   #text = new Prose("agentnb-text", "Text of the call", { fromEnd: true });
@@ -24,11 +26,16 @@ export class Details {
   #prompt = new Prompt();
   #tools = new ToolCalls();
   #asked = null;
-  #canCancel = false;
+  #canSteer = false;
+  #isPaused = false;
 
-  /** `onCancel(path)`, `onCall(number or null)`. */
-  constructor({ onCancel, onCall, signal }) {
+  /**
+   * `onCancel(path)`, `onPause(path)`, `onResume(path)`, `onTell(path, text)`,
+   * `onCall(number or null)`.
+   */
+  constructor({ onCancel, onPause, onResume, onTell, onCall, signal }) {
     this.calls = new Calls(onCall, signal);
+    this.tell = new Tell({ onTell, signal });
     this.element = make(
       "section",
       "agentnb-details",
@@ -40,8 +47,11 @@ export class Details {
       this.calls.element,
       this.#prompt.element,
       this.#tools.element,
+      this.tell.element,
     );
     this.#cancel.addEventListener("click", () => this.#askToCancel(onCancel), { signal });
+    const pauseOrResume = () => (this.#isPaused ? onResume : onPause)(this.#data.agent);
+    this.#pause.addEventListener("click", pauseOrResume, { signal });
   }
 
   /** Shows a newly chosen agent: the tree's data at once, the rest when it arrives. */
@@ -53,6 +63,7 @@ export class Details {
     setAttribute(this.element, "aria-label", `Details of agent ${row.path}`);
     setText(this.#title, row.path);
     this.#tools.label(row.path);
+    this.tell.begin(row.path);
     this.#draw();
     this.element.scrollTop = 0;
   }
@@ -74,11 +85,12 @@ export class Details {
   }
 
   /** The agent's row changed, or time passed. `exists` is false at a time before it began. */
-  show(row, now, { canCancel, exists = true }) {
-    if (!exists) return this.#notYet();
-    this.#canCancel = canCancel && !isFinal(row.status);
-    this.#mark.show(row.status);
-    setText(this.#status, row.status + (row.stalled ? ", stalled" : ""));
+  show(row, now, { canSteer, exists = true }) {
+    if (!exists) return this.#notYet(row);
+    this.#canSteer = canSteer && !isFinal(row.status);
+    this.#isPaused = row.paused === "here";
+    this.#mark.show(markOf(row));
+    setText(this.#status, statusWords(row) + (row.stalled ? ", stalled" : ""));
     setAttribute(this.element, "data-status", row.status);
     this.#fact("Tokens", this.#tokenWords(row));
     // Reused work took the time of reading its record.
@@ -86,7 +98,7 @@ export class Details {
     this.#fact("Now", doingNow(row, now));
     this.#fact("Attempt", row.attempt > 1 ? `${row.attempt} (it was tried again)` : "");
     this.#tools.tick(now);
-    this.#offerCancel(row);
+    this.#offer(row, canSteer);
     return undefined;
   }
 
@@ -96,8 +108,9 @@ export class Details {
     this.#cancel.disabled = false;
   }
 
-  #notYet() {
-    this.#canCancel = false;
+  #notYet(row) {
+    this.#canSteer = false;
+    this.#offer(row, false);
     this.#mark.show("pending");
     setText(this.#status, "not there yet");
     for (const name of FACTS) this.#fact(name, "");
@@ -106,7 +119,7 @@ export class Details {
   #head() {
     const status = make("span", "agentnb-details-status", {}, this.#mark.element, this.#status);
     const title = make("strong", "agentnb-details-path", { tabindex: -1 }, this.#title);
-    return make("div", "agentnb-details-head", {}, title, status, this.#cancel);
+    return make("div", "agentnb-details-head", {}, title, status, this.#pause, this.#cancel);
   }
 
   #factList() {
@@ -140,6 +153,7 @@ export class Details {
     this.#fact("Cost", data.cost);
     this.#fact("Error", data.error);
     this.#fact("Notes", (data.notes ?? []).join("\n"));
+    this.tell.heard(data.told ?? 0);
     this.calls.show(data);
     this.#prompt.show(data.prompt ?? null);
     const call = data.call ?? null;
@@ -165,12 +179,16 @@ export class Details {
     return words.length ? `${sum} (${words.join(", ")})` : sum;
   }
 
-  #offerCancel(row) {
-    const hadFocus = document.activeElement === this.#cancel;
-    this.#cancel.hidden = !this.#canCancel;
+  #offer(row, canSteer) {
+    const buttons = [this.#pause, this.#cancel];
+    const hadFocus = buttons.includes(document.activeElement);
+    for (const button of buttons) button.hidden = !this.#canSteer;
+    const words = this.#isPaused ? "Resume agent" : "Pause agent";
+    if (this.#pause.textContent !== words) this.#pause.textContent = words;
     if (this.#asked !== row.path) this.#cancel.disabled = false;
-    // A button that is removed must not lose the keyboard focus.
-    if (this.#cancel.hidden && hadFocus)
+    const lostField = this.tell.show(row, { canTell: canSteer });
+    // What is removed must not lose the keyboard focus.
+    if ((hadFocus && !this.#canSteer) || lostField)
       this.element.querySelector(".agentnb-details-path").focus();
   }
 

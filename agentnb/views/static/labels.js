@@ -1,5 +1,6 @@
-// Adds what ipywidgets' slider lacks: a name for its handle, and an End key that knows a new end. A
-// slider may be made after the tree, so the page is watched while the tree is there.
+// Adds what the widgets of ipywidgets lack: a name for the slider's handle, an End key that knows a new
+// end, a place for the focus after an answer. A slider may be made after the tree, so the page is watched
+// while the tree is there.
 
 const NAME = "Budget in tokens";
 
@@ -17,6 +18,17 @@ export function nameSliders(root) {
   const watcher = new MutationObserver(name);
   watcher.observe(root, { childList: true, subtree: true });
   return () => watcher.disconnect();
+}
+
+/**
+ * Calls `onAnswered()` when the user has answered the budget's question in `panel`, until `signal`
+ * aborts: its buttons go, and would lose the keyboard focus.
+ */
+export function hearAnswer(panel, signal, onAnswered) {
+  const clicked = (event) => {
+    if (event.target.closest(".agentnb-budget-question button")) onAnswered();
+  };
+  panel.addEventListener("click", clicked, { signal });
 }
 
 /**

@@ -32,6 +32,12 @@ const SHAPES = {
   skipped: "M-.9-.22H.9V.22H-.9Z",
 };
 
+// What a person's part in the run adds to an agent's status.
+const MARKS = {
+  paused: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0ZM-.45-.5H-.12V.5H-.45ZM.12-.5H.45V.5H.12Z",
+  asks: "M-.64-.36A.64.62 0 1 1 .2 .22V.46H-.18V-.08A.26.26 0 1 0-.26-.36ZM.22 .78A.22.22 0 1 1-.22 .78A.22.22 0 1 1 .22 .78Z",
+};
+
 // For an unknown status of a newer kernel.
 const OTHER_SHAPE = "M0-1L1 0L0 1L-1 0Z";
 
@@ -40,9 +46,23 @@ export function isFinal(status) {
   return FINAL.has(status);
 }
 
-/** The path data of a status' shape. */
+/** The path data of the shape of a status, or of a mark. */
 export function shapeOf(status) {
+  if (Object.hasOwn(MARKS, status)) return MARKS[status];
   return Object.hasOwn(SHAPES, status) ? SHAPES[status] : OTHER_SHAPE;
+}
+
+/** The shape for an agent: that it asks, or is paused, comes before its status. */
+export function markOf(row) {
+  if (isFinal(row.status)) return row.status;
+  return row.asks ? "asks" : row.paused ? "paused" : row.status;
+}
+
+/** An agent's status in words: `running, paused`; `asks` or `paused` alone while it waits for that. */
+export function statusWords(row) {
+  const mark = markOf(row);
+  if (mark === row.status) return row.status;
+  return row.status === "running" ? `running, ${mark}` : mark;
 }
 
 /** A status' shape as a small picture: `show(status)` changes it. */

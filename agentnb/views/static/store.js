@@ -25,6 +25,8 @@ const BLANK = {
   tool: null,
   tool_calls: 0,
   tool_errors: 0,
+  paused: "",
+  asks: false,
 };
 
 export class Store {
@@ -33,6 +35,10 @@ export class Store {
   seq = -1;
   done = false;
   status = "pending";
+  /** The open questions to a person, oldest first. */
+  questions = [];
+  /** When a person paused and resumed, was asked and answered. */
+  marks = [];
   /** Whether a frame is missing: a full one is needed. */
   gap = false;
   #children = new Map();
@@ -44,7 +50,8 @@ export class Store {
    *
    * Returns the change: `outcome` is `full`, `changes`, `stale` (nothing new) or `gap`; `paths` are the
    * changed agents, `added` is whether agents were added or removed, `ended` are the rows of agents
-   * that have ended since the frame before, `finished` is whether the run has just ended.
+   * that have ended since the frame before, `asked` are new questions, `finished` is whether the run has
+   * just ended.
    */
   take(frame, nowMs) {
     if (!Number.isFinite(frame?.seq) || frame.seq <= this.seq) return change("stale");
@@ -59,6 +66,8 @@ export class Store {
     for (const fields of Array.isArray(frame.agents) ? frame.agents : []) {
       if (typeof fields?.path === "string") this.#merge(fields, known, result);
     }
+    if (Array.isArray(frame.questions)) this.#ask(frame.questions, result);
+    if (Array.isArray(frame.marks)) this.marks = frame.marks;
     const done = frame.done === true;
     result.finished = done && !this.done && this.seq >= 0;
     this.gap = false;
@@ -118,6 +127,12 @@ export class Store {
     if (isFinal(row.status) && statusBefore && !isFinal(statusBefore)) result.ended.push(row);
   }
 
+  #ask(questions, result) {
+    const known = new Set(this.questions.map(({ id }) => id));
+    if (this.seq >= 0) result.asked = questions.filter(({ id }) => !known.has(id));
+    this.questions = questions;
+  }
+
   #adopt(row) {
     const parent = row.parent === row.path ? null : row.parent;
     const siblings = this.#children.get(parent) ?? [];
@@ -148,5 +163,5 @@ export function comparePaths(one, other) {
 }
 
 function change(outcome) {
-  return { outcome, paths: [], added: false, ended: [], finished: false };
+  return { outcome, paths: [], added: false, ended: [], asked: [], finished: false };
 }

@@ -117,6 +117,18 @@ export class Tree {
     if (changed) this.#onSelect(path);
   }
 
+  /** Selects an agent, also one in a closed branch or one that the filter hides. */
+  show(path) {
+    if (!this.#rows.has(path)) this.#unfold(this.#viewModel.ancestorsOf(path));
+    const shown = this.#nearestShown(path);
+    if (shown) this.select(shown, { focus: true });
+  }
+
+  /** Moves the keyboard focus to the tree. */
+  focus() {
+    this.element.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
+  }
+
   collapseAll() {
     const { childrenOf } = this.#viewModel;
     for (const row of this.#viewModel.rows()) {

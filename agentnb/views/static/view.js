@@ -5,8 +5,11 @@ import { Announcer } from "./announcer.js";
 import { Details } from "./details.js";
 import { DetailsRequest } from "./details_request.js";
 import { make, makeButton } from "./dom.js";
-import { hearEndKey, nameSliders } from "./labels.js";
+import { counted } from "./format.js";
+import { hearAnswer, hearEndKey, nameSliders } from "./labels.js";
+import { Notifier } from "./notifier.js";
 import { Pane } from "./pane.js";
+import { Questions } from "./questions.js";
 import { Scrubber } from "./scrubber.js";
 import { Toolbar } from "./toolbar.js";
 import { Tree } from "./tree.js";
@@ -28,6 +31,8 @@ export class View {
   #toolbar;
   #details;
   #scrubber;
+  #questions;
+  #notifier;
   #announcer = new Announcer();
   #notice = make("div", "agentnb-notice", { role: "status" });
   #dirty = new Set();
@@ -65,6 +70,8 @@ export class View {
     if (this.#connection.isFirst(this)) {
       this.#announcer.announce(change.ended);
       if (change.finished) this.#announcer.announceEnd(this.#connection.store.status);
+      this.#questions.announce(change.asked);
+      this.#giveNotice(change);
     }
     this.#soon();
   }
@@ -73,6 +80,7 @@ export class View {
     if (message.type === "details") this.#takeDetails(message);
     else if (message.type === "replay") this.#takeReplay(message);
     else if (message.type === "notices") this.#hearLines(message.lines);
+    else if (message.type === "failed") this.#hearFailure(message);
   }
 
   closed(wasDone) {
@@ -119,6 +127,9 @@ export class View {
     );
     this.#details = new Details({
       onCancel: (agent) => this.#connection.send({ type: "cancel", agent }),
+      onPause: (agent) => this.#connection.send({ type: "pause", agent }),
+      onResume: (agent) => this.#connection.send({ type: "resume", agent }),
+      onTell: (agent, text) => this.#connection.send({ type: "tell", agent, text }),
       onCall: (call) => {
         this.#call = call;
         this.#ask();
@@ -126,18 +137,25 @@ export class View {
       signal,
     });
     this.#scrubber = new Scrubber((at) => this.#goTo(at), signal);
+    this.#questions = new Questions({
+      onAnswer: (answer) => this.#answer(answer),
+      onShow: (path) => this.#tree.show(path),
+    });
     body.append(viewport.element, this.#details.element);
     this.element = make(
       "div",
       // Keep these keys from JupyterLab, which would move cells with them.
       "agentnb-tree-view",
       { "data-lm-suppress-shortcuts": "true" },
+      this.#questions.element,
       this.#toolbar.element,
       this.#notice,
       body,
       this.#scrubber.element,
       this.#announcer.element,
+      this.#questions.live,
     );
+    this.#notifier = new Notifier(this.element, signal);
     this.#resize();
   }
 
@@ -172,6 +190,7 @@ export class View {
     const { signal } = this.#over;
     signal.addEventListener("abort", nameSliders(panel));
     hearEndKey(panel, signal, toEnd);
+    hearAnswer(panel, signal, () => this.#questions.focus() || this.#tree.focus());
   }
 
   #resize() {
@@ -200,8 +219,40 @@ export class View {
       this.#tree.viewport.refit();
     }
     this.#count();
+    this.#showQuestions();
     this.#showDetails();
     this.#offerReplay();
+  }
+
+  get #canSteer() {
+    const { store, isClosed } = this.#connection;
+    return Boolean(this.#model.get("controls")) && !isClosed && !store.done;
+  }
+
+  #showQuestions() {
+    const { questions, done } = this.#connection.store;
+    this.#questions.show(done ? [] : questions, { canAnswer: this.#canSteer });
+  }
+
+  #answer({ question, answer, edited, number, reason }) {
+    const send = (message) => this.#connection.send(message);
+    send({ type: "answer", question, answer, arguments: edited, number, reason });
+  }
+
+  // The questions and the end of a run that nobody waits for.
+  #giveNotice({ asked, finished }) {
+    if (!this.#model.get("notify")) return;
+    const { store } = this.#connection;
+    if (finished) this.#notifier.tell(`ended: ${store.status}`);
+    else if (asked.length) this.#notifier.tell(counted(store.questions.length, "question"));
+  }
+
+  // The run did not take an order: it can be given again.
+  #hearFailure({ command, about }) {
+    if (command === "answer") this.#questions.failed(about);
+    else if (command === "tell") this.#details.tell.failed(about);
+    else this.#details.orderFailed();
+    this.#soon();
   }
 
   #here() {
@@ -229,18 +280,16 @@ export class View {
       this.#shown = selected;
       this.#details.begin(row);
     }
-    const canCancel =
-      Boolean(this.#model.get("controls")) &&
-      !this.#viewModel.isReplay &&
-      !this.#connection.isClosed;
+    const canSteer = this.#canSteer && !this.#viewModel.isReplay;
     const exists = this.#viewModel.exists(selected);
-    this.#details.show(row, this.#viewModel.time(), { canCancel, exists });
+    this.#details.show(row, this.#viewModel.time(), { canSteer, exists });
   }
 
   #offerReplay() {
     const { store } = this.#connection;
     if (!store.done || this.#at !== null || this.#connection.isClosed) return;
-    const changes = [...store.rows.values()].flatMap(({ begun, ended }) => [begun, ended]);
+    const ofAgents = [...store.rows.values()].flatMap(({ begun, ended }) => [begun, ended]);
+    const changes = [...ofAgents, ...store.marks];
     this.#scrubber.offer(store.time(0), changes.filter(Number.isFinite));
   }
 
@@ -307,7 +356,7 @@ export class View {
     const panel = this.element.closest(".agentnb-panel");
     if (!panel) return;
     for (const control of panel.querySelectorAll(
-      ".agentnb-cancel-run, .agentnb-budget-number input, .agentnb-budget-question button",
+      ".agentnb-cancel-run, .agentnb-pause-run, .agentnb-budget-number input, .agentnb-budget-question button",
     )) {
       control.disabled = true;
     }

@@ -16,6 +16,8 @@ from agentnb.core.events import (
     BudgetWarning,
     Event,
     Row,
+    RunPaused,
+    RunResumed,
 )
 from agentnb.core.types import AgentStatus
 from agentnb.views.figures.spans import Level, SpanKind, Times, times
@@ -226,6 +228,21 @@ def test_pause_without_an_answer_lasts_until_now() -> None:
     )
 
     assert run.pauses == [(2, 4)]
+
+
+def test_pauses_of_a_person_and_of_the_budget_are_one_where_they_overlap() -> None:
+    run = folded(
+        (0, started()),
+        (1, RunPaused()),
+        (2, BudgetPaused(tokens_used=1, budget_total=1, percentage=100, wait_s=9)),
+        (3, RunResumed()),
+        (4, BudgetResumed(reason="continue")),
+        (5, RunPaused(agent_id="t.1")),  # a branch: the others go on
+        (6, RunPaused()),
+        (7, finished()),
+    )
+
+    assert run.pauses == [(1, 4), (6, 7)]
 
 
 @pytest.mark.parametrize("until", range(0, 60, 7))

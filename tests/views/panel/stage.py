@@ -9,13 +9,14 @@ from typing import Any
 from ipywidgets import Widget
 
 from agentnb.core.bus import EventBus
+from agentnb.core.protocols import RunControls
 from agentnb.core.types import AgentStatus, CancelReceipt
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.frames import FramePublisher, View
 from agentnb.views.panel.wire import Frame, Summary
 
 
-class Stage(FramePublisher):
+class Stage(FramePublisher, RunControls):  # type: ignore[misc]  # `tell` is the publisher's
     """A publisher without a thread: a test makes each frame.
 
     Commands wait, as on a run's loop, until the test executes them.
@@ -61,6 +62,12 @@ class Stage(FramePublisher):
 
     def answer_budget(self, answer: str) -> None:
         self._give("answer_budget", answer)
+
+    def pause(self, agent: str | None = None) -> None:
+        self._give("pause", agent)
+
+    def resume(self, agent: str | None = None) -> None:
+        self._give("resume", agent)
 
     def _give(self, *order: object) -> None:
         if self.failing is not None:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from agentnb.core.errors import NoOpenQuestion, UnknownAgent
+from agentnb.core.protocols import RunControls
 from agentnb.core.types import CancelReceipt
 from agentnb.views.panel.commands import Commands
 
 
-class Controls:
+class Controls(RunControls):
     """A run that notes what it is ordered, or fails at everything."""
 
     def __init__(self, error: Exception | None = None) -> None:

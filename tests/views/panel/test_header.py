@@ -10,9 +10,9 @@ from ipywidgets import Widget
 
 from agentnb.core.types import AgentStatus
 from agentnb.views.figures.words import counted
+from agentnb.views.panel.clock import clock
 from agentnb.views.panel.controls import BudgetBar, bar_markup
 from agentnb.views.panel.header import Header
-from agentnb.views.panel.widgets import clock
 from tests.views.panel.stage import FrontEnd, Stage
 
 HOSTILE = '<img src=x onerror="alert(1)">\x1b[31m\u202e'

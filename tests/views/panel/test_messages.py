@@ -17,7 +17,7 @@ from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButto
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.header import Notices
 from agentnb.views.panel.messages import MOST_AT_ONCE, MOST_PER_S, Intake
-from agentnb.views.panel.wire import MessageRefused
+from agentnb.views.panel.rules import MessageRefused
 from tests.views.panel.manual_run import ManualRun
 from tests.views.panel.stage import FrontEnd, Stage
 from tests.views.panel.test_tree_view import Clicks, Wire, _at_once

@@ -117,7 +117,7 @@ def test_controls_of_a_run_that_is_done_are_there_and_disabled() -> None:
     assert kinds(panel) == before
     controls = [part for part in parts(panel) if hasattr(part, "disabled") and part.layout]
     buttons = [part for part in controls if part.__class__.__name__.endswith("Button")]
-    assert len(buttons) == 3  # Cancel run, Continue, Stop
+    assert len(buttons) == 4  # Pause run, Cancel run, Continue, Stop
     assert all(part.disabled for part in buttons)
     assert the(BudgetSlider, panel).disabled
     assert the(BudgetNumber, panel).disabled

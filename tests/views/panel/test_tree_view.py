@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentnb.core.events import AgentCancelled
+from agentnb.core.protocols import RunControls
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.tree_view import TreeView
@@ -49,7 +50,7 @@ class Wire(TreeView):
         return [message for message in self.sent if message["type"] == kind]
 
 
-class Clicks:
+class Clicks(RunControls):
     """Orders that were given."""
 
     def __init__(self) -> None:

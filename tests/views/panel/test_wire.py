@@ -14,12 +14,13 @@ from agentnb.views.panel import wire
 from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.module import STATIC
+from agentnb.views.panel.module import ENTRY, STATIC, in_order
+from agentnb.views.panel.rules import kind_of
 from tests.views.panel.manual_run import ManualRun, id_of
 from tests.views.panel.test_tree_view import Wire
 
-SCRIPT = "\n".join(path.read_text("utf-8") for path in sorted(STATIC.glob("*.js")))
-MESSAGES = {wire.kind_of(shape): shape for shape in get_args(wire.PageMessage)}
+SCRIPT = "\n".join((STATIC / name).read_text("utf-8") for name in in_order(ENTRY))
+MESSAGES = {kind_of(shape): shape for shape in get_args(wire.PageMessage)}
 KINDS_OF_VALUE = {str: str, int: float, float: float, bool: bool, NoneType: NoneType}
 """JavaScript has one kind of number."""
 
@@ -70,6 +71,7 @@ def test_messages_have_the_fields_of_their_kind() -> None:
     page = Wire(FramePublisher(run.bus)).greeted("v")
     page.heard(type="details", view="v", agent="root", call=None, at=0.5)
     page.publisher.tell("a line")
+    page._made("cancel", "root")(False)
     page.close()
 
     assert {message["type"] for message in page.sent} == MESSAGES.keys()

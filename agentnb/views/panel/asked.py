@@ -1,0 +1,75 @@
+"""Open questions in the words of the panel, and answers of a page.
+
+An approval's arguments are shown whole, as JSON that a person may change. What would act or hide in
+it is written as escapes, which read back as the same text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from agentnb.core.codec import plain
+from agentnb.core.events import SpawnPlanned
+from agentnb.core.questions import APPROVAL, Question
+from agentnb.core.text import escaped_for_json, visible, visible_text
+from agentnb.views.panel.clock import clock
+from agentnb.views.panel.rules import MessageRefused
+from agentnb.views.panel.wire import AnswerCommand, QuestionRow
+
+_NAME_LENGTH = 200
+_HAS_SECRET = (
+    "They hold a secret, which is not shown: they can only be approved or denied as they are."
+)
+
+
+def question_row(question: Question) -> QuestionRow:
+    """An open question for a page, with all of what it is about."""
+    about = question.value if isinstance(question.value, Mapping) else {}
+    is_approval = question.kind == APPROVAL
+    arguments = _as_json(about.get("arguments", {})) if is_approval else ""
+    shown = visible_text(arguments)
+    plan = question.value if isinstance(question.value, SpawnPlanned) else None
+    return {
+        "id": question.id,
+        "kind": question.kind,
+        "path": question.path,
+        "text": visible_text(question.text),
+        "options": [visible(option, _NAME_LENGTH) for option in question.options],
+        "late": _late(question),
+        "tool": visible(str(about.get("tool", "")), _NAME_LENGTH) if is_approval else "",
+        "arguments": shown,
+        "fixed": _HAS_SECRET if shown != arguments else "",
+        "tasks": [visible_text(task) for task in plan.tasks] if plan is not None else [],
+    }
+
+
+def _as_json(arguments: Any) -> str:
+    return escaped_for_json(json.dumps(plain(arguments), ensure_ascii=False, indent=2))
+
+
+def _late(question: Question) -> str:
+    ends_at_s = question.asked_at_s + question.wait_s
+    if not question.wait_s or not math.isfinite(ends_at_s):
+        return ""
+    end = "denied" if question.kind == APPROVAL else "stopped"
+    return f"{end} at {clock(ends_at_s)} min without an answer"
+
+
+def value_of(command: AnswerCommand) -> Any:
+    """What comes with an answer: other arguments, a number of tasks, or nothing.
+
+    Raises:
+        MessageRefused: The arguments are not a JSON object.
+    """
+    if command["arguments"] is None:
+        return command["number"]
+    try:
+        arguments = json.loads(command["arguments"])
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise MessageRefused("`arguments` must be a JSON object")
+    return arguments

@@ -1,0 +1,238 @@
+// One open question to a person: a line that opens to what it is about and the answers. An approval's
+// arguments are a text field with JSON: they can be sent changed.
+
+import { make, makeButton, setAttribute, setText } from "./dom.js";
+import { counted } from "./format.js";
+import { makeMark } from "./status.js";
+
+const NAMES = { approve: "Approve", deny: "Deny", go: "Go", stop: "Stop", fewer: "Fewer" };
+/** In lines. */
+const LONGEST_FIELD = 14;
+/** In characters. */
+const LONGEST_LINE = 300;
+
+export class Question {
+  #row;
+  #onAnswer;
+  #onShow;
+  #buttons = [];
+  #body = null;
+  #arguments = null;
+  #number = null;
+  #reason = null;
+  #error = document.createTextNode("");
+  #errorBox = null;
+  #state = document.createTextNode("");
+  #summary;
+  #canAnswer = true;
+  #isSent = false;
+  #wasOpened = false;
+
+  /** `onAnswer({ question, answer, edited, number, reason })`, `onShow(path)`. */
+  constructor(row, { onAnswer, onShow }) {
+    this.#row = row;
+    this.#onAnswer = onAnswer;
+    this.#onShow = onShow;
+    this.#summary = make(
+      "summary",
+      "agentnb-question-head",
+      {},
+      makeMark("asks").element,
+      make("strong", "agentnb-question-path", {}, row.path),
+      " ",
+      make("span", "agentnb-question-kind", { dir: "auto" }, asksFor(row)),
+      " ",
+      make("span", "agentnb-question-line", { dir: "auto" }, lineOf(row)),
+    );
+    this.element = make(
+      "details",
+      "agentnb-question",
+      { "data-question": row.id, "data-kind": row.kind, "data-status": "asks" },
+      this.#summary,
+    );
+    // Made when it is first opened: there may be many.
+    this.element.addEventListener("toggle", () => {
+      if (!this.element.open) return;
+      this.#wasOpened = true;
+      this.#fill();
+      this.#fitArguments();
+    });
+  }
+
+  /** Opens it, unless the user has closed it since. */
+  openOnce() {
+    if (this.#wasOpened) return;
+    this.#wasOpened = true;
+    this.#fill();
+    this.element.open = true;
+  }
+
+  focus() {
+    this.#summary.focus({ preventScroll: true });
+    this.#summary.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Whether it can be answered at all: not after the kernel's end. */
+  enable(canAnswer) {
+    this.#canAnswer = canAnswer;
+    for (const button of this.#buttons) button.disabled = !canAnswer || this.#isSent;
+  }
+
+  /** The run did not take the answer: another can be given. */
+  failed() {
+    this.#isSent = false;
+    setText(this.#state, "The answer was not taken.");
+    this.enable(this.#canAnswer);
+  }
+
+  #fill() {
+    if (this.#body) return;
+    const row = this.#row;
+    this.#body = make("div", "agentnb-question-body", {});
+    this.#body.append(make("div", "agentnb-question-text", { dir: "auto" }, row.text));
+    if (row.arguments) this.#body.append(...this.#argumentField(row));
+    if (row.tasks.length) this.#body.append(taskList(row.tasks));
+    this.#body.append(this.#answers(row));
+    this.element.append(this.#body);
+    this.enable(this.#canAnswer);
+  }
+
+  #argumentField(row) {
+    const id = `agentnb-${row.id}-${Math.random().toString(36).slice(2)}`;
+    this.#arguments = make("textarea", "agentnb-field agentnb-question-arguments", {
+      "aria-label": `Arguments of ${row.tool} as JSON`,
+      "aria-describedby": id,
+      rows: Math.min(row.arguments.split("\n").length, LONGEST_FIELD),
+      spellcheck: "false",
+      autocomplete: "off",
+      dir: "ltr",
+      readonly: row.fixed !== "",
+    });
+    this.#arguments.value = row.arguments;
+    this.#arguments.addEventListener("input", () => this.#edited());
+    this.#errorBox = make("div", "agentnb-question-error", { id, dir: "auto" }, this.#error);
+    setText(this.#error, row.fixed);
+    const title = make("div", "agentnb-section-title", { dir: "auto" }, `Arguments of ${row.tool}`);
+    return [title, this.#arguments, this.#errorBox];
+  }
+
+  // Long lines wrap in a narrow page.
+  #fitArguments() {
+    const field = this.#arguments;
+    if (!field || field.scrollHeight <= field.clientHeight) return;
+    const rows = Math.ceil((field.rows * field.scrollHeight) / field.clientHeight);
+    field.rows = Math.min(rows, LONGEST_FIELD);
+  }
+
+  #answers(row) {
+    const box = make("div", "agentnb-question-answers", {});
+    for (const option of row.options) {
+      const button = makeButton("agentnb-answer", NAMES[option] ?? option, {
+        "data-answer": option,
+      });
+      button.addEventListener("click", () => this.#answer(option));
+      this.#buttons.push(button);
+      box.append(button);
+      if (option === "deny") box.append(this.#reasonField(row));
+      if (option === "fewer") box.append(this.#numberField(row));
+    }
+    const show = makeButton("agentnb-question-show", `Show agent ${row.path}`);
+    show.addEventListener("click", () => this.#onShow(row.path));
+    const state = make("span", "agentnb-question-state", { role: "status" }, this.#state);
+    box.append(show, make("span", "agentnb-question-late", {}, row.late), state);
+    return box;
+  }
+
+  #reasonField(row) {
+    this.#reason = make("input", "agentnb-field agentnb-question-reason", {
+      type: "text",
+      maxlength: 1000,
+      placeholder: "Reason (optional)",
+      "aria-label": `Reason for denying agent ${row.path}`,
+      autocomplete: "off",
+    });
+    return this.#reason;
+  }
+
+  #numberField(row) {
+    const most = Math.max(1, row.tasks.length - 1);
+    this.#number = make("input", "agentnb-field agentnb-question-number", {
+      type: "number",
+      min: 1,
+      max: most,
+      value: most,
+      "aria-label": "How many agents may start",
+    });
+    return this.#number;
+  }
+
+  get #isEdited() {
+    return this.#arguments !== null && this.#arguments.value !== this.#row.arguments;
+  }
+
+  #edited() {
+    this.#complain("");
+    const words = this.#isEdited ? "Approve with changes" : NAMES.approve;
+    const button = this.#buttons.find(({ dataset }) => dataset.answer === "approve");
+    if (button && button.textContent !== words) button.textContent = words;
+  }
+
+  #answer(answer) {
+    if (this.#isSent) return;
+    const edited = answer === "approve" && this.#isEdited ? this.#arguments.value : null;
+    const wrong = edited === null ? "" : wrongJson(edited);
+    if (wrong) return this.#complain(wrong);
+    const number = answer === "fewer" ? this.#wantedNumber() : null;
+    if (Number.isNaN(number)) return this.#number.focus();
+    const reason = answer === "deny" ? this.#reason.value.trim() || null : null;
+    this.#isSent = true;
+    // A disabled button would lose the keyboard focus.
+    if (this.element.contains(document.activeElement)) this.#summary.focus();
+    this.enable(this.#canAnswer);
+    setText(this.#state, "Sent…");
+    this.#onAnswer({ question: this.#row.id, answer, edited, number, reason });
+  }
+
+  #wantedNumber() {
+    const field = this.#number;
+    return field.checkValidity() && field.value ? Number(field.value) : Number.NaN;
+  }
+
+  #complain(words) {
+    setText(this.#error, words || this.#row.fixed);
+    // It is announced when it appears.
+    setAttribute(this.#errorBox, "role", words ? "alert" : null);
+    setAttribute(this.#arguments, "aria-invalid", words ? "true" : null);
+    if (words) this.#arguments.focus();
+  }
+}
+
+// What tells a closed question from the others.
+function lineOf({ arguments: given, text }) {
+  return (given || text).slice(0, LONGEST_LINE).replace(/\s+/g, " ");
+}
+
+function asksFor({ kind, tool, tasks }) {
+  if (kind === "approval") return `asks to call ${tool}`;
+  if (kind === "plan") {
+    return tasks.length ? `asks to start ${counted(tasks.length, "agent")}` : "asks about its plan";
+  }
+  return kind === "sample" ? "asks about the sample" : "asks";
+}
+
+function taskList(tasks) {
+  const items = tasks.map((task) => make("li", "", { dir: "auto" }, task));
+  const named = { "aria-label": "Tasks that are to start", tabindex: 0 };
+  return make("ol", "agentnb-question-tasks", named, ...items);
+}
+
+/** Why a text is no JSON object; `""` if it is one. */
+export function wrongJson(text) {
+  try {
+    const value = JSON.parse(text);
+    const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
+    return isObject ? "" : "The arguments must be a JSON object, such as {}. Nothing was sent.";
+  } catch (error) {
+    return `This is not JSON, so nothing was sent: ${error.message}`;
+  }
+}

@@ -1,0 +1,108 @@
+// The field in the details by which a person says something to an agent. It reads that with its next
+// call; until then a line says so.
+
+import { make, makeButton, setText } from "./dom.js";
+import { isFinal } from "./status.js";
+
+const LONGEST = 20_000;
+
+export class Tell {
+  #path = null;
+  #told = 0;
+  /** By path: what is not sent yet, and what was sent and not read: `{ text, until, hasFailed }`, where
+   * `until` is how many texts it has read once it has read this one. */
+  #drafts = new Map();
+  #sent = new Map();
+  #line = document.createTextNode("");
+  #field = make("textarea", "agentnb-field agentnb-tell-field", {
+    rows: 1,
+    maxlength: LONGEST,
+    placeholder: "Say something to this agent",
+    "aria-label": "Say something to this agent",
+    title: "Enter sends, Shift and Enter begin a new line",
+    dir: "auto",
+  });
+  #button = makeButton("agentnb-tell-send", "Send");
+
+  /** `onTell(path, text)`. */
+  constructor({ onTell, signal }) {
+    const line = make("div", "agentnb-tell-line", { role: "status", dir: "auto" }, this.#line);
+    this.element = make(
+      "div",
+      "agentnb-tell",
+      { role: "group", "aria-label": "Say something to this agent", hidden: "" },
+      this.#field,
+      this.#button,
+      line,
+    );
+    const send = () => this.#send(onTell);
+    this.#button.addEventListener("click", send, { signal });
+    const keyed = (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      send();
+    };
+    this.#field.addEventListener("keydown", keyed, { signal });
+    this.#field.addEventListener("input", () => this.#grow(), { signal });
+  }
+
+  /** Another agent was chosen; what was typed for the one before stays with it. */
+  begin(path) {
+    if (path === this.#path) return;
+    if (this.#path !== null) this.#drafts.set(this.#path, this.#field.value);
+    this.#path = path;
+    this.#told = 0;
+    this.#field.value = this.#drafts.get(path) ?? "";
+    this.#grow();
+  }
+
+  /** The agent has read so many texts of a person. */
+  heard(told) {
+    this.#told = told;
+  }
+
+  /** `canTell` is whether the run can be steered at all. */
+  show(row, { canTell }) {
+    this.element.hidden = !canTell;
+    const hasEnded = isFinal(row.status);
+    const hadFocus = this.element.contains(document.activeElement);
+    this.#field.disabled = this.#button.disabled = hasEnded;
+    setText(this.#line, hasEnded ? "It has ended: it reads nothing any more." : this.#waiting());
+    return hadFocus && (hasEnded || !canTell);
+  }
+
+  /** The run did not take the text for the agent at `path`. */
+  failed(path) {
+    const sent = this.#sent.get(path);
+    if (!sent) return;
+    this.#sent.set(path, { ...sent, hasFailed: true });
+    if (path !== this.#path) this.#drafts.set(path, this.#drafts.get(path) || sent.text);
+    else if (!this.#field.value) this.#field.value = sent.text;
+    this.#grow();
+  }
+
+  #waiting() {
+    const sent = this.#sent.get(this.#path);
+    if (!sent) return "";
+    if (sent.hasFailed) return "It was not sent: a line above the tree says why.";
+    return this.#told >= sent.until ? "It has read this." : "It reads this at its next turn.";
+  }
+
+  #send(onTell) {
+    const text = this.#field.value.trim();
+    if (!text || this.#field.disabled || this.#path === null) return;
+    const before = this.#sent.get(this.#path);
+    const pending = before && !before.hasFailed ? Math.max(before.until, this.#told) : this.#told;
+    this.#sent.set(this.#path, { text, until: pending + 1, hasFailed: false });
+    this.#field.value = "";
+    this.#grow();
+    setText(this.#line, this.#waiting());
+    this.#field.focus();
+    onTell(this.#path, text);
+  }
+
+  #grow() {
+    const lines = this.#field.value.split("\n").length;
+    this.#field.rows = Math.min(Math.max(lines, 1), 6);
+  }
+}

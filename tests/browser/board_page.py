@@ -1,0 +1,101 @@
+"""A board in a page of its own, without a kernel: `tests/js/page/board.html` in a real browser.
+
+The page's `window.page` plays the kernel: see `tests/js/page/board.js`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Locator, Page
+
+from tests.browser.chromium import DEADLINE_MS
+
+
+class BoardPage:
+    """One page with a board of made-up tasks or threads."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("dialog", lambda dialog: self.errors.append(dialog.message))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    @property
+    def listbox(self) -> Locator:
+        return self.page.get_by_role("listbox")
+
+    @property
+    def rows(self) -> Locator:
+        """Those that are in the page."""
+        return self.listbox.get_by_role("option")
+
+    @property
+    def chosen(self) -> Locator:
+        return self.listbox.locator("[aria-selected=true]")
+
+    @property
+    def log(self) -> Locator:
+        return self.page.get_by_role("log")
+
+    @property
+    def view(self) -> str:
+        return str(self.sent("hello")[0]["view"])
+
+    def field(self, name: str) -> Locator:
+        return self.page.get_by_role("textbox", name=name)
+
+    def sent(self, kind: str) -> list[dict[str, Any]]:
+        """What the board has sent of one kind."""
+        found = self.page.evaluate(
+            "kind => page.model.sent.filter(({type}) => type === kind)", kind
+        )
+        return list(found)
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Play the kernel, to this view."""
+        message = {"type": kind, "view": self.view, **fields}
+        self.page.evaluate("message => page.model.tell(message)", message)
+
+    def change(self, *rows: dict[str, Any], order: list[str] | None = None) -> float:
+        """Change rows; how long the page took to draw them, in milliseconds."""
+        took: float = self.page.evaluate(
+            "([rows, order]) => page.step(rows, order)", [[*rows], order]
+        )
+        return took
+
+    def row(self, row_id: str) -> dict[str, Any]:
+        """A row as the page's kernel has it."""
+        found: dict[str, Any] = self.page.evaluate(
+            "wanted => page.rows.find(({id}) => id === wanted)", row_id
+        )
+        return found
+
+    def painted(self) -> None:
+        """Wait until what was told is drawn."""
+        self.page.evaluate(
+            "() => new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)))"
+        )
+
+
+@contextmanager
+def a_board_page(
+    context: BrowserContext, tree_address: str, query: str, *, width: int = 1200
+) -> Iterator[BoardPage]:
+    """A board that is drawn, closed again afterwards; `query` is explained in `board.js`."""
+    page = context.new_page()
+    page.set_default_timeout(DEADLINE_MS)
+    try:
+        page.set_viewport_size({"width": width, "height": 800})
+        board = BoardPage(page)
+        page.goto(f"{tree_address.replace('index.html', 'board.html')}?{query}")
+        board.listbox.wait_for()
+        board.painted()
+        yield board
+        assert board.errors == []
+    finally:
+        page.close()

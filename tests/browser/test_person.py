@@ -1,0 +1,264 @@
+"""A person in the loop: asked, answering, pausing and speaking, with a mouse or without."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.desk import Desk
+from tests.browser.panel import Panel
+from tests.browser.test_everyone import findings
+from tests.browser.test_hostile import HOSTILE
+from tests.browser.tree_page import Open, TreePage, new_agent
+
+PATHS = ["1", "1.1", "1.2"]
+
+
+def approval(number: int, **fields: Any) -> dict[str, Any]:
+    """An open question of an approval, as the kernel sends it."""
+    path = PATHS[number % len(PATHS)]
+    row = {"id": f"q{number}", "kind": "approval", "path": path, "fixed": "", "tasks": []}
+    row |= {"text": f"May agent {path} call delete_file?", "options": ["approve", "deny"]}
+    row |= {"tool": "delete_file", "late": "denied at 3:20 min without an answer"}
+    return row | {"arguments": json.dumps({"path": f"/data/{number}"}, indent=2), **fields}
+
+
+PLAN = approval(
+    2,
+    kind="plan",
+    text="Agent 1.2 plans 12 agents, at most 96,000 tokens, at most $0.80.",
+    options=["go", "stop", "fewer"],
+    tool="",
+    arguments="",
+    tasks=[f"Compare the readings of month {month}" for month in range(1, 13)],
+)
+SAMPLE = approval(3, kind="sample", options=["go", "stop"], tool="", arguments="")
+
+
+def focused(page: Page) -> str:
+    """What a screen reader calls the focused element, roughly."""
+    words = page.evaluate(
+        "() => document.activeElement.ariaLabel ?? document.activeElement.innerText"
+    )
+    return " ".join(str(words).split())
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def answers(tree: TreePage) -> list[tuple[Any, ...]]:
+    fields = ("question", "answer", "arguments", "number", "reason")
+    return [tuple(sent[name] for name in fields) for sent in tree.sent("answer")]
+
+
+def test_queue_is_answered_with_the_keyboard_alone_and_the_focus_goes_on(open_tree: Open) -> None:
+    tree = open_tree("agents=12")
+    page = tree.page
+    tree.item("1.1").click()
+    tree.frame(questions=[approval(1), PLAN, SAMPLE])
+    expect(page.get_by_role("heading", name="3 questions")).to_be_visible()
+    expect(tree.item("1.1")).to_be_focused()  # a new question takes no focus
+    live = page.locator("[aria-live=assertive]")
+    expect(live).to_have_text(re.compile("^3 new questions. The first: Agent 1.1 asks: May agent"))
+
+    page.locator("summary").first.focus()
+    press(page, "Tab")
+    assert focused(page) == "Arguments of delete_file as JSON"
+    press(page, "Control+a")
+    page.keyboard.type('{"path": ')
+    press(page, "Tab")
+    assert focused(page) == "Approve with changes"
+    press(page, "Enter")
+    expect(page.get_by_role("alert")).to_contain_text("not JSON")
+    assert (focused(page), answers(tree)) == ("Arguments of delete_file as JSON", [])
+    press(page, "Control+a")
+    page.keyboard.type('{"path": "/b"}')
+    press(page, "Tab", "Enter")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert focused(page).startswith("1.1 asks to call delete_file")  # until it is answered
+
+    tree.frame(seq=3, questions=[PLAN, SAMPLE])
+    expect(page.locator('[data-question="q1"]')).to_have_count(0)
+    assert focused(page).startswith("1.2 asks to start 12 agents")
+    press(page, "Tab", "Tab", "Tab", "Tab", "Tab")
+    assert focused(page) == "How many agents may start"
+    page.keyboard.type("0")  # 110: more than there are
+    press(page, "Shift+Tab", "Enter")
+    assert (focused(page), len(answers(tree))) == ("How many agents may start", 1)
+    press(page, "Control+a", "5", "Shift+Tab", "Enter")
+    tree.frame(seq=4, questions=[SAMPLE])
+    expect(page.get_by_role("heading", name="1 question")).to_be_visible()
+    press(page, "Tab", "Enter")
+    tree.frame(seq=5, questions=[])
+    expect(page.get_by_role("heading", name="No more questions")).to_be_focused()
+    tree.item("2").click()  # what it hides moves nothing before the button is released
+    expect(tree.item("2")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("heading", name="No more questions")).to_be_hidden()
+
+    assert answers(tree) == [
+        ("q1", "approve", '{"path": "/b"}', None, None),
+        ("q2", "fewer", None, 5, None),
+        ("q3", "go", None, None, None),
+    ]
+
+
+def test_twenty_questions_are_lines_that_open_and_the_list_keeps_what_is_typed(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=12")
+    tree.frame(new_agent("1.2"), questions=[approval(number) for number in range(1, 21)])
+    items = tree.page.locator("[data-question]")
+    expect(items).to_have_count(20)
+    expect(tree.page.locator("[data-question][open]")).to_have_count(2)
+    expect(tree.page.locator('[data-question="q20"] summary')).to_contain_text("/data/20")
+    tree.page.locator('[data-question="q20"] summary').click()
+    last = tree.page.locator('[data-question="q20"]')
+    last.get_by_role("textbox", name="Reason").fill("not that one")
+
+    # Answered elsewhere: the others stay as they are, and the next ones open.
+    tree.frame(seq=3, questions=[approval(number) for number in range(11, 21)])
+    expect(items).to_have_count(10)
+    last.get_by_role("button", name="Deny").click()
+    expect(last.get_by_role("button", name="Deny")).to_be_disabled()
+    tree.tell({"type": "failed", "command": "answer", "about": "q20"})
+    expect(last.get_by_role("button", name="Deny")).to_be_enabled()
+    last.get_by_role("button", name="Show agent 1.2").click()
+
+    expect(tree.item("1.2")).to_be_focused()
+    assert answers(tree) == [("q20", "deny", None, None, "not that one")]
+    box = tree.page.locator(".agentnb-questions-list").bounding_box()
+    assert box is not None
+    assert box["height"] <= 460
+
+
+@pytest.mark.parametrize("query", ["agents=12", "agents=12&dark"])
+def test_questions_pauses_and_hostile_text_in_both_themes(open_tree: Open, query: str) -> None:
+    for width in (1400, 420):
+        tree = open_tree(query, width=width)
+        evils = list(HOSTILE.values())[:-2]
+        evil = approval(1, text=" ".join(evils), tool=evils[0], path="1.1")
+        evil["arguments"] = json.dumps(evils, indent=2)
+        tree.frame(
+            new_agent("1.1", status="waiting", asks=True),
+            new_agent("1.2", paused="here"),
+            new_agent("2", status="waiting", paused="above"),
+            questions=[evil, {**PLAN, "tasks": evils}, SAMPLE],
+        )
+        tree.page.locator("summary").nth(2).click()
+        tree.item("1.2").click()
+        tree.looked_at("1.2", notes=["was told: " + evils[1]])
+        for path, words in {"1.1": "asks", "1.2": "running, paused", "2": "paused"}.items():
+            expect(tree.item(path)).to_have_accessible_name(re.compile(f"^{path} {words}"))
+        shapes = [
+            tree.item(path).locator("path").first.get_attribute("d") for path in ("1.1", "2", "3")
+        ]
+        assert len({*shapes}) == 3
+
+        foreign = tree.page.locator(".agentnb-tree-view").locator("img, script, style, iframe, a")
+        expect(foreign).to_have_count(0)
+        expect(tree.page.locator(".agentnb-question-text").first).to_contain_text("<script>")
+        assert not [one for one in tree.requests if "outside" in one]
+        assert tree.page.evaluate("document.body.scrollWidth <= innerWidth")
+        assert findings(tree.page) == []
+
+
+def test_agent_is_paused_told_and_resumed_in_its_details(open_tree: Open) -> None:
+    tree = open_tree("agents=12")
+    page = tree.page
+    tree.frame(new_agent("1.2"), new_agent("1.1", status="completed", ended=61.0))
+    tree.item("1.2").click()
+    tree.looked_at("1.2", told=0)
+    tree.details.get_by_role("button", name="Pause agent").click()
+    tree.frame({"path": "1.2", "paused": "here"}, seq=3)
+    tree.details.get_by_role("button", name="Resume agent").click()
+    field = tree.details.get_by_role("textbox", name="Say something to this agent")
+    field.fill("Look at the second file")
+    field.press("Shift+Enter")
+    page.keyboard.type("too.")
+    field.press("Enter")
+
+    expect(field).to_have_value("")
+    expect(field).to_be_focused()
+    expect(tree.details).to_contain_text("It reads this at its next turn")
+    tree.look_goes_on(told=1, notes=["was told: Look at the second file too."])
+    expect(tree.details).to_contain_text("It has read this")
+    field.fill("And then?")
+    tree.details.get_by_role("button", name="Send").click()
+    tree.tell({"type": "failed", "command": "tell", "about": "1.2"})
+    expect(tree.details).to_contain_text("It was not sent")
+    expect(field).to_have_value("And then?")
+    tree.item("1.1").click()
+    expect(field).to_be_disabled()
+    expect(tree.details).to_contain_text("It has ended")
+
+    assert [sent["agent"] for kind in ("pause", "resume") for sent in tree.sent(kind)] == [
+        "1.2",
+        "1.2",
+    ]
+    assert [sent["text"] for sent in tree.sent("tell")] == [
+        "Look at the second file\ntoo.",
+        "And then?",
+    ]
+
+
+STEERED = """
+from agentnb.views.panel.panel import RunPanel
+from tests.views.panel.asked_run import AskedRun
+asked = AskedRun(is_awaited=False)
+for path in ("1", "1.1", "2"):
+    asked.run.spawned(path).called(path)
+RunPanel(asked.publisher)
+"""
+ASK = """
+asked.asks_to_call("1.1", path="/data/old.csv")
+asked.asks("2", "sample", "Go on with the other 400?")
+"""
+
+
+def test_two_pages_answer_one_queue_and_a_page_out_of_sight_gives_notice(desk: Desk) -> None:
+    notebook = desk.notebook(STEERED, ASK, "print(asked.given)", "asked.run.ended()")
+    notebook.run(0)
+    panel = Panel(notebook.output(0))
+    panel.expect_statuses(root="running", _2="running")
+    notebook.save()
+    other = Panel(desk.open(notebook.name, page=desk.another_page()).output(0))
+    other.expect_statuses(root="running", _2="running")
+    page = notebook.page
+    page.evaluate("document.querySelector('.agentnb-panel').style.visibility = 'hidden'")
+    page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+
+    notebook.run(1)
+    expect(other.header).to_contain_text("2 questions")
+    page.wait_for_function("document.title.startsWith('● 2 questions')")
+    page.evaluate("document.title = 'set again'")  # as JupyterLab does when it saves its layout
+    page.wait_for_function("document.title.startsWith('● 2 questions')")
+    page.locator(".jp-Notification-Status").click()  # the toasts are off in tests
+    center = page.locator(".jp-Notification-Center")
+    expect(center).to_contain_text("A run in the background: 2 questions")
+    center.get_by_title("Dismiss all notifications").click()
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.evaluate("document.querySelector('.agentnb-panel').style.visibility = ''")
+    page.wait_for_function("!document.title.includes('●')")
+
+    expect(panel.node("1.1")).to_contain_text("asks")
+    other.button("Approve").click()
+    expect(panel.button("Approve")).to_have_count(0)
+    expect(panel.header).to_contain_text("1 question")
+    panel.button("Pause run").click()
+    for each in (panel, other):
+        expect(each.status).to_contain_text("paused")
+        expect(each.button("Resume run")).to_be_enabled()
+    other.button("Resume run").click()
+    expect(panel.status).to_contain_text("running")
+    notebook.run(2)
+    for order in ("('answer', 'q1', 'approve', None, None)", "('pause', None), ('resume', None)"):
+        expect(notebook.output(2)).to_contain_text(order)
+    expect(panel.notices).to_contain_text("Paused from 0:00 to 0:00 min.")
+    notebook.run(3)
+    expect(panel.button("Stop")).to_have_count(0)  # what was open ends with the run
