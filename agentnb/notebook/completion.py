@@ -24,6 +24,7 @@ from IPython.core.getipython import get_ipython
 
 from agentnb.config import Config, config_of
 from agentnb.core.durable import Priority, TaskStatus
+from agentnb.core.questions import Question
 from agentnb.core.text import visible
 from agentnb.default_session import session_at_hand
 from agentnb.models import used_models
@@ -38,6 +39,7 @@ from agentnb.notebook.magics import (
 from agentnb.notebook.task_magic import TASK_CELL_VERBS, TASK_VERBS
 from agentnb.notebook.toolbox import names_of_tools
 from agentnb.providers.registry import model_beginnings
+from agentnb.run import Run
 from agentnb.session import Session
 from agentnb.settings import DEFAULT_MODEL
 
@@ -171,6 +173,11 @@ class _Known:
                 return self._session.run_ids if self._session else ()
             case Words.PATHS:
                 return self._paths(values.get("run"))
+            case Words.QUESTIONS:
+                return [each.id for each in self._questions(values.get("run"))]
+            case Words.ANSWERS:
+                asked = self._questions(values.get("run"))
+                return [option for each in asked for option in each.options]
             case Words.MODES:
                 return MODES
             case Words.FILES:
@@ -226,10 +233,17 @@ class _Known:
         thread.join(_PATIENCE_S)
         return [*found]
 
-    def _paths(self, run_id: str | None) -> list[str]:
+    def _run(self, run_id: str | None) -> Run | None:
         if self._session is None:
-            return []
-        run = self._session.newest_run if run_id is None else self._session.find_run(run_id)
+            return None
+        return self._session.newest_run if run_id is None else self._session.find_run(run_id)
+
+    def _questions(self, run_id: str | None) -> Sequence[Question]:
+        run = self._run(run_id)
+        return () if run is None else run.questions
+
+    def _paths(self, run_id: str | None) -> list[str]:
+        run = self._run(run_id)
         tree = None if run is None else run.tree
         nodes = [] if tree is None else list(tree.walk())
         return [node.path for node in sorted(nodes, key=lambda node: node.status.is_terminal)]

@@ -43,6 +43,10 @@ class Words(Enum):
     """Agents that a task can be given to: new ones, and those that stay."""
     AGENTS = auto()
     """Names of agents that stay."""
+    QUESTIONS = auto()
+    """Ids of a run's open questions."""
+    ANSWERS = auto()
+    """What these questions may be answered with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,14 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from agentnb.config import load_config
 from agentnb.core.errors import OrchestratorError
-from agentnb.core.shown import listed
+from agentnb.core.shown import counted, listed
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_of
 from agentnb.default_session import config_at_hand, configure, get_session, session_at_hand
 from agentnb.errors import NotebookError
 from agentnb.modes import MODES
+from agentnb.notebook import steering
+from agentnb.notebook.answering import answer, answering_in, questions
 from agentnb.notebook.display import (
     check_settings,
     has_live_view,
@@ -45,6 +47,7 @@ from agentnb.notebook.line import (
     words_of,
 )
 from agentnb.notebook.settings import mode_text, settings_text
+from agentnb.notebook.steering import tell, telling_in
 from agentnb.notebook.task_magic import thread_meant
 from agentnb.notebook.template import fill, notebook_names
 from agentnb.notebook.toolbox import tools_named
@@ -125,7 +128,16 @@ And for the newest run, while it runs (`--run ID` for another, with the id that 
 
     %spawn status         how far it is
     %spawn cancel         stop it; `%spawn cancel 2.1` stops that agent and all below it
+    %spawn pause          begin no new call and no new tool; what is open runs to its end;
+                          `%spawn pause 2.1` pauses that agent and all below it
+    %spawn resume         go on; `%spawn resume 2.1` there and below
     %spawn budget 90_000  set its total, up or down
+    %spawn tell 2.1 Use primary sources only.
+                          say something to agent 2.1, which reads it at its next turn
+    %spawn questions      what it asks you; it waits for the answers
+    %spawn answer q1 approve
+                          answer one; `%spawn answer q1 approve {{"to": "ann"}}` runs a tool with
+                          other arguments, `%spawn answer q1 deny not today` says why not
     %spawn help           this text
 
 And for all runs that are kept, the newest first:
@@ -173,7 +185,11 @@ async def spawn_cell(line: str, cell: str) -> None:
     """Run a `%%spawn` cell on the kernel's loop. The cell transform calls it."""
     with plain_errors():
         request = _read_cell(line, cell)
-        run = _start(request)
+        if request.in_background:
+            run = _start(request)
+        else:
+            with get_session().owning(expects_view=has_live_view(quiet=request.quiet)):
+                run = _start(request)
         try:
             _show_live(run, request)
         except KeyboardInterrupt:  # the first interrupt, before the cell waits for its run
@@ -314,7 +330,7 @@ def _show_live(run: Run, request: _CellRequest) -> None:
 
 def _run_and_block(request: _CellRequest) -> None:
     """Start a run and wait for it as its owner, in a cell that cannot await and so blocks."""
-    with get_session().owning() as owned:
+    with get_session().owning(expects_view=has_live_view(quiet=request.quiet)) as owned:
         try:
             run = _start(request)
             # Whether a click arrives depends on the kernel; an interrupt always does.
@@ -373,6 +389,12 @@ def _bind(name: str | None, value: object) -> None:
 
 
 def _run_verb(line: str) -> None:
+    if (telling := telling_in(line)) is not None:  # its words are no shell's
+        print(SPAWN_VERBS["tell"].act(_run_for(telling.run_id), telling))
+        return
+    if (answering := answering_in(line)) is not None:  # its JSON is no shell's
+        print(SPAWN_VERBS["answer"].act(_run_for(answering.run_id), answering))
+        return
     typed = words_of(line)
     if typed[:1] == ["recover"]:
         values, words = read_options(typed[1:], RECOVER_OPTIONS, magic="%spawn recover")
@@ -412,7 +434,9 @@ def _status(run: Run, arguments: list[str]) -> str:
     tree = run.tree
     budget = run.budget
     spent = f"{budget.tokens_used:,} of {budget.total:,} tokens used"
-    lines = [f"{run.status}, {spent}"]
+    lines = [f"{steering.state_of(run)}, {spent}"]
+    if asked := len(run.questions):
+        lines.append(f"{counted(asked, 'open question')}: `%spawn questions`")
     lines += [outline_shortened(tree, _below(run))] if tree else []
     return "\n".join(filter(None, [*lines, get_session().store.status()]))
 
@@ -499,7 +523,12 @@ def _budget(run: Run, arguments: list[str]) -> str:
 SPAWN_VERBS = {
     "status": Verb(_status),
     "cancel": Verb(_cancel, Words.PATHS),
+    "pause": Verb(steering.pause, Words.PATHS),
+    "resume": Verb(steering.resume, Words.PATHS),
     "budget": Verb(_budget),
+    "tell": Verb(tell, Words.PATHS),
+    "questions": Verb(questions),
+    "answer": Verb(answer, Words.QUESTIONS, Words.ANSWERS),
     "runs": Verb(_runs),
     "recover": Verb(_recover, options=RECOVER_OPTIONS),
     "help": Verb(_SPAWN_HELP.rstrip),

@@ -9,16 +9,15 @@ from typing import Any, NoReturn
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.display import display
 
+from agentnb.bundles import task_board
 from agentnb.core.durable import Priority, Task, TaskStatus
-from agentnb.core.shown import Bundle, counted, listed
+from agentnb.core.shown import Bundle, listed
 from agentnb.core.text import literal
 from agentnb.default_session import get_session
 from agentnb.errors import NotebookError
 from agentnb.notebook.errors import plain_errors
 from agentnb.notebook.line import Option, Verb, Words, does_not_take, one_of, read_options, text
 from agentnb.notebook.template import fill, notebook_names
-from agentnb.views.markdown import text_html
-from agentnb.views.table import ROWS, Table
 
 _HELP = """\
 Give tasks to agents that stay, and see how they stand:
@@ -138,28 +137,9 @@ def _list(rest: str) -> Bundle:
 
 
 def _table_of(tasks: Sequence[Task]) -> Bundle:
-    """Tasks as a table, for a terminal, too. No times, and agents by name: nbval compares it."""
-    head = counted(len(tasks), "task", (task.status for task in tasks))
-    if not tasks:
-        none = f"{head}; `%task help` shows how to make one."
-        return {"text/plain": none, "text/html": f"<p>{text_html(none)}</p>"}
+    """Tasks as a board, with the names of their agents."""
     names = {agent.thread_id: agent.name for agent in _session().agents()}
-    rows = [
-        (
-            task.id,
-            task.title,
-            task.status,
-            task.priority,
-            names.get(task.assigned_to or "", ""),
-            f"{len(task.notes):,}",
-        )
-        for task in tasks[:ROWS]
-    ]
-    table = Table(("", "task", "status", "priority", "agent", "notes"), rows, length=len(tasks))
-    return {
-        "text/plain": f"{head}\n\n{table.plain}",
-        "text/html": f'<div class="agentnb-result">\n<p>{head}</p>\n{table.html}\n</div>',
-    }
+    return task_board(tasks, names, none="; `%task help` shows how to make one.")
 
 
 def _one(rest: str) -> object:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agentnb import Reply, ScriptedProvider, Session, register_provider, tool
 from agentnb.config import config_of
+from agentnb.core.types import ToolUse
 from agentnb.modes import MODES
 from agentnb.notebook.completion import complete
 from agentnb.notebook.magics import AGENTNB_VERBS, CELL_OPTIONS, SPAWN_VERBS
@@ -139,6 +140,7 @@ async def test_paths_are_those_of_the_newest_run_or_the_one_that_is_named_alive_
     assert offered("%spawn cancel ", session) == ["root", "2", "1"]
     assert offered("%spawn cancel 1", session) == ["1"]
     assert offered("%spawn cancel 1 ", session) == []
+    assert offered("%spawn tell ", session) == ["root", "2", "1"]
     assert offered("%spawn --run ", session) == [run.id]
     assert offered(f"%spawn --run {run.id} cancel ", session) == ["root", "2", "1"]
     assert offered("%spawn --run nowhere cancel ", session) == []
@@ -147,6 +149,25 @@ async def test_paths_are_those_of_the_newest_run_or_the_one_that_is_named_alive_
     newer = session.spawn("first")
     newer.result(DEADLINE_S)
     assert offered("%spawn cancel --run ", session) == [newer.id, run.id]
+
+
+async def test_open_questions_and_their_answers_are_offered() -> None:
+    call = ToolUse("u", "act", {})
+    script = ScriptedProvider([Reply(tool_uses=(call,)), "Done."])
+
+    def act() -> str:
+        return ""
+
+    session = Session(provider=script, tools=[tool(act, approval=True)])
+    run = session.spawn("Act.")
+    await until(lambda: run.questions)
+
+    assert offered("%spawn answer ", session) == ["q1"]
+    assert offered("%spawn answer q1 ", session) == ["approve", "deny"]
+    assert offered(f"%spawn --run {run.id} answer q1 d", session) == ["deny"]
+    run.answer("q1", "deny")
+    run.result(DEADLINE_S)
+    assert offered("%spawn answer ", session) == []
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,14 @@ def test_cell_that_blocks_has_the_live_view_too(kernel: Kernel, blocks: str) -> 
 
 @pytest.mark.parametrize(
     "call",
-    ["panel()", "tree_view()", "budget_slider()", "budget_number()", "cancel_button()"],
+    [
+        "panel()",
+        "tree_view()",
+        "budget_slider()",
+        "budget_number()",
+        "cancel_button()",
+        "pause_button()",
+    ],
 )
 def test_view_as_the_value_of_a_cell_shows_the_view_alone(kernel: Kernel, call: str) -> None:
     kernel.ok("run = session.spawn('Plan'); result = run.result()")

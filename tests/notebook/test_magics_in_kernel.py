@@ -284,8 +284,12 @@ def test_spawn_line_steers_the_newest_run(kernel: Kernel, door: Door) -> None:
 
     status = kernel.ok("%spawn status")
     budget = kernel.ok("%spawn budget 90_000")
+    told = kernel.ok("%spawn tell root Don't use jargon.")
+    paused = [kernel.ok(f"%spawn {verb}") for verb in ("pause 1", "pause", "pause", "status")]
     cancelled = kernel.ok("%spawn cancel 1")
     door.wait_until_left()
+    assert not kernel.value("tree.done")  # it would bring the results together
+    resumed = [kernel.ok(f"%spawn --run {kernel.value('tree.id')} resume")]
 
     assert kernel.value("tree.result(60).output, tree.budget.total") == (
         "Brought together.",
@@ -298,8 +302,21 @@ def test_spawn_line_steers_the_newest_run(kernel: Kernel, door: Door) -> None:
     assert "running" in status.stdout
     assert "1 ► running · first part" in status.stdout
     assert "90,000" in budget.stdout
+    assert told.stdout.strip() == "root reads it at its next turn."
+    assert (
+        kernel.value("'Don\\'t use jargon.</note' in tree.agent('root').messages[-2].text") is True
+    )
     assert cancelled.stdout.strip() == "Cancelled: 1."
-    assert [s.unstable for s in (status, budget, cancelled)] == [[], [], []]
+    steered = [each.stdout.partition(".")[0] for each in [*paused[:3], *resumed]]
+    assert steered == [
+        "Paused: 1",
+        "Paused: root",
+        "It was paused before: nothing has changed",
+        "Resumed: root",
+    ]
+    assert paused[3].stdout.startswith("running, paused, ")
+    every = (status, budget, told, cancelled, *paused, *resumed)
+    assert [each.unstable for each in every] == [[]] * len(every)
 
 
 def test_spawn_cancel_stops_the_whole_run_which_then_raises(kernel: Kernel, door: Door) -> None:
@@ -338,6 +355,12 @@ def test_run_option_names_another_run_than_the_newest(kernel: Kernel, door: Door
         ("%spawn status now", "'now'"),
         ("%spawn cancel 1 2", "'2'"),
         ("%spawn cancel 9.9", "'9.9'"),
+        ("%spawn tell 1", "tell"),
+        ("%spawn tell 9.9 hm", "'9.9'"),
+        ("%spawn tell --run nowhere 1 hm", "'nowhere'"),
+        ("%spawn pause 1 2", "'2'"),
+        ("%spawn pause 9.9", "'9.9'"),
+        ("%spawn resume", "This run has ended"),
         ("%spawn budget", "budget"),
         ("%spawn budget lots", "'lots'"),
         ("%spawn budget -1", "'-1'"),
@@ -408,7 +431,7 @@ def test_question_mark_shows_every_option_and_examples(kernel: Kernel, cell: str
     ):  # fmt: skip
         assert option in shown.help
     assert "Examples:" in shown.help
-    for verb in ("status", "cancel", "budget", "help"):
+    for verb in ("status", "cancel", "budget", "questions", "answer", "help"):
         assert f"%spawn {verb}" in shown.help
 
 

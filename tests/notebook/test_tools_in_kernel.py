@@ -118,3 +118,59 @@ def test_name_that_means_no_tool_is_refused_in_one_line_that_says_what_could_be_
     assert "\n" not in shown.error
     assert words in shown.error
     assert kernel.ok("len(provider.requests)").result == asked
+
+
+MAILS = """
+sent = []
+
+@agentnb.tool(approval=True)
+def send_mail(to: str) -> str:
+    sent.append(to)
+    return f"sent to {to}"
+
+said = lambda request: request.messages[-1].content[0].text
+_ = agentnb.configure(tools=[send_mail], provider=agentnb.ScriptedProvider(
+    lambda request: said(request) if len(request.messages) > 1 else uses("send_mail", to="all")))
+def questions(run):
+    while not run.questions:
+        time.sleep(0.01)
+"""
+
+
+def test_questions_of_a_run_in_the_background_are_listed_and_answered(kernel: Kernel) -> None:
+    kernel.ok("import time", MAILS, "%%spawn --bg -o first\nSend it.", "questions(first)")
+
+    shown = kernel.ok("%spawn questions")
+    assert 'q1  root   approval  May the root call send_mail? {"to": "all"}' in shown.stdout
+    assert shown.unstable == []
+    for line, words in (
+        ("%spawn answer q1", "`%spawn answer q1 approve`"),
+        ("%spawn answer q1 approve ann", "JSON"),
+        ("%spawn answer q1 go", "'approve' or 'deny'"),
+        ("%spawn answer q7 deny", "q1"),
+        ("%spawn questions now", "'now'"),
+    ):
+        wrong = kernel.run(line)
+        assert words in wrong.error
+        assert "\n" not in wrong.error.strip()
+    answered = kernel.ok('%spawn answer q1 approve {"to": "ann\'s list"}')
+    assert answered.stdout == "q1 is answered: approve.\n"
+    kernel.ok("result = first.result()")
+    assert kernel.ok("sent").result == '["ann\'s list"]'
+    assert kernel.ok("%spawn questions").stdout == "No question is open.\n"
+
+    kernel.ok("%%spawn --bg -o other\nSend it.", "questions(other)")
+    run_id = kernel.ok("other.id").result.strip("'")
+    kernel.ok(f"%spawn answer --run {run_id} q1 deny it's not the day")
+    assert kernel.ok("other.result().output").result == repr(
+        "The tool 'send_mail' was not run: a person denied it: it's not the day."
+    )
+
+
+def test_cell_that_nobody_looks_at_has_its_call_denied(kernel: Kernel) -> None:
+    kernel.ok("import time", MAILS)
+
+    shown = kernel.ok("%%spawn\nSend it.")
+
+    assert "nobody was there" in shown.displays[-1]["text/plain"]
+    assert kernel.ok("sent").result == "[]"
