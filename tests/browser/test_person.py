@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.desk import Desk
 from tests.browser.panel import Panel
+from tests.browser.scripts import scripted
 from tests.browser.test_everyone import findings
 from tests.browser.test_hostile import HOSTILE
 from tests.browser.tree_page import Open, TreePage, new_agent
@@ -262,3 +263,45 @@ def test_two_pages_answer_one_queue_and_a_page_out_of_sight_gives_notice(desk: D
     expect(panel.notices).to_contain_text("Paused from 0:00 to 0:00 min.")
     notebook.run(3)
     expect(panel.button("Stop")).to_have_count(0)  # what was open ends with the run
+
+
+MAIL = """
+sent = []
+
+@agentnb.tool(approval=True)
+async def send(to: str) -> str:
+    '''Send it.'''
+    sent.append(to)
+    return f"sent to {to}"
+
+session = agentnb.configure(provider=provider, tools=[send], on_plan="ask")
+"""
+SENDS = """{
+    "root": [spawn("mail", "left out"), "All."],
+    "mail": [Reply("", tool_uses=[ToolUse("u", "send", {"to": "everybody"})]), "Mailed."],
+}"""
+
+
+def test_cell_that_waits_is_answered_in_its_panel_and_the_tool_runs_as_approved(
+    desk: Desk,
+) -> None:
+    setup = scripted(SENDS) + MAIL
+    notebook = desk.notebook(
+        "from agentnb import ToolUse\n" + setup, "%%spawn\nMail it.", "print(sent)"
+    )
+    notebook.run(0)
+    notebook.start(1)
+    panel = Panel(notebook.output(1))
+
+    panel.button("Fewer").click()  # the number beside it is one less than all
+    field = notebook.output(1).get_by_label("Arguments of send as JSON")
+    expect(panel.node("1")).to_contain_text("asks")
+    assert notebook.is_running(1)
+    field.fill('{"to": "ann"}')
+    panel.button("Approve with changes").click()
+    notebook.wait(1)
+
+    panel.expect_statuses(root="completed", _1="completed")
+    expect(panel.node("2")).to_have_count(0)
+    notebook.run(2)
+    expect(notebook.output(2)).to_contain_text("['ann']")
