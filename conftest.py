@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,14 @@ def _outside_world(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
     finally:
         isolation.begin()
+
+
+@pytest.fixture(autouse=True)
+def _own_default_session() -> Iterator[None]:
+    """No test finds the default session of one before it, nor that one's settings."""
+    yield
+    if (module := sys.modules.get("agentnb.default_session")) is not None:
+        module._default = None
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,9 @@ def configure(**settings: Any) -> Session:
         if one in settings:
             given.pop(other, None)
     given.pop("id", None)
+    if _default is not None and isinstance(given.get("config"), str | os.PathLike):
+        # The same file as before, wherever the person has gone meanwhile.
+        given["config"] = _default.config.file
     made = Session(**{**given, **settings})
     if _default is not None and settings.get("id") is None:
         made.go_on(_default, is_elsewhere="store" in settings)

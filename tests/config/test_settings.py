@@ -324,6 +324,19 @@ def test_configure_keeps_what_was_said_and_not_what_a_file_said() -> None:
     assert (session.budget, session.max_depth, session.settings.max_turns) == (5, 3, 50)
 
 
+def test_configure_keeps_the_named_file_also_after_a_change_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written("max_depth: 1")
+    configure(provider=ScriptedProvider([]), config="agentnb.yaml")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    session = configure(budget=5)
+
+    assert (session.budget, session.max_depth) == (5, 1)
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "origin"),
     [
