@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from agentnb import Session
+from agentnb.core._run.jobs import AgentJobs, Job
 from agentnb.core.events import AgentCancelled, AgentSpawned
 from agentnb.core.orchestrator import AgentOrchestrator
-from agentnb.core.protocols import Delegation, Tool, ToolContext
-from agentnb.core.types import AgentStatus, ToolSpec
+from agentnb.core.protocols import Delegation, JobOrder, Tool, ToolContext
+from agentnb.core.types import AgentStatus, SubAgentResult, ToolSpec
 from agentnb.providers.scripted import Reply
 from agentnb.tools.spawn import spawn_tools
 from tests.by_tools import order, start
@@ -107,3 +109,23 @@ async def test_job_that_is_cancelled_from_outside_before_it_began_has_its_one_en
     check_record(tree.entries)
     assert [event.depth for event in tree.of(AgentSpawned)] == [0, 1]
     assert len(tree.of(AgentCancelled)) == 2
+
+
+async def test_job_that_ends_by_itself_while_it_is_cancelled_is_still_reported() -> None:
+    ends = asyncio.Event()
+    parent: Any = SimpleNamespace(results=[SubAgentResult("1", "a", AgentStatus.SKIPPED)])
+
+    async def work() -> None:
+        await ends.wait()
+        parent.results[0] = SubAgentResult("1", "a", AgentStatus.COMPLETED, "what it found")
+
+    def start_job(*_: object) -> Job:
+        agent: Any = SimpleNamespace(path="1")
+        return Job("abcdef", parent, 0, agent, asyncio.create_task(work()))
+
+    host: Any = SimpleNamespace(start_job=start_job, stop=lambda *_: ends.set())
+    jobs = AgentJobs("root", (), host)
+    job_id = jobs.start(JobOrder("a"))
+
+    assert await jobs.cancel([job_id]) == []
+    assert [each.response for each in jobs.take_unreported()] == ["what it found"]

@@ -127,10 +127,18 @@ class AgentJobs:
         for each in going_on:
             self._host.stop(self._jobs[each].agent, _STOPPED_BY_PARENT)
         await self.wait(going_on)
-        # In a run that is done again the recorded cancel may have come before this one.
-        stopped = [each for each in job_ids if each in going_on or self._was_stopped(each)]
+        # One that ended by itself meanwhile has a result, which its agent is yet to get. In a run
+        # that is done again the recorded cancel may have come before this one.
+        stopped = [
+            each
+            for each in job_ids
+            if self._was_stopped(each) or (each in going_on and self._was_cancelled(each))
+        ]
         self.mark_reported(stopped)
         return stopped
+
+    def _was_cancelled(self, job_id: str) -> bool:
+        return self._jobs[job_id].result.status is AgentStatus.CANCELLED
 
     def _was_stopped(self, job_id: str) -> bool:
         """Whether its parent stopped a job, and was not told so yet."""
