@@ -44,7 +44,8 @@ from agentnb.core.events import (
 )
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.past import Past
-from agentnb.core.protocols import BudgetGate, Provider, SupportsCommit, Tool
+from agentnb.core.plan import Plan, Rows
+from agentnb.core.protocols import BudgetGate, OutputType, Provider, SupportsCommit, Tool
 from agentnb.core.request import RequestContext
 from agentnb.core.spawn import read_reply
 from agentnb.core.tree import TreeFold
@@ -106,6 +107,11 @@ class Tree:
     beside_others: bool = False
     """Whether other runs are on the loop at the same time: their tasks are not this one's."""
     past: Past | None = None
+    output: OutputType | None = None
+    """The type of the root's answer."""
+    outputs: OutputType | None = None
+    """The type of each answer of the plan."""
+    rows: Rows | None = None
     error: OrchestratorError | None = None
     """What the run raised."""
     _result: OrchestratorResult | None = field(default=None, repr=False)
@@ -156,8 +162,10 @@ class Tree:
                     budget_gate=self.budget_gate,
                     tools=self.tools,
                     journal=self.journal,
-                    plan=self.plan,
-                    synthesis=self.synthesis,
+                    plan=None
+                    if self.plan is None
+                    else Plan(self.plan, self.synthesis, self.outputs, self.rows),
+                    output=self.output,
                     past=self.past,
                 )
         except OrchestratorError as error:
@@ -193,6 +201,9 @@ def make_tree(
     synthesis: bool = True,
     beside_others: bool = False,
     past: Past | None = None,
+    output: OutputType | None = None,
+    outputs: OutputType | None = None,
+    rows: Rows | None = None,
     **limits: Any,
 ) -> Tree:
     """A run that has not begun. `limits` are arguments of `RequestContext`."""
@@ -211,6 +222,9 @@ def make_tree(
         synthesis,
         beside_others,
         past,
+        output,
+        outputs,
+        rows,
     )
 
 
@@ -358,6 +372,7 @@ def check_result(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
     assert set(nodes) == set(spawned)
     for node in nodes.values():
         children = [s.agent_id for s in spawned.values() if s.parent_id == node.agent_id]
+        children.sort(key=types.path_key)  # rows that are known begin before the others
         assert [child.agent_id for child in node.children] == children
         assert node.task == spawned[node.agent_id].task_description
         assert node.status.is_terminal

@@ -1,4 +1,4 @@
-"""The token budget of a run: reserved before it is spent.
+"""The budget of a run, in tokens or in money: reserved before it is spent.
 
 A reservation counts against the total until it is settled, so parallel calls cannot reserve the
 same tokens. Used plus reserved tokens exceed the total only by what a provider counted beyond an
@@ -10,7 +10,8 @@ at any time.
 
 A budget may stand below another, and that one below a third: a chain. What is reserved or spent in
 a budget is reserved and spent in each above it, at once: all budgets that are connected have one
-lock.
+lock. Budgets of tokens and of money may stand in one chain: a call then holds both, as an `Amount`,
+and each budget takes its own part. Plain numbers are of the unit of the budget that gets them.
 """
 
 from __future__ import annotations
@@ -18,14 +19,25 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agentnb.core.media import media_tokens
+from agentnb.core.money import (
+    TOKENS,
+    UNITS,
+    USD,
+    Amount,
+    Rate,
+    in_words,
+    share_in_words,
+)
 from agentnb.core.text import literal
 from agentnb.core.types import (
     MOST,
     BudgetStatus,
     CompletionRequest,
+    MediaBlock,
     Message,
     TextBlock,
     ThinkingBlock,
@@ -67,7 +79,7 @@ def _parts_of(request: CompletionRequest) -> tuple[Message | ToolSpec, ...]:
 
 def _tokens_of(part: Message | ToolSpec) -> int:
     if isinstance(part, ToolSpec):
-        return estimate_tokens(part.name + part.description + as_json(part.input_schema))
+        return _tokens_of_tool(part)
     tokens = 0
     for block in part.content:
         match block:
@@ -75,7 +87,24 @@ def _tokens_of(part: Message | ToolSpec) -> int:
                 tokens += estimate_tokens(text)
             case ToolUseBlock(name=name, input=arguments):
                 tokens += estimate_tokens(name + as_json(arguments))
+            case MediaBlock():
+                tokens += media_tokens(block)
     return tokens
+
+
+_known_tools: dict[int, tuple[ToolSpec, int]] = {}
+"""By identity: all agents of a table have the same. They are kept, so that no other gets the id."""
+_MOST_TOOLS = 64
+
+
+def _tokens_of_tool(tool: ToolSpec) -> int:
+    known = _known_tools.get(id(tool))
+    if known is None:
+        size = estimate_tokens(tool.name + tool.description + as_json(tool.input_schema))
+        if len(_known_tools) >= _MOST_TOOLS:
+            _known_tools.clear()
+        known = _known_tools[id(tool)] = tool, size
+    return known[1]
 
 
 _encode = json.JSONEncoder(default=str).encode  # `json.dumps` would create one each time
@@ -127,20 +156,23 @@ class Shortage(NamedTuple):
 
     budget: RequestBudget
     free: int
-    """Tokens that the call could get of it now."""
+    """What the call could get of it now, in the budget's unit."""
     may_pass: bool
     """Whether calls are open in it, which may settle for less than they hold."""
 
 
 class RequestBudget:
-    """A total of tokens that all agents of one run draw on. Thread-safe.
+    """A total of tokens or of money that all agents of one run draw on. Thread-safe.
+
+    All amounts are in its unit: tokens, or whole micro-dollars.
 
     Args:
-        total: Tokens, at least 0.
+        total: At least 0.
         warn_at: Fraction of the total at which a warning is due, above 0 and at most 1.
         below: The budget that this one stands below: everything counts in it, too.
-        used: Tokens that were spent before, which the budgets above it have counted.
+        used: What was spent before, which the budgets above it have counted.
         name: What it is called in a run below it that it ends.
+        unit: `tokens`, or `usd` for micro-dollars.
 
     Raises:
         ValueError: An argument is out of its range.
@@ -154,8 +186,12 @@ class RequestBudget:
         below: RequestBudget | None = None,
         used: int = 0,
         name: str = "the budget of the run that assigned the task",
+        unit: str = TOKENS,
     ) -> None:
-        self._total = _checked(total, "A budget's total")
+        if unit not in UNITS:
+            raise ValueError(f"`unit` must be 'tokens' or 'usd', not {literal(unit)}.")
+        self.unit = unit
+        self._total = self._checked(total, "A budget's total")
         self.total_set_by = "code"
         """Who set the total: see `RequestContext.answer_budget`."""
         if not 0 < warn_at <= 1:
@@ -164,7 +200,14 @@ class RequestBudget:
         self.name = name
         self.above: tuple[RequestBudget, ...] = () if below is None else (below, *below.above)
         """The budgets that it stands below, nearest first."""
-        self._used = _checked(used, "`used`")
+        self.units = frozenset(each.unit for each in (self, *self.above))
+        """Of all budgets of the chain."""
+        self._is_mixed = len(self.units) > 1
+        self._place = UNITS.index(unit)
+        """Of its part in an `Amount`."""
+        self._slice = OUTPUT_SLICE if unit == TOKENS else 0
+        """Most that one call may stream before it is booked."""
+        self._used = self._checked(used, "`used`")
         self._used_below = 0
         self._unshown = 0
         """Tokens that its run, which is done again, has yet to spend again."""
@@ -172,7 +215,7 @@ class RequestBudget:
         self._calls = 0
         """Number of open reservations, those of budgets below included."""
         self._armed = self._used < self._warning_line() or used == 0
-        self._ahead: dict[Reservation, None] = {}
+        self._ahead: dict[Reservation, _Part] = {}
         """Reservations that may have streamed more than is booked."""
         self.crossings = 0
         """Number of times the warning line was crossed."""
@@ -183,7 +226,26 @@ class RequestBudget:
         """By budget, this one or one below it: what its run is to be called with."""
 
     def __repr__(self) -> str:
-        return f"RequestBudget(used {self._used:,} of {self._total:,} tokens)"
+        return f"RequestBudget(used {share_in_words(self._used, self._total, self.unit)})"
+
+    def in_words(self, amount: int) -> str:
+        """An amount of its unit for a person to read: `80,000 tokens`, `$4.00`."""
+        return in_words(amount, self.unit)
+
+    def _checked(self, n: int, name: str) -> int:
+        return _checked(n, name, self.unit)
+
+    def _taken(self, n: int | Amount, name: str) -> int | Amount:
+        """`n` as it counts in this chain: a plain number if all have one unit, else both parts."""
+        if isinstance(n, Amount):
+            return n if self._is_mixed else n[self._place]
+        self._checked(n, name)
+        if not self._is_mixed:
+            return n
+        return Amount(n, 0) if self.unit == TOKENS else Amount(0, n)
+
+    def _part_of(self, n: int | Amount) -> int:
+        return n[self._place] if isinstance(n, Amount) else n
 
     @property
     def total(self) -> int:
@@ -197,7 +259,7 @@ class RequestBudget:
 
     @property
     def _tokens_used(self) -> int:
-        streamed = sum(reservation.unbooked for reservation in self._ahead)
+        streamed = sum(each.unbooked_in(part) for each, part in self._ahead.items())
         return self._used + streamed - self._unshown
 
     @property
@@ -208,8 +270,9 @@ class RequestBudget:
 
     @property
     def _tokens_used_below(self) -> int:
-        streamed = [each.unbooked for each in self._ahead if each._budget is not self]
-        return self._used_below + sum(streamed)
+        return self._used_below + sum(
+            each.unbooked_in(part) for each, part in self._ahead.items() if each._budget is not self
+        )
 
     @property
     def tokens_used_by_run(self) -> int:
@@ -230,9 +293,13 @@ class RequestBudget:
 
     @property
     def remaining(self) -> int:
-        """Tokens not spent, at least 0; some of them may be reserved. The least of the chain."""
+        """What is not spent, at least 0; some of it may be reserved.
+
+        The least of the budgets of the chain that have this unit.
+        """
         with self._lock:
-            return max(0, min(each._total - each._tokens_used for each in (self, *self.above)))
+            chain = [each for each in (self, *self.above) if each.unit == self.unit]
+            return max(0, min(each._total - each._tokens_used for each in chain))
 
     @property
     def available(self) -> int:
@@ -240,16 +307,34 @@ class RequestBudget:
         return max(0, self.free())
 
     def free(self, *, leave: int = 0) -> int:
-        """Tokens that a reservation could get; negative where a budget of the chain is overdrawn.
+        """What a reservation could get; negative where a budget of the chain is overdrawn.
+
+        Those of the chain that count another unit are left out: see `output_room`.
 
         Args:
-            leave: Tokens that must stay free in this budget.
+            leave: What must stay free in this budget.
         """
         with self._lock:
             free = self._free(leave)
             for each in self.above:
-                free = min(free, each._free(each.kept))
+                if each.unit == self.unit:
+                    free = min(free, each._free(each.kept))
             return free
+
+    def output_room(self, input_: Amount, rate: Rate, *, leave: int = 0) -> int:
+        """Tokens of output that a call could reserve beside its input; may be negative.
+
+        Args:
+            input_: Its input.
+            rate: What a token of output costs.
+            leave: What must stay free in this budget.
+        """
+        with self._lock:
+            rooms = []
+            for each in (self, *self.above):
+                left = each._free(leave if each is self else each.kept) - input_[each._place]
+                rooms.append(left if each.unit == TOKENS else rate.output_in(left))
+            return min(rooms)
 
     def _free(self, leave: int) -> int:
         return self._total - self._used - self._reserved - leave
@@ -291,18 +376,18 @@ class RequestBudget:
         with what was spent below it. `tokens_used` shows it as it is spent again.
 
         Args:
-            spent: Tokens of the run's own finished calls.
+            spent: By the run's own finished calls.
         """
         with self._lock:
-            self._used = max(self._used, _checked(spent, "`spent`"))
+            self._used = max(self._used, self._checked(spent, "`spent`"))
             self._used_below = self._used - spent
             self._unshown = spent
             self._armed = self._used < self._warning_line()
 
-    def spend_again(self, n: int) -> None:
-        """Show `n` tokens that were spent before."""
+    def spend_again(self, n: int | Amount) -> None:
+        """Show what was spent before."""
         with self._lock:
-            self._unshown = max(0, self._unshown - n)
+            self._unshown = max(0, self._unshown - self._part_of(n))
 
     def leave_unspent(self) -> None:
         """What the run has not spent again by now was for work that is given up."""
@@ -315,51 +400,60 @@ class RequestBudget:
         """Warn no more for this total: the line was crossed before the process died."""
         self._armed = False
 
-    def add_tokens(self, n: int) -> BudgetStatus:
-        """Spend `n` tokens that were not reserved."""
-        _checked(n, "`n`")
+    def add_tokens(self, n: int | Amount) -> BudgetStatus:
+        """Spend what was not reserved: tokens, or micro-dollars in a budget of money."""
+        n = self._taken(n, "`n`")
         with self._lock:
-            return self._spend_in_chain(n)
+            for each in self.above:
+                each._spend_below(each._part_of(n))
+            return self._spend(self._part_of(n))
 
-    def reserve(self, n: int, *, leave: int = 0) -> Reservation | None:
-        """Hold `n` tokens until they are settled.
+    def reserve(
+        self, n: int | Amount, *, leave: int = 0, rate: Rate | None = None
+    ) -> Reservation | None:
+        """Hold `n` until it is settled.
 
         Args:
-            n: Tokens, at least 0.
-            leave: Tokens that must stay free.
+            n: At least 0.
+            leave: What must stay free in this budget.
+            rate: What a token of output costs that streams, for budgets of money.
 
         Returns:
             The reservation; `None` if it does not fit now, here or in a budget above.
         """
-        _checked(n, "`n`")
+        n = self._taken(n, "`n`")
         with self._lock:
             if not self._fits(n, leave):
                 return None
-            self._reserved += n
-            self._calls += 1
-            for each in self.above:
-                each._reserved += n
-                each._calls += 1
-        return Reservation(self, n)
+            reservation = Reservation(self, n, rate)
+            reservation._begin()
+        return reservation
 
-    def _fits(self, n: int, leave: int) -> bool:
-        if n > self._total - self._used - self._reserved - leave:
+    def _fits(self, n: int | Amount, leave: int) -> bool:
+        if self._part_of(n) > self._total - self._used - self._reserved - leave:
             return False
         for each in self.above:
-            if n > each._free(each.kept):
+            if each._part_of(n) > each._free(each.kept):
                 return False
         return True
 
-    def shortage(self, n: int, *, leave: int = 0) -> Shortage | None:
-        """The budget of the chain that has no room for `n` tokens; `None` if they fit.
+    def _open_call(self, n: int, rate: Rate | None) -> None:
+        self._reserved += n
+        self._calls += 1
+        if rate is not None and self.unit == USD:
+            self._slice = max(self._slice, rate.of_output(OUTPUT_SLICE))
+
+    def shortage(self, n: int | Amount, *, leave: int = 0) -> Shortage | None:
+        """The budget of the chain that has no room for `n`; `None` if it fits.
 
         Of several, one in which no call is open comes first: waiting does not help there.
         """
+        n = self._taken(n, "`n`")
         with self._lock:
             found = [
                 Shortage(each, free, may_pass=each._calls > 0)
                 for each in (self, *self.above)
-                if n > (free := each._free(leave if each is self else each.kept))
+                if each._part_of(n) > (free := each._free(leave if each is self else each.kept))
             ]
         return min(found, key=lambda each: each.may_pass, default=None)
 
@@ -369,7 +463,7 @@ class RequestBudget:
         A higher total arms the warning again if the used tokens are below the new warning line. A
         total at or below the used tokens exhausts the budget at once.
         """
-        _checked(n, "A budget's total")
+        self._checked(n, "A budget's total")
         with self._lock:
             self._book_all()
             raised = n > self._total
@@ -384,11 +478,11 @@ class RequestBudget:
         """Count what another process has spent in this budget, while nothing is open in it here.
 
         Args:
-            used: Tokens spent by all processes; fewer than are counted here change nothing.
+            used: Spent by all processes; less than is counted here changes nothing.
             total: The total that it has by now; it stays as it is when left out.
         """
         with self._lock:
-            self._used = max(self._used, _checked(used, "`used`"))
+            self._used = max(self._used, self._checked(used, "`used`"))
         if total is not None and total != self._total:
             self.set_total(total)
 
@@ -436,7 +530,7 @@ class RequestBudget:
     def _is_line_near(self, ahead: int) -> bool:
         """Whether `ahead` calls that stream unbooked could cross the next line unnoticed."""
         line = self._warning_line() if self._armed else self._total
-        return self._used + OUTPUT_SLICE * ahead >= line
+        return self._used + self._slice * ahead >= line
 
     def _may_stream_ahead(self) -> bool:
         """Whether one more call may stream unbooked, in each budget of the chain."""
@@ -450,13 +544,10 @@ class RequestBudget:
     def _warning_line(self) -> int:
         return self.warning_line(self._total)
 
-    def _spend_in_chain(self, n: int) -> BudgetStatus:
-        """Spend `n` here and in each budget above. The status is this one's."""
-        status = self._spend(n)
-        for each in self.above:
-            each._used_below += n
-            each._spend(n)
-        return status
+    def _spend_below(self, n: int) -> None:
+        """Spend `n` that a call of a budget below has spent."""
+        self._used_below += n
+        self._spend(n)
 
     def _spend(self, n: int) -> BudgetStatus:
         """Add `n` to the used tokens (negative for an estimate that was too high)."""
@@ -472,26 +563,91 @@ class RequestBudget:
         return BudgetStatus.WARNING if crossed else BudgetStatus.OK
 
 
+class _Part:
+    """What one call holds of all budgets of its chain that have one unit."""
+
+    __slots__ = ("budgets", "held", "metered", "rate")
+
+    def __init__(self, budgets: tuple[RequestBudget, ...], held: int, rate: Rate | None) -> None:
+        self.budgets = budgets
+        self.held = held
+        self.metered = 0
+        self.rate = rate
+        """`None` where tokens are counted."""
+
+    def of_output(self, tokens: int) -> int:
+        return tokens if self.rate is None else self.rate.of_output(tokens)
+
+    @property
+    def output_held(self) -> int:
+        """Tokens of output that are held at least."""
+        return self.held if self.rate is None else self.rate.output_in(self.held)
+
+    def hold(self, n: int) -> None:
+        """Hold `n` more, less if negative, in each budget."""
+        self.held += n
+        for each in self.budgets:
+            each._reserved += n
+
+    def spend(self, n: int, own: RequestBudget) -> BudgetStatus | None:
+        """Spend `n` in each budget. The status is that of the call's own budget."""
+        status = None
+        for each in self.budgets:
+            if each is own:
+                status = each._spend(n)
+            else:
+                each._spend_below(n)
+        return status
+
+
+def _parts_of_call(budget: RequestBudget, n: int | Amount, rate: Rate | None) -> tuple[_Part, ...]:
+    """A call's parts, that of its own budget's unit first."""
+    if not isinstance(n, Amount):  # all budgets have one unit, as nearly always
+        budgets = (budget, *budget.above) if budget.above else (budget,)
+        return (_Part(budgets, n, None if budget.unit == TOKENS else rate),)
+    chain = (budget, *budget.above)
+    return tuple(
+        _Part(
+            tuple([each for each in chain if each.unit == unit]),
+            n[UNITS.index(unit)],
+            None if unit == TOKENS else rate,
+        )
+        for unit in sorted(UNITS, key=lambda unit: unit != budget.unit)
+    )
+
+
 class Reservation:
-    """Tokens held for one call. Closed by `settle` or `release`; closing again does nothing."""
+    """What is held for one call. Closed by `settle` or `release`; closing again does nothing."""
 
-    __slots__ = ("_booked", "_budget", "_held", "_metered", "_open", "free_until", "streamed")
+    __slots__ = ("_booked", "_budget", "_open", "_parts", "free_until", "streamed")
 
-    def __init__(self, budget: RequestBudget, held: int) -> None:
+    def __init__(self, budget: RequestBudget, n: int | Amount, rate: Rate | None = None) -> None:
         self._budget = budget
-        self._held = held
-        self._metered = 0
+        self._parts = _parts_of_call(budget, n, rate)
         self._open = True
         self._booked = 0
+        """Tokens of output."""
         self.streamed = 0
         """Bytes of output so far. The lease adds to it, and calls `book` above `free_until`."""
         self.free_until = 0
         """Bytes of output that may arrive unbooked."""
 
+    def _begin(self) -> None:
+        """Hold it in all budgets."""
+        for part in self._parts:
+            for each in part.budgets:
+                each._open_call(part.held, part.rate)
+
+    def unbooked_in(self, part: _Part) -> int:
+        """What has streamed and is not booked, in a part's unit."""
+        if part.rate is None:
+            return tokens_in(self.streamed) - self._booked
+        return part.of_output(tokens_in(self.streamed)) - part.of_output(self._booked)
+
     @property
     def unbooked(self) -> int:
-        """Tokens that have streamed and are not booked."""
-        return tokens_in(self.streamed) - self._booked
+        """What has streamed and is not booked."""
+        return self.unbooked_in(self._parts[0])
 
     def book(self, *, limit: int) -> BudgetStatus:
         """Spend what has streamed, and let the next output stream unbooked if no line is near.
@@ -504,106 +660,128 @@ class Reservation:
             if not self._open:
                 return BudgetStatus.OK
             self._leave_ahead()
-            status = budget._spend_in_chain(self._take_unbooked())
-            # Not beyond what is held: the tokens beyond may be another call's.
-            ahead = min(OUTPUT_SLICE, self._held, limit - self._booked)
+            status = self._spend(self._take_unbooked())
+            # Not beyond what is held: what is beyond may be another call's.
+            ahead = min(OUTPUT_SLICE, limit - self._booked)
+            for part in self._parts:
+                ahead = min(ahead, part.output_held)
             if ahead > 0 and budget._may_stream_ahead():
-                budget._ahead[self] = None
-                for each in budget.above:
-                    each._ahead[self] = None
+                for part in self._parts:
+                    for each in part.budgets:
+                        each._ahead[self] = part
                 self.free_until = BYTES_PER_TOKEN * (self._booked + ahead)
             return status
 
+    def _spend(self, amounts: Sequence[int]) -> BudgetStatus:
+        """Spend an amount for each part. The status is that of the call's own budget."""
+        status = BudgetStatus.OK
+        for part, n in zip(self._parts, amounts, strict=True):
+            status = part.spend(n, self._budget) or status
+        return status
+
     def _leave_ahead(self) -> bool:
         """Be no longer one of those that stream unbooked. Returns whether it was one."""
-        was_ahead = self._budget._ahead.pop(self, self) is None
-        if was_ahead:
-            for each in self._budget.above:
+        if self not in self._budget._ahead:
+            return False
+        for part in self._parts:
+            for each in part.budgets:
                 del each._ahead[self]
-        return was_ahead
+        return True
 
     def _book_ahead(self) -> None:
         """Book what has streamed ahead, if anything may have: too little to cross a line."""
         if self._leave_ahead():
-            tokens, budget = self._take_unbooked(), self._budget
-            budget._used += tokens
-            for each in budget.above:
-                each._used += tokens
-                each._used_below += tokens
+            budget = self._budget
+            for part, n in zip(self._parts, self._take_unbooked(), strict=True):
+                for each in part.budgets:
+                    each._used += n
+                    if each is not budget:
+                        each._used_below += n
 
-    def _take_unbooked(self) -> int:
+    def _take_unbooked(self) -> list[int]:
+        """Take what has streamed from what is held. Returns it, in each part's unit."""
         # First, so that a piece that arrives meanwhile in another thread is either counted here or
         # booked there.
         self.free_until = 0
-        tokens = self.unbooked
-        self._booked += tokens
-        self._take_from_held(tokens)
-        return tokens
+        tokens = tokens_in(self.streamed)
+        taken = [part.of_output(tokens) - part.of_output(self._booked) for part in self._parts]
+        self._booked = tokens
+        self._take_from_held(*taken)
+        return taken
 
-    def _take_from_held(self, n: int) -> None:
-        self._metered += n
-        self._hold(-min(n, self._held))
+    def _take_from_held(self, *amounts: int) -> None:
+        for part, n in zip(self._parts, amounts, strict=True):
+            part.metered += n
+            part.hold(-min(n, part.held))
 
-    def _hold(self, n: int) -> None:
-        """Hold `n` more tokens, fewer if negative, in each budget of the chain."""
-        self._held += n
-        self._budget._reserved += n
-        for each in self._budget.above:
-            each._reserved += n
+    def _split(self, n: int | Amount) -> tuple[int, ...]:
+        """An amount for each part."""
+        n = self._budget._taken(n, "`n`")
+        if not isinstance(n, Amount):
+            return (n,)
+        return tuple([part.budgets[0]._part_of(n) for part in self._parts])
+
+    @property
+    def _held(self) -> int:
+        return self._parts[0].held
 
     @property
     def held(self) -> int:
-        """Tokens reserved and not spent yet."""
+        """What is reserved and not spent yet."""
         return max(0, self._held - self.unbooked)
 
     @property
     def metered(self) -> int:
-        """Tokens spent so far, estimated."""
-        return self._metered + self.unbooked
+        """What is spent so far, estimated."""
+        return self._parts[0].metered + self.unbooked
 
-    def extend(self, n: int, *, leave: int = 0) -> bool:
-        """Hold `n` more tokens. Returns false, and changes nothing, if they do not fit."""
-        _checked(n, "`n`")
-        budget = self._budget
+    def extend(self, n: int | Amount, *, leave: int = 0) -> bool:
+        """Hold `n` more. Returns false, and changes nothing, if it does not fit."""
+        amounts, budget = self._split(n), self._budget
         with budget._lock:
-            if not (self._open and budget._fits(n, leave)):
+            if not (self._open and budget._fits(budget._taken(n, "`n`"), leave)):
                 return False
-            self._hold(n)
+            for part, more in zip(self._parts, amounts, strict=True):
+                part.hold(more)
             return True
 
-    def extend_by_what_fits(self, n: int) -> None:
-        """Hold up to `n` more tokens, as many as fit: the provider has spent them already."""
-        budget = self._budget
-        with budget._lock:
-            # Spent already, so what the runs above keep does not count.
-            room = min(each._free(0) for each in (budget, *budget.above))
-            if self._open:
-                self._hold(min(n, max(0, room)))
+    def extend_by_what_fits(self, n: int | Amount) -> None:
+        """Hold up to `n` more, as much as fits: the provider has spent it already."""
+        amounts = self._split(n)
+        with self._budget._lock:
+            if not self._open:
+                return
+            for part, more in zip(self._parts, amounts, strict=True):
+                # Spent already, so what the runs above keep does not count.
+                room = min([each._free(0) for each in part.budgets])
+                part.hold(min(more, max(0, room)))
 
-    def meter(self, n: int) -> BudgetStatus:
-        """Spend `n` of the held tokens while the call is open."""
+    def meter(self, n: int | Amount) -> BudgetStatus:
+        """Spend `n` of what is held while the call is open."""
+        amounts = self._split(n)
         with self._budget._lock:
             if not self._open:
                 return BudgetStatus.OK
             self._book_ahead()
-            self._take_from_held(n)
-            return self._budget._spend_in_chain(n)
+            self._take_from_held(*amounts)
+            return self._spend(amounts)
 
-    def settle(self, actual: int) -> BudgetStatus:
-        """Spend the tokens that the call really used, in place of what was held and metered."""
-        _checked(actual, "`actual`")
-        budget = self._budget
+    def settle(self, actual: int | Amount) -> BudgetStatus:
+        """Spend what the call really used, in place of what was held and metered."""
+        amounts, budget = self._split(actual), self._budget
         with budget._lock:
             if not self._open:
                 return BudgetStatus.OK
             self._book_ahead()
             self._close()
-            status = budget._spend_in_chain(actual - self._metered)
+            status = self._spend(
+                [n - part.metered for part, n in zip(self._parts, amounts, strict=True)]
+            )
         budget._tell_others()
         return status
 
     def release(self) -> None:
-        """Give back the held tokens; metered ones stay spent."""
+        """Give back what is held; what was metered stays spent."""
         with self._budget._lock:
             if not self._open:
                 return
@@ -613,15 +791,16 @@ class Reservation:
 
     def _close(self) -> None:
         self._open = False
-        self._hold(-self._held)
-        self._budget._calls -= 1
-        for each in self._budget.above:
-            each._calls -= 1
+        for part in self._parts:
+            part.hold(-part.held)
+            for each in part.budgets:
+                each._calls -= 1
 
 
-def _checked(n: int, name: str) -> int:
+def _checked(n: int, name: str, unit: str) -> int:
+    words = "tokens" if unit == TOKENS else "micro-dollars"
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise ValueError(f"{name} must be a whole number of tokens, at least 0, not {literal(n)}.")
+        raise ValueError(f"{name} must be a whole number of {words}, at least 0, not {literal(n)}.")
     if n > MOST:  # not quoted: it may have more digits than Python converts
-        raise ValueError(f"{name} must be at most {float(MOST):g} tokens.")
+        raise ValueError(f"{name} must be at most {float(MOST):g} {words}.")
     return n

@@ -16,6 +16,7 @@ import asyncio
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentnb.core.clock import Clock, MonotonicClock
 from agentnb.core.events import (
@@ -61,6 +62,9 @@ class EventBus:
         self._waiting_for_change: set[_ThreadWaiter] = set()
         self.whole_tool_calls: dict[tuple[str, int], ToolCallRecord] = {}
         """Tool calls whose input or result is cut in their events, by agent id and place."""
+        self.data: dict[str, Any] = {}
+        """Answers as values of the types that were asked for, by agent id. Of a record it has
+        none: there the text of an answer has the value, as JSON."""
         self.changes = 0
         """Number of entries so far that are neither text nor budget updates, plus the calls of
         `notify`."""
@@ -134,6 +138,10 @@ class EventBus:
             place: Its place among its agent's calls, from 1, in the order in which they started.
         """
         self.whole_tool_calls[record.agent_id, place] = record
+
+    def keep_data(self, agent_id: str, data: Any) -> None:
+        """Keep an agent's answer as a value."""
+        self.data[agent_id] = data
 
     def publish(self, event: Event) -> float:
         """Append an event to the record, and wake its readers. Returns its `at_s`."""

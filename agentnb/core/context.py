@@ -79,6 +79,41 @@ class AgentContext:
         )
         return joined(own, self.profiles if has_spawn_tools else "")
 
+    def may_delegate_at(self, depth: int) -> bool:
+        """Whether an agent at a depth may start sub-agents by a spawn block."""
+        return self.by_block and depth < self.max_depth
+
+    def for_row(self, system: str, model: str = "") -> AgentContext:
+        """Create the context of a mapped row's agent: nothing but its system prompt.
+
+        Its `system_prompt` is the whole system prompt, as it is sent.
+
+        Args:
+            system: What is equal for all rows.
+            model: Its own `provider/model`; this agent's when left out.
+        """
+        config = replace(self.agent_config, model=model) if model else self.agent_config
+        may_use_tools = self.nested_spawn and self.max_depth > 1
+        if self.max_depth > 1:
+            system = SystemPromptBuilder.build_for_row(
+                system,
+                1,
+                max_depth=self.max_depth if self.by_block else 1,
+                profiles=self.profiles if may_use_tools else "",
+            )
+        child = object.__new__(AgentContext)
+        child.__dict__.update(
+            _BLANK,
+            agent_config=config,
+            system_prompt=system,
+            depth=1,
+            max_depth=self.max_depth,
+            by_block=self.by_block,
+            nested_spawn=self.nested_spawn,
+            profiles=self.profiles,
+        )
+        return child
+
     def child_for_task(
         self,
         task: str,

@@ -6,8 +6,10 @@
     │   │   ├── MissingKey, AuthenticationFailed, InvalidRequest, ModelNotFound, Refused
     │   │   ├── RateLimited, Overloaded, ServerFailed, ConnectionFailed
     │   │   ├── StreamBroken, CallTimedOut
+    │   │   ├── NoPrice             a budget of money, and a model without a list price
     │   │   └── NotRecorded         a replay came to a call that its cassette lacks; has `miss`
     │   ├── NoAnswer                a model was asked for its answer once more and gave none
+    │   ├── InvalidOutput           an answer is not of its type, also after it was corrected
     │   ├── RunCancelled            a person, or the notebook, stopped it
     │   └── InternalError           a bug, in agentnb or in foreign code
     ├── UnknownAgent                a path or an id that no agent of the run has
@@ -20,6 +22,7 @@
     ├── NoSuchMemory                a number that no memory has
     ├── UnreadableRun               a file that is not a run, or that cannot be read
     ├── NoSuchSession, NoSuchThread, NoSuchTask     an id that the store, or the session, has not
+    ├── SessionBudgetUsedUp         a session whose runs have spent its budget together
     ├── SessionClosed               something was to be started in a closed session
     ├── TaskInProgress              a task that an agent works on was to be given to another
     ├── NotAllowed                  an agent was to change a task that is none of its own
@@ -48,6 +51,7 @@ from agentnb.core.text import (
     LONGEST_IN_ERROR,
     LONGEST_LINE,
     literal,
+    one_line,
     visible,
     visible_lines,
 )
@@ -216,6 +220,38 @@ class LlmError(OrchestratorError):
             self.permanent = True
 
 
+class SessionBudgetUsedUp(AgentnbError, ValueError):
+    """The runs of a session have spent its budget together: no other one begins."""
+
+    def __init__(self, share: str) -> None:
+        self.share = share
+        super().__init__(
+            f"The session's budget is used up: {share} is spent by its runs. Raise it with "
+            '`agentnb.configure(session_budget="$40")` (or `Session(session_budget=…)`), or take '
+            "a new session."
+        )
+
+    def __reduce__(self) -> tuple[type[SessionBudgetUsedUp], tuple[str]]:
+        return type(self), (self.share,)
+
+
+class NoPrice(LlmError):
+    """A budget counts money, and a model has no list price: its calls cannot be reserved."""
+
+    permanent = True
+
+    @classmethod
+    def of(cls, *models: str) -> NoPrice:
+        """The error for models, as `provider/model`."""
+        one = literal(models[0], 120).strip("'\"")
+        return cls(
+            f"No price is known for {known_names(models)}, so a budget of money cannot hold its "
+            f'calls. Set one with `agentnb.set_prices({{"{one}": agentnb.Price(input=…, '
+            "output=…)})` (US dollars per million tokens) or under `prices` of agentnb.yaml, or "
+            "give the budget in tokens."
+        )
+
+
 class MissingKey(LlmError):
     """No credentials were found for a provider."""
 
@@ -328,6 +364,22 @@ class NoAnswer(OrchestratorError):
             f"The model gave no answer: its sub-agents were not started, because {why_not}, and "
             f"when it was asked to answer itself it {then}. Put the task in other words, or ask "
             "another model."
+        )
+
+
+class InvalidOutput(OrchestratorError):
+    """An answer is not of the type that was asked for, also after it was corrected once.
+
+    Args:
+        name: The type.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name, self.why = name, why
+        super().__init__(
+            f"The answer is not a valid {name}: {one_line(why)}. It was asked for again once. Its "
+            "text is kept; simplify the type, or ask another model."
         )
 
 

@@ -33,6 +33,8 @@ class RunStarted:
     """The root agent's id; empty in older records."""
     recovered: int = 0
     """How many times the run was begun again after its process had died."""
+    unit: str = "tokens"
+    """Of the amounts: `tokens`, or `usd` for whole micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,8 @@ class AgentCompleted:
     cut: bool = False
     """Whether the answer ended at the model's `max_tokens`, at its context window, or at the
     agent's `max_turns`."""
+    typed: bool = False
+    """Whether the answer is of a type that was asked for: its text is compact JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +248,8 @@ class BudgetUpdate:
     tokens_used: int
     budget_total: int
     percentage: float
+    unit: str = "tokens"
+    """Of the amounts: `tokens`, or `usd` for whole micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +263,8 @@ class BudgetWarning:
     tokens_used: int
     budget_total: int
     percentage: float
+    unit: str = "tokens"
+    """Of the amounts: `tokens`, or `usd` for whole micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +277,8 @@ class BudgetPaused:
     percentage: float
     wait_s: float
     """Seconds without an answer after which the run stops as if its budget were used up."""
+    unit: str = "tokens"
+    """Of the amounts: `tokens`, or `usd` for whole micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +303,8 @@ class BudgetChanged:
     tokens_used: int
     by: str = ""
     """Who ordered it: `panel`, `code`, `gate`, `limit` or `agent`; empty in older records."""
+    unit: str = "tokens"
+    """Of the amounts: `tokens`, or `usd` for whole micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +317,8 @@ class BudgetExhausted:
     percentage: float
     completed_agents: tuple[str, ...]
     incomplete_agents: tuple[str, ...]
+    unit: str = "tokens"
+    """Of the amounts: `tokens`, or `usd` for whole micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,7 +505,8 @@ class RunFinished:
     kind: Literal["run_finished"] = "run_finished"
     status: AgentStatus
     tokens_used: int
-    """Without those of the runs that stand below this run's budget."""
+    """Tokens, also of a budget of money; without those of the runs that stand below this run's
+    budget."""
     duration_ms: int
     error: str | None = None
 

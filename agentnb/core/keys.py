@@ -1,9 +1,10 @@
 """The key of a model call: what the call means, and nothing else.
 
 SHA-256 over canonical JSON of the model, system prompt, messages, tools, output schema and the
-provider's extra fields. Not in it: ids (a tool use is named by its ordinal in the conversation),
-signatures of thinking, `max_tokens` and `cache_prefix`, which change with the budget and the cache,
-the order of dictionary keys, and secrets, which are masked.
+provider's extra fields. A file is in it by its digest. Not in it: ids (a tool use is named by its
+ordinal in the conversation), signatures of thinking, names of files, `max_tokens` and
+`cache_prefix`, which change with the budget and the cache, the order of dictionary keys, and
+secrets, which are masked.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring
 from operator import is_
 from sys import intern
-from typing import Any, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 from agentnb.core.codec import plain
 from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.types import (
     Block,
     CompletionRequest,
+    MediaBlock,
     Message,
     TextBlock,
     ThinkingBlock,
@@ -28,6 +30,8 @@ from agentnb.core.types import (
     ToolSpec,
     ToolUseBlock,
 )
+
+T = TypeVar("T")
 
 _encode = json.JSONEncoder(
     ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str
@@ -63,7 +67,7 @@ class CallKeys:
     """
 
     def __init__(self, secrets: Secrets | None = None) -> None:
-        self._mask = (secrets or known_secrets()).mask
+        self._mask = (known_secrets() if secrets is None else secrets).mask
         self._messages: tuple[Message, ...] = ()
         self._extra: Mapping[str, Any] | None = None
         """Of the newest request; `None` before the first."""
@@ -87,7 +91,7 @@ class CallKeys:
     def key_of(self, model: str, request: CompletionRequest) -> str:
         """The key of the agent's next call."""
         messages, known = request.messages, len(self._messages)
-        asked = messages, request.extra, model, request.system, request.tools
+        asked = messages, request.extra, model, request.system, request.tools, request.output_schema
         if self._asked and all(map(is_, self._asked, asked)):
             return self._key
         # By identity: 1 and True are equal, and not the same in JSON.
@@ -99,9 +103,10 @@ class CallKeys:
             _feed(self._hash, self._mask(("," if place else "") + self._canonical(message)))
         self._messages = messages
         if request.tools is not self._tools:
-            self._tools, self._tools_text = request.tools, intern(_in_json(request.tools))
+            self._tools, self._tools_text = request.tools, _TOOLS.text_of(request.tools)
         whole = self._hash.copy()
-        rest = f'"model":{_text(model)},"output_schema":null,"system":{_text(request.system)}'
+        schema = "null" if request.output_schema is None else _SCHEMA.text_of(request.output_schema)
+        rest = f'"model":{_text(model)},"output_schema":{schema},"system":{_text(request.system)}'
         _feed(whole, self._mask(f'],{rest},"tools":{self._tools_text}}}'))
         self._asked, self._key = asked, whole.hexdigest()
         return self._key
@@ -124,6 +129,9 @@ class CallKeys:
                 return _encode(
                     {"error": is_error, "of": self._ordinal(tool_use_id), "result": text}
                 )
+            case MediaBlock(media_type=media_type):
+                # By the digest: megabytes are read once, and their masking would find nothing.
+                return f'{{"media":{_text(media_type)},"sha256":{_text(block.digest)}}}'
         assert_never(block)
 
     def _ordinal(self, tool_use_id: str) -> int:
@@ -137,7 +145,27 @@ def _feed(digest: hashlib._Hash, text: str) -> None:
     digest.update(text.encode("utf-8", "backslashreplace"))  # half a character has no UTF-8
 
 
+class _Newest(Generic[T]):
+    """The text of the newest of some values: all agents of a table have the same."""
+
+    def __init__(self, encode: Callable[[T], str]) -> None:
+        self._encode = encode
+        self._known: tuple[T, str] | None = None
+        """Replaced and never changed: runs of several threads read it."""
+
+    def text_of(self, value: T) -> str:
+        """Its text, made anew for another object."""
+        known = self._known
+        if known is None or known[0] is not value:
+            known = self._known = value, intern(self._encode(value))
+        return known[1]
+
+
 def _in_json(tools: Sequence[ToolSpec]) -> str:
     if not tools:
         return "[]"
     return _encode([plain(tool) for tool in sorted(tools, key=lambda tool: tool.name)])
+
+
+_TOOLS: _Newest[Sequence[ToolSpec]] = _Newest(_in_json)
+_SCHEMA: _Newest[Mapping[str, Any]] = _Newest(lambda schema: _encode(plain(schema)))

@@ -16,14 +16,24 @@ from agentnb.core._run.execution import Execution
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.journal import Recorder
+from agentnb.core.money import TOKENS
 from agentnb.core.past import Past
-from agentnb.core.protocols import BudgetGate, Delegation, Engine, Provider, SupportsCommit, Tool
+from agentnb.core.plan import Plan
+from agentnb.core.protocols import (
+    BudgetGate,
+    Delegation,
+    Engine,
+    OutputType,
+    Provider,
+    SupportsCommit,
+    Tool,
+)
 from agentnb.core.questions import Questions
-from agentnb.core.records import RunHead
+from agentnb.core.records import UNIT, RunHead
 from agentnb.core.request import RequestContext, RunState
 from agentnb.core.synthesis import build_synthesis_prompt
 from agentnb.core.text import literal
-from agentnb.core.types import OrchestratorResult, SpawnInstruction
+from agentnb.core.types import OrchestratorResult
 
 __all__ = ["AgentOrchestrator", "build_synthesis_prompt"]
 
@@ -74,8 +84,8 @@ class AgentOrchestrator:
         tools: Sequence[Tool] | None = None,
         journal: SupportsCommit | None = None,
         head: RunHead | None = None,
-        plan: SpawnInstruction | None = None,
-        synthesis: bool = True,
+        plan: Plan | None = None,
+        output: OutputType | None = None,
         past: Past | None = None,
     ) -> OrchestratorResult:
         """Run one tree from one message to its end.
@@ -91,14 +101,14 @@ class AgentOrchestrator:
             journal: Keeps what happens. See `agentnb.core.protocols.Journal`.
             head: What the journal is told of the run; made of the other arguments when left out.
             plan: A person's own tasks: the root only brings their results together.
-            synthesis: Whether a model brings a plan's results together.
+            output: The type of the root's answer; text when left out.
             past: What the run did before its process died: it goes on from there.
 
         Returns:
             The result, also of a run that a limit ended.
 
         Raises:
-            ValueError: The plan has no task.
+            ValueError: The plan has no task, and is no table: that may be empty.
             LlmError: The root's own call failed for good.
             NoAnswer: The root was asked for its answer once more and gave none.
             RunCancelled: The whole run was cancelled.
@@ -106,7 +116,7 @@ class AgentOrchestrator:
 
         Each but `ValueError` has `partial_result`.
         """
-        if plan is not None and not plan.tasks:
+        if plan is not None and not plan.instruction.tasks and plan.rows is None:
             raise ValueError("The plan has no task: give at least one.")
         request.limits.lower_depth(self.max_depth)
         recorder = Recorder(journal, bus, request.clock, past)
@@ -129,6 +139,7 @@ class AgentOrchestrator:
             root_id=request.thread_id,
             limits=request.limits,
             recorder=recorder,
+            rate=request.rate_of(_first_asked(context, provider, plan)),
         )
         run = RunState(
             request=request,
@@ -149,8 +160,17 @@ class AgentOrchestrator:
         bus.begin(request.run_id)
         root = _root_context(context, run)
         return await execution.execute(
-            root, user_message, plan, synthesis, head or _head_of(request, root, user_message)
+            root, user_message, plan, output, head or _head_of(request, root, user_message)
         )
+
+
+def _first_asked(context: AgentContext, provider: Provider, plan: Plan | None) -> str:
+    """The model by whose price the root's reserve counts; in a table with judges, the first one's.
+
+    The root of a table makes no call, so that its own model needs no price.
+    """
+    judge = None if plan is None or plan.rows is None else plan.rows.model_of(1)
+    return context.agent_config.model or provider.name if judge is None else judge.name
 
 
 def _head_of(request: RequestContext, root: AgentContext, task: str) -> RunHead:
@@ -162,6 +182,7 @@ def _head_of(request: RequestContext, root: AgentContext, task: str) -> RunHead:
         budget_total=request.budget.total,
         max_depth=request.max_depth,
         started_at=time.time(),
+        settings={} if request.budget.unit == TOKENS else {UNIT: request.budget.unit},
     )
 
 

@@ -256,7 +256,7 @@ class Past:
         kept = [
             str(verdict.value.get("question", ""))
             for verdict in self.journal.verdicts
-            if verdict.kind in ("approved", "planned")
+            if verdict.kind in ("approved", "planned", "sampled")
         ]
         return max([*asked, *kept], key=lambda each: (len(each), each), default="")
 
@@ -277,11 +277,11 @@ class Past:
         return whole.still_paused(self.journal)
 
     def spent(self) -> int | None:
-        """Tokens of the calls that had ended, as the budget counts them.
+        """What the calls that had ended have spent, as the budget counts them.
 
         `None` if they count as their records are taken: nobody has counted them before.
         """
-        return sum(call.usage.budget_tokens for call in self.journal.calls if call.usage)
+        return whole.spent_by_calls(self.journal)
 
     def assigned_left(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Path and verdict of the tasks for other threads whose tool calls had no end."""

@@ -7,13 +7,25 @@ arguments, and `<task>` is last: siblings share everything before it, which a pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from html import escape
+from typing import Any
 
 from agentnb.core.protocols import MOST_FOR_MODEL
 from agentnb.core.quotation import escaped
-from agentnb.core.types import AgentConfig, AgentStatus, Briefing
+from agentnb.core.text import one_line
+from agentnb.core.types import (
+    FINAL_ANSWER,
+    AgentConfig,
+    AgentStatus,
+    Briefing,
+    CompletionRequest,
+    Role,
+    TextBlock,
+)
 
 DEFAULT_INSTRUCTIONS = """\
 You work for a person in a Jupyter notebook. Answer in Markdown and to the point. When you are \
@@ -153,6 +165,18 @@ class SystemPromptBuilder:
         sections = (_section(each.section, each.text, each.name) for each in briefings)
         return joined(shared, *sections, profiles, _section("task", task))
 
+    @staticmethod
+    def build_for_row(system: str, depth: int, *, max_depth: int, profiles: str = "") -> str:
+        """Build the prompt of a mapped row's agent: a text of the person's, and how to delegate.
+
+        Args:
+            system: What is equal for all rows.
+            depth: Its depth in the tree.
+            max_depth: The deepest level; an agent there is told nothing about delegation.
+            profiles: Description of the profiles, if it may choose one.
+        """
+        return joined(system, _capabilities(max_depth - depth), profiles)
+
 
 @lru_cache(maxsize=64)
 def _shared_by_siblings(soul: str, identity: str, long_term_memory: str, levels: int) -> str:
@@ -199,6 +223,49 @@ def child_message(
         marks = "" if is_whole else f' status="{status}"' + (' cut="true"' if cut else "")
         before = f"<previous_result{marks}>\n{escaped(previous_result)}\n</previous_result>"
     return joined(before, task)
+
+
+FINAL_ANSWER_TOOL = "Give your answer. This ends your work."
+GIVE_FINAL_ANSWER = (
+    "Give this answer of yours now in the form that is asked for, complete, with nothing else."
+)
+
+
+ANSWER_IS_NOTED = "Your answer is noted."
+ANSWER_WAS_CUT = "It was cut off before its end: give a shorter one."
+
+
+def no_other_tool(name: str) -> str:
+    """What is wrong with a call of a tool that is not offered."""
+    return f"You called {one_line(name)!r}, which is not run any more. Call `{FINAL_ANSWER}`."
+
+
+def json_instruction(schema: Mapping[str, Any]) -> str:
+    """Ask for an answer as JSON, of a model that cannot call tools."""
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    return f"Answer with one JSON object and nothing else. Its JSON schema:\n{text}"
+
+
+def asked_in_words(request: CompletionRequest) -> CompletionRequest:
+    """A request for an answer of a type, without its tool: the last user message asks for JSON."""
+    assert request.output_schema is not None
+    asks = TextBlock(json_instruction(request.output_schema))
+    messages = list(request.messages)
+    # The last is the model's own if it goes on with a reply that it paused.
+    for at in reversed(range(len(messages))):
+        if messages[at].role is Role.USER:
+            messages[at] = replace(messages[at], content=(*messages[at].content, asks))
+            break
+    return replace(request, tools=(), messages=tuple(messages))
+
+
+def wrong_answer(why: str) -> str:
+    """Ask for the answer again.
+
+    Args:
+        why: What is wrong with it; one line for each mistake.
+    """
+    return f"The answer does not have the form that is asked for:\n{why}\nGive it again, corrected."
 
 
 def corrective_message(reason: str) -> str:

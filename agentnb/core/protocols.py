@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         SubAgentResult,
         ToolSpec,
         ToolUse,
+        ToolUseBlock,
         Usage,
     )
 
@@ -55,7 +56,8 @@ class Provider(Protocol):
     Implementations are safe to call from many tasks at once, raise only `LlmError` (never
     their SDK's own exceptions), let `asyncio.CancelledError` pass, and end every complete
     turn with one `Stopped`. A stream that ends without it counts as cut. Optional:
-    `SupportsReady`, `SupportsTokenCount`, `SupportsLinks`, `SupportsClose`.
+    `SupportsReady`, `SupportsTokenCount`, `SupportsTools`, `SupportsMedia`, `SupportsLinks`,
+    `SupportsClose`.
     """
 
     name: str
@@ -93,6 +95,38 @@ class SupportsTokenCount(Provider, Protocol):
 
 def supports_token_count(provider: object) -> TypeGuard[SupportsTokenCount]:
     return getattr(provider, "count_tokens", None) is not None
+
+
+class SupportsTools(Provider, Protocol):
+    """A provider that says which of its models can call tools; any other is taken to."""
+
+    def supports_tools(self, model: str) -> bool:
+        """Whether a model (its own name, without the `provider/` part) can call tools."""
+        ...
+
+
+def supports_tools(provider: object, model: str) -> bool:
+    """Whether a provider's model can call tools. `model` is its own name."""
+    asked = getattr(provider, "supports_tools", None)
+    return asked is None or bool(asked(model))
+
+
+class SupportsMedia(Provider, Protocol):
+    """A provider that takes images or PDFs (`MediaBlock`); any other is taken to refuse them."""
+
+    def supports_media(self, model: str, media_type: str) -> bool:
+        """Whether a model (its own name, without the `provider/` part) takes such files.
+
+        `media_type` is one of `agentnb.core.media.MEDIA_TYPES`. Asked before the first call, so it
+        must not ask the network.
+        """
+        ...
+
+
+def supports_media(provider: object, model: str, media_type: str) -> bool:
+    """Whether a provider's model takes files of a type. `model` is its own name."""
+    asked = getattr(provider, "supports_media", None)
+    return asked is not None and bool(asked(model, media_type))
 
 
 class SupportsClose(Protocol):
@@ -379,6 +413,46 @@ def has_effects(tool: object) -> bool:
     return bool(getattr(tool, "effects", True))
 
 
+# -- answers of a type ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TypedAnswer:
+    """An answer that is of its type."""
+
+    data: Any
+    """The value, for a person's code."""
+    text: str
+    """The same as compact JSON: what its parent's model reads, and what is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongAnswer:
+    """An answer that is not of its type."""
+
+    why: str
+    """What is wrong, for the model; one line for each mistake."""
+
+
+class OutputType(Protocol):
+    """The type that an answer must be of. See `agentnb.typed`."""
+
+    name: str
+    """As a person calls it."""
+    schema: Mapping[str, Any]
+    """JSON schema of an object: of the answer itself, or of `{"value": answer}`."""
+
+    def __hash__(self) -> int: ...
+
+    def read(self, reply: str | Mapping[str, Any]) -> TypedAnswer | WrongAnswer:
+        """Check an answer. Never raises.
+
+        Args:
+            reply: A model's text, or the arguments of its `final_answer`.
+        """
+        ...
+
+
 # -- sub-agents that are started by tools -----------------------------------------------------
 
 
@@ -434,6 +508,8 @@ class JobOrder:
     """The name of its profile; empty for none."""
     gated: tuple[str, ...] = ()
     """Names of tools that need approval from it and those below it, besides its parent's."""
+    output: OutputType | None = None
+    """The type of its answer; `None` for text."""
 
 
 class NotStarted(Exception):
@@ -682,6 +758,8 @@ class AgentOutcome:
     turns_used: int = 0
     link: int = 0
     """Index of the agent's current model in a fallback chain: it never goes back."""
+    final_answer: ToolUseBlock | None = None
+    """The call of `final_answer` at the conversation's end, if the schema was asked for."""
 
 
 class CallLease(Protocol):

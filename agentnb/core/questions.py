@@ -40,11 +40,12 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 DENIALS: Mapping[str, str] = {BUDGET: "stop", APPROVAL: "deny", PLAN: "stop", SAMPLE: "stop"}
 """By kind: the answer that counts if nobody gives one."""
 
-UNATTENDED: Mapping[str, str] = {**DENIALS, PLAN: "go"}
+UNATTENDED: Mapping[str, str] = {**DENIALS, PLAN: "go", SAMPLE: "go"}
 """By kind: the answer that counts if nobody is there who could give one."""
 
 WAITS_FOR_PLAN = "an answer to its plan"
-"""Reason of an `AgentWaiting`."""
+"""Reason of an `AgentWaiting`; so is the next one."""
+WAITS_FOR_SAMPLE = "an answer to its sample"
 ENDED = "ended"
 """The answer of a question that is void: its agent or the run ended before."""
 GATE_PATIENCE_S = 2.0
@@ -69,7 +70,9 @@ class Question:
     """The answers that it takes."""
     value: Any = None
     """What it is about. Of an approval: `{"tool": name, "arguments": {…}}`, whole. Of a plan: its
-    `SpawnPlanned`. Of the budget: its `BudgetWarning`."""
+    `SpawnPlanned`. Of a sample: `{"sample_agents", "sample_tokens", "sample_cost_usd", "agents",
+    "tokens", "cost_usd"}`: what the sample took, and what the rest is estimated to take; a cost
+    without a price is `None`. Of the budget: its `BudgetWarning`."""
     asked_at_s: float = field(default=0.0, compare=False)
     """Seconds since the run began."""
     wait_s: float = field(default=0.0, compare=False)

@@ -91,6 +91,7 @@ def whole_rows(journal: RunJournal, *, interrupted: bool) -> list[Row]:
             task_description=head.task,
             model=head.model,
             budget_total=head.budget_total,
+            unit=head.unit,
             max_depth=head.max_depth,
             thread_id=head.thread_id,
         )

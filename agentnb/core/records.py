@@ -20,6 +20,7 @@ from agentnb.core.errors import (
     in_words,
 )
 from agentnb.core.events import Entry, TextRow
+from agentnb.core.money import TOKENS, Rate, rate_of
 from agentnb.core.types import AgentStatus, CompletionRequest, Message, Usage
 
 STARTED, FINISHED = "started", "finished"
@@ -172,6 +173,12 @@ CANCELLED: ErrorRecord = {
 """The error of a cancelled call."""
 
 
+UNIT = "unit"
+"""Where the unit of a run's budget is kept among its settings; tokens if it is not there."""
+PRICES = "prices"
+"""Where the prices that a run reckons with are kept, by `provider/model`: see `Rate.as_plain`."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunHead:
     """What is known of a run when it begins."""
@@ -194,6 +201,17 @@ class RunHead:
     first_child: int = 0
     """The number of the first task that the root asks for: higher in a thread that had children; 0
     in older records."""
+
+    @property
+    def unit(self) -> str:
+        """Of the budget: `tokens` or `usd`."""
+        return str(self.settings.get(UNIT, TOKENS))
+
+    @property
+    def rates(self) -> dict[str, Rate]:
+        """What tokens cost in the run, by `provider/model`; empty if no budget counts money."""
+        return {model: rate_of(each) for model, each in self.settings.get(PRICES, {}).items()}
+
     version: str = field(default="", compare=False)
     """Of the agentnb that kept it. A reader fills it in, if its journal keeps it."""
 
@@ -302,6 +320,10 @@ class OrderRecord:
     `tell`: `{"agent": its path, "text": …}`."""
 
 
+REUSED, SAMPLED = "reused", "sampled"
+"""The kinds of the verdicts on a row that makes no call, and on what comes after a sample."""
+
+
 @dataclass(frozen=True, slots=True)
 class VerdictRecord:
     """What the state that all agents of a run share answered to one of them."""
@@ -347,6 +369,11 @@ class VerdictRecord:
     - `planned`: `{"numbers", "digest", "tokens", "cost_usd", "question", "answer", "by", "reason",
       "value"}`: what was told before the agent delegated, and the answer if that was asked;
       `question` is empty if it was not. `digest`: of the tasks;
+    - `sampled`: `{"numbers", "about", "question", "answer", "by", "reason", "value"}`: of a mapped
+      table: what the sample told about the tasks that had not started (see
+      `agentnb.core.questions.Question.value`), and the answer, as of `planned`;
+    - `reused`: `{"key", "run", "text"}`: a row that made no call: the key of its first one, and the
+      run whose answer it has;
     - `recalled`: `[{"id", "text"}]`: what the root remembers of earlier runs;
     - `lost`: `{"number", "tokens"}`: an open call that a recovery makes again, and the tokens that
       are counted for what it had used. With the number 0, of the root: all calls that a recovery

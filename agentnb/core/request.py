@@ -7,23 +7,27 @@ import string
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.cancel import Cancellation
 from agentnb.core.clock import Clock, MonotonicClock
 from agentnb.core.cycles import CycleDetector, mark
-from agentnb.core.errors import NoOpenQuestion
+from agentnb.core.errors import NoOpenQuestion, NoPrice
 from agentnb.core.limits import Refusal, RunLimits
+from agentnb.core.money import USD, Amount, Rate
 from agentnb.core.numbers import ChildNumbers
 from agentnb.core.pauses import Pauses
 from agentnb.core.protocols import Delegation, Engine, Gate, Inbox, MemoryKeeper, Provider, Tool
 from agentnb.core.text import literal
+from agentnb.core.types import Usage
 from agentnb.core.words import Words
 
 if TYPE_CHECKING:
@@ -71,6 +75,12 @@ class OpenGate:
         return
 
 
+def _by_price(
+    price: Callable[[str, int, int], Decimal | None], model: str, usage: Usage
+) -> Decimal | None:
+    return price(model, usage.total_tokens - usage.output_tokens, usage.output_tokens)
+
+
 def _no_price(model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
     return None
 
@@ -98,6 +108,9 @@ class RequestContext:
         ask_above: Numbers of agents and of dollars above which that is asked; `None` for never.
         price: The list price in US dollars of a call to a model (`provider/model`) with so many
             input and output tokens; `None` for one without a price. It must not raise.
+        price_usage: The same of some usage; by `price`, without a cache, when left out.
+        rates: What tokens cost, by `provider/model`, as long as the run lasts. Needed where the
+            budget, or one above it, counts money: a call to a model that is not there fails.
         workspace: Shared by a person's tools in the run. It does not hold the agents' notes.
         cycle_threshold: How many times a task may come up.
         max_time_s, stop_after_failures: See `agentnb.core.limits.RunLimits`.
@@ -132,6 +145,8 @@ class RequestContext:
         on_plan: str | Callable[[SpawnPlanned], object] = "go",
         ask_above: tuple[float, float] | None = None,
         price: Callable[[str, int, int], Decimal | None] = _no_price,
+        price_usage: Callable[[str, Usage], Decimal | None] | None = None,
+        rates: Mapping[str, Rate] = MappingProxyType({}),
         workspace: dict[str, Any] | None = None,
         cycle_threshold: int = 3,
         max_time_s: float | None = None,
@@ -176,6 +191,10 @@ class RequestContext:
         self.on_plan = on_plan
         self.ask_above = ask_above
         self.price = price
+        self.price_usage = price_usage or partial(_by_price, price)
+        self.rates = rates
+        self.counts_money = USD in budget.units
+        """Whether its budget, or one above it, is one of money."""
         self.inbox = inbox
         self.memory = memory
         self.recall = recall
@@ -201,6 +220,30 @@ class RequestContext:
     def end(self) -> None:
         """The run is over. Breaks a reference cycle, which would keep the record in memory."""
         self._assignments = None
+
+    def rate_of(self, model: str) -> Rate | None:
+        """What a model's tokens cost; `None` if no budget counts money.
+
+        Raises:
+            NoPrice: No price is known.
+        """
+        if not self.counts_money:
+            return None
+        found = self.rates.get(model)
+        if found is None:
+            raise NoPrice.of(model)
+        return found
+
+    def amount_of_lost(self, tokens: int) -> int | Amount:
+        """What a call counts whose end is not known: its input, at the price of the dearest model.
+
+        Args:
+            tokens: Its input, by the estimate.
+        """
+        if not self.counts_money:
+            return tokens
+        prices = [rate.of_input(tokens) for rate in self.rates.values()]
+        return Amount(tokens, max(prices, default=0))
 
     def answer_budget(self, answer: str, by: str = "code") -> None:
         """Answer the budget's question. Call it on the run's loop.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentnb.core import parts
+from agentnb.core.money import TOKENS, in_words
 from agentnb.core.quotation import attribute, escaped
 from agentnb.core.types import (
     AgentStatus,
@@ -118,7 +119,13 @@ def _for_person(result: SubAgentResult) -> str:
 
 
 def answer_without_model(
-    *, why: str, said: str, results: Sequence[SubAgentResult], total: int, limit: str = ""
+    *,
+    why: str,
+    said: str,
+    results: Sequence[SubAgentResult],
+    total: int,
+    limit: str = "",
+    unit: str = TOKENS,
 ) -> str:
     """The answer of a run that ended before the root's synthesis.
 
@@ -126,20 +133,21 @@ def answer_without_model(
         why: Why it ended.
         said: The root's text so far.
         results: Results of its sub-agents.
-        total: The run's budget in tokens.
+        total: The run's budget, in its unit.
         limit: The setting that ended it; empty for the budget.
+        unit: Of the budget.
     """
     has = said_and_results(said.strip(), results)
     if not has and limit:
         return f"Nothing of this task was done: {why}. Give it a larger `{limit}`."
     if not has:
         return (
-            f"The budget of {total:,} tokens does not cover this task, and nothing of it was "
-            f"done: {why}. Give it a larger budget."
+            f"The budget of {in_words(total, unit)} does not cover this task, and nothing of it "
+            f"was done: {why}. Give it a larger budget."
         )
     undone = [r for r in results if r.status is not AgentStatus.COMPLETED]
     missing = f" {len(undone)} of {len(results)} tasks were not completed." if undone else ""
-    what = "run" if limit else f"budget of {total:,} tokens"
+    what = "run" if limit else f"budget of {in_words(total, unit)}"
     note = f"*The {what} ended here: {why}.{missing}*"
     return f"{has}\n\n{note}"
 

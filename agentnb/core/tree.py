@@ -198,6 +198,8 @@ class AgentState:
     answer: str | None = None
     """Its final text; `None` before its end, and if its process died."""
     cut: bool = False
+    typed: bool = False
+    """Whether the answer is of a type that was asked for."""
     """Whether its answer ended at a limit."""
     skipped: list[SkippedTask] = field(default_factory=list)
     """Tasks that it asked for and that were not started, in the order of their events."""
@@ -424,6 +426,7 @@ class TreeFold:
             self._children_open[agent.parent_id] -= 1
         agent.waiting_for = None
         agent.answer, agent.cut = getattr(event, "text", None), getattr(event, "cut", False)
+        agent.typed = getattr(event, "typed", False)
         agent.ended_ms = getattr(event, "duration_ms", agent.duration_ms)
 
     def status_of(self, agent: AgentState) -> AgentStatus:

@@ -6,6 +6,7 @@ another machine consists of these values only.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,8 @@ length that can be configured."""
 MOST = 10**24
 """The greatest count in a run. It is enough to mean "no limit", and sums of such numbers still fit
 into a `float`."""
+FINAL_ANSWER = "final_answer"
+"""The tool by which a model gives an answer of a type."""
 MALFORMED_INPUT = "(no JSON object)"
 """The only key in a tool call's input if its arguments are not a JSON object: the raw text."""
 
@@ -112,7 +115,68 @@ class ToolResultBlock:
     is_error: bool = False
 
 
-Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock
+class _Measured:
+    """What is known of a block's data once somebody asked. No fields: values are compared alone."""
+
+    __slots__ = ("_digest", "_tokens")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MediaBlock(_Measured):
+    """An image or a PDF in a message."""
+
+    media_type: str
+    """`image/png`, `image/jpeg`, `image/gif`, `image/webp` or `application/pdf`."""
+    data: str
+    """The file in base64; where a file is only named, `sha256:DIGEST/BYTES` (see `named`)."""
+    name: str = ""
+    """For persons: no model reads it, so a file with another name is the same call."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `data`, as 64 hexadecimal characters. Megabytes are read once."""
+        known: str | None = getattr(self, "_digest", None)
+        if known is None:
+            found = _NAMED_FILE.fullmatch(self.data)
+            known = found[1] if found else hashlib.sha256(_utf8(self.data)).hexdigest()
+            object.__setattr__(self, "_digest", known)
+        return known
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        found = _NAMED_FILE.fullmatch(self.data)
+        return int(found[2]) if found else len(self.data) * 3 // 4 - self.data[-2:].count("=")
+
+    @property
+    def is_base64(self) -> bool:
+        """Whether `data` has no sign that base64 has not."""
+        return self.data.isascii() and not self.data.encode().translate(None, _BASE64)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the file itself is not in `data`."""
+        return _NAMED_FILE.fullmatch(self.data) is not None
+
+    def named(self) -> MediaBlock:
+        """The block without the file, which `digest` still tells."""
+        if self.is_named:
+            return self
+        return MediaBlock(self.media_type, f"sha256:{self.digest}/{self.size}", self.name)
+
+    def __repr__(self) -> str:
+        return f"MediaBlock({literal(self.media_type)}, {self.size} bytes, {literal(self.name)})"
+
+
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+_NAMED_FILE = re.compile("sha256:([0-9a-f]{64})/([0-9]{1,12})")
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")  # half a character has no UTF-8
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +244,9 @@ class CompletionRequest:
     cache breakpoint; 0 for none. A provider without prompt caching ignores it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the provider's own API, sent unchanged."""
+    output_schema: Mapping[str, Any] | None = None
+    """JSON schema of the object that the reply must be; `None` for text. With it the only tool is
+    `FINAL_ANSWER`, or there is none and the last message asks for JSON."""
 
     def limited(self, *, max_tokens: int, cache_prefix: int) -> CompletionRequest:
         """The same request with another `max_tokens` and `cache_prefix`."""
@@ -191,6 +258,7 @@ class CompletionRequest:
             max_tokens,
             cache_prefix,
             self.extra,
+            self.output_schema,
         )
 
     @property
@@ -343,6 +411,8 @@ class SubAgentResult(Shown):
     cut: bool = False
     """Whether a completed answer is not whole: it ended at the model's `max_tokens`, at its context
     window, or at the agent's `max_turns`."""
+    data: Any = field(default=None, compare=False)
+    """The answer as a value of the type that was asked for; `None` for text."""
 
     def __repr__(self) -> str:
         said = quoted(self.response) if self.response.strip() or not self.error else ""
@@ -359,7 +429,7 @@ class SubAgentResults(Listed[SubAgentResult]):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AgentNode(Shown):
-    """One agent of a tree, with its sub-agents in spawn order. Prints as an outline.
+    """One agent of a tree, with its sub-agents in path order. Prints as an outline.
 
     Compared, hashed and printed without recursion: a tree may be deeper than Python's stack.
     """
@@ -531,6 +601,8 @@ class OrchestratorResult(_OfRun):
     `max_turns`."""
     memories: tuple[MemoryEntry, ...] = ()
     """What the agents remembered, in the order in which it was kept."""
+    data: Any = field(default=None, compare=False)
+    """The answer as a value of the type that was asked for; `None` for text."""
 
     def __post_init__(self) -> None:
         # Their `repr` is short: a plain tuple of a thousand results would fill a cell.

@@ -255,7 +255,7 @@ def _cut_by(verdict: VerdictRecord, run: _Run) -> int | None:
             call = run.calls[verdict.path].get(value["call"])
             was_cut = call is not None and call.stop_reason == "max_tokens"
             return int(value["call"]) if was_cut else None
-        case "planned" if run.ended_its_question(value):
+        case "planned" | "sampled" if run.ended_its_question(value):
             return run.first_synthesis(verdict.path)
         case "skipped" if run.is_of_budget(value["why"]):
             return run.first_synthesis(verdict.path)
@@ -358,7 +358,7 @@ class _Left:
             case "halted" | "exhausted":
                 is_of_budget = self._run.is_of_budget(value["ended_by"])
                 return not is_of_budget and self._is_before_cut(path, value["call"])
-            case "clamped":
+            case "clamped" | "wrong_answer":
                 return self._is_before_cut(path, value["call"])
             case "skipped":
                 return not self._run.is_of_budget(value["why"])
@@ -368,9 +368,9 @@ class _Left:
                 return self._holds_numbers(path, [value["number"]])
             case "approved" | "held":  # of a call that is made anew, a person is asked anew
                 return self._has_tool(path, value["tool_call"])
-            case "planned" if self._run.ended_its_question(value):
+            case "planned" | "sampled" if self._run.ended_its_question(value):
                 return False
-            case "admitted" | "planned":
+            case "admitted" | "planned" | "sampled":
                 return self._holds_numbers(path, value.get("numbers", ()))
         return True
 

@@ -29,6 +29,7 @@ from agentnb.core.context import AgentContext
 from agentnb.core.errors import AgentEnded, OrchestratorError
 from agentnb.core.events import BudgetWarning, Entry
 from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.plan import Plan
 from agentnb.core.protocols import FallbackModel
 from agentnb.core.types import (
     AgentConfig,
@@ -146,8 +147,7 @@ class AnyRun(RuleBasedStateMachine):
             budget_gate=tree.budget_gate,
             tools=tree.tools,
             journal=tree.journal,
-            plan=tree.plan,
-            synthesis=tree.synthesis,
+            plan=None if tree.plan is None else Plan(tree.plan, tree.synthesis),
         )
 
     async def _ask(self, warning: BudgetWarning) -> str:

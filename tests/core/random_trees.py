@@ -35,6 +35,7 @@ from agentnb.core.events import (
     ModelCallStarted,
     is_terminal,
 )
+from agentnb.core.money import Amount, Rate
 from agentnb.core.protocols import Delegation, ToolContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
@@ -301,12 +302,14 @@ class WatchedBudget(RequestBudget):
         self.highest_total = max(self.highest_total, n)
         super().set_total(n, by=by)
 
-    def reserve(self, n: int, *, leave: int = 0) -> Reservation | None:
-        held = super().reserve(n, leave=leave)
+    def reserve(
+        self, n: int | Amount, *, leave: int = 0, rate: Rate | None = None
+    ) -> Reservation | None:
+        held = super().reserve(n, leave=leave, rate=rate)
         if held is None:
             return None
         self.look_at_promise(leave)
-        return _WatchedReservation(self, n)
+        return _WatchedReservation(self, n, rate)
 
     def _spend(self, n: int) -> BudgetStatus:
         status = super()._spend(n)
@@ -320,13 +323,13 @@ class WatchedBudget(RequestBudget):
 
 
 class _WatchedReservation(Reservation):
-    def extend(self, n: int, *, leave: int = 0) -> bool:
+    def extend(self, n: int | Amount, *, leave: int = 0) -> bool:
         fits = super().extend(n, leave=leave)
         if fits and isinstance(self._budget, WatchedBudget):
             self._budget.look_at_promise(leave)
         return fits
 
-    def extend_by_what_fits(self, n: int) -> None:
+    def extend_by_what_fits(self, n: int | Amount) -> None:
         before = self.held
         super().extend_by_what_fits(n)
         if isinstance(self._budget, WatchedBudget):
@@ -334,13 +337,13 @@ class _WatchedReservation(Reservation):
             if self.held > before:
                 self._budget.look_at_promise()
 
-    def _take_from_held(self, n: int) -> None:
+    def _take_from_held(self, *amounts: int) -> None:
         if isinstance(self._budget, WatchedBudget):
-            self._budget.beyond_held += max(0, n - self._held)
-        super()._take_from_held(n)
+            self._budget.beyond_held += max(0, amounts[0] - self._held)
+        super()._take_from_held(*amounts)
 
-    def settle(self, actual: int) -> BudgetStatus:
-        if isinstance(self._budget, WatchedBudget):
+    def settle(self, actual: int | Amount) -> BudgetStatus:
+        if isinstance(self._budget, WatchedBudget) and isinstance(actual, int):
             self._budget.too_low += max(0, actual - self.metered)
         return super().settle(actual)
 

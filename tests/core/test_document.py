@@ -69,7 +69,7 @@ def test_document_has_a_head_and_each_event_on_a_line_of_its_own() -> None:
         '"task": "a task",\n'
         '"entries": [\n'
         '{"at_s": 0.0, "kind": "run_started", "task_description": "t", "model": "p/m", '
-        '"budget_total": 9, "max_depth": 3, "thread_id": "", "recovered": 0},\n'
+        '"budget_total": 9, "max_depth": 3, "thread_id": "", "recovered": 0, "unit": "tokens"},\n'
         '{"at_s": 0.14285714285714285, "kind": "agent_text_delta", "agent_id": "a", '
         '"text": "She said: \\"Grüß Gott\\",\\nand left."}\n'
         "]\n"

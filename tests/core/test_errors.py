@@ -18,6 +18,7 @@ from agentnb.core.errors import (
     BadAssignment,
     CannotRecover,
     InternalError,
+    InvalidOutput,
     LlmError,
     MissingExtra,
     NoAnswer,
@@ -32,6 +33,7 @@ from agentnb.core.errors import (
     RateLimited,
     RunCancelled,
     RunChanged,
+    SessionBudgetUsedUp,
     SessionClosed,
     TaskInProgress,
     ToolError,
@@ -141,6 +143,7 @@ def test_transport_failures_are_tried_again_and_what_cannot_change_is_not() -> N
         "ModelNotFound",
         "NotRecorded",
         "Refused",
+        "NoPrice",
     }
 
 
@@ -166,6 +169,8 @@ ONE_OF_EACH: list[AgentnbError] = [
     NoAnswer("the block has no end", asked_again=True),
     UntrustedSettings("agentnb.yaml", what="the key", where="https://a", allow="allow it"),
     TrustNotKept("agentnb.yaml", "no room"),
+    SessionBudgetUsedUp("$20.00 of $20.00"),
+    InvalidOutput("Report", "score: Input should be a valid integer"),
     RunCancelled("enough"),
     RunCancelled(),
     InternalError.wrapping(KeyError("k"), where="here"),

@@ -94,13 +94,14 @@ def test_field_of_an_event_has_a_name_from_the_contract(cls: type) -> None:
         "tasks", "input_length", "result", "result_length", "job_id", "profile",
         "thread_id", "number", "numbers", "limit", "value", "memory_id", "created_at", "recovered",
         "question_id", "question", "options", "answer", "estimated_tokens", "estimated_cost_usd",
+        "typed", "unit",
     }  # fmt: skip
     shared = {
         "agent_id", "parent_id", "task_description", "depth", "index", "total", "text",
         "result_summary", "tokens_used", "duration_ms", "error", "will_retry", "reason",
         "budget_total", "percentage", "completed_agents", "incomplete_agents",
         "attempted_depth", "max_depth", "cycle_description", "fact", "from_provider",
-        "to_provider", "wait_s", "attempt",
+        "to_provider", "wait_s", "attempt", "unit",
     }  # fmt: skip
     assert {f.name for f in dataclasses.fields(cls)} <= own | shared
 

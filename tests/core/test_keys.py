@@ -16,6 +16,7 @@ from agentnb.core.secrets import Secrets
 from agentnb.core.types import (
     Block,
     CompletionRequest,
+    MediaBlock,
     Message,
     Role,
     TextBlock,
@@ -78,6 +79,9 @@ def canonical(model: str, request: CompletionRequest) -> dict[str, Any]:
                 return {"thinking": block.text}
             case ToolUseBlock():
                 return {"call": ordinal(block.id), "name": block.name, "input": block.input}
+            case MediaBlock():
+                digest = hashlib.sha256(block.data.encode()).hexdigest()
+                return {"media": block.media_type, "sha256": digest}
             case ToolResultBlock():
                 number = ordinal(block.tool_use_id)
                 return {"of": number, "result": block.text, "error": block.is_error}
@@ -246,6 +250,7 @@ def messages_with(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[Message]
         st.builds(ThinkingBlock, TEXTS, TEXTS),
         st.builds(ToolUseBlock, IDS, TEXTS, st.dictionaries(TEXTS, values, max_size=3)),
         st.builds(ToolResultBlock, IDS, TEXTS, st.booleans()),
+        st.builds(MediaBlock, st.just("image/png"), st.sampled_from(["", "aGk=", "SGFsbG8="])),
     )
     return st.builds(Message, st.sampled_from(Role), st.lists(blocks, max_size=3).map(tuple))
 

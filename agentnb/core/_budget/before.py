@@ -90,6 +90,7 @@ class ToldBefore:
             tokens_used=used,
             budget_total=self.total,
             percentage=100 * used / self.total if self.total else 100.0,
+            unit=self._budget.unit,
         )
 
     def _tell(self, act: BudgetAct) -> None:
@@ -120,7 +121,13 @@ class ToldBefore:
         previous, self.total = self.total, total
         used = self._budget.tokens_used
         self._bus.publish(
-            BudgetChanged(budget_total=total, previous_total=previous, tokens_used=used, by=by)
+            BudgetChanged(
+                budget_total=total,
+                previous_total=previous,
+                tokens_used=used,
+                by=by,
+                unit=self._budget.unit,
+            )
         )
         if total > previous:
             self.stopped = None

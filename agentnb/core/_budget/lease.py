@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from agentnb.core.budget import OUTPUT_SLICE, Reservation, size_in_bytes, tokens_in
+from agentnb.core.money import Amount, Rate
 from agentnb.core.types import BudgetStatus, CompletionRequest, Usage
 
 if TYPE_CHECKING:
     from agentnb.core.protocols import Provider
+
+
+def input_amount(rate: Rate | None, tokens: int, *, may_write_cache: bool) -> int | Amount:
+    """What the input of a call holds: tokens, and their price if a budget counts money."""
+    if rate is None:
+        return tokens
+    return Amount(tokens, rate.at(tokens).of_input(tokens, may_write_cache=may_write_cache))
+
+
+def _beyond(counted: int | Amount, known: int | Amount) -> int | Amount:
+    """By how much a count passes what is known; 0 if it does not."""
+    if isinstance(counted, Amount) and isinstance(known, Amount):
+        more = [max(0, a - b) for a, b in zip(counted, known, strict=True)]
+        return Amount(*more) if any(more) else 0
+    return max(0, int(counted) - int(known))  # type: ignore[arg-type]
+
+
+def _larger(counted: int | Amount, known: int | Amount) -> int | Amount:
+    if isinstance(counted, Amount) and isinstance(known, Amount):
+        return Amount(*map(max, counted, known))
+    return counted
 
 
 class Ledger(Protocol):
@@ -24,11 +47,11 @@ class Ledger(Protocol):
         ...
 
     def must_leave(self, *, for_root_synthesis: bool) -> int:
-        """Tokens that a call must leave in the budget."""
+        """What a call must leave in the budget, in its unit."""
         ...
 
-    def full_budget(self, tokens: int, *, for_root_synthesis: bool) -> str:
-        """What the budget is called, this run's or one above it, that has no room for `tokens`."""
+    def full_budget(self, amount: int | Amount, *, for_root_synthesis: bool) -> str:
+        """What the budget is called, this run's or one above it, that has no room for `amount`."""
         ...
 
     def report_exhausted(self) -> None:
@@ -51,7 +74,12 @@ class Lease:
         output_tokens: int,
         limited_by: str | None,
         for_root_synthesis: bool,
+        rate: Rate | None = None,
+        may_write_cache: bool = False,
     ) -> None:
+        self._rate = rate
+        """What the call's tokens cost; `None` if no budget counts money."""
+        self._input_amount = input_amount(rate, input_tokens, may_write_cache=may_write_cache)
         self.limited_by = limited_by
         self.request = request
         self.for_root_synthesis = for_root_synthesis
@@ -61,7 +89,7 @@ class Lease:
         self._reservation = reservation
         self._input = input_tokens
         self._held_output = output_tokens
-        self._known_input = input_tokens
+        self._known_input = self._input_amount
         self._replied = False
 
     def answered_by(self, provider: Provider) -> Provider:
@@ -76,14 +104,19 @@ class Lease:
         """Count the input as spent."""
         if not self._replied:
             self._replied = True
-            self._ledger.usage_changed(self._reservation.meter(self._input))
+            self._ledger.usage_changed(self._reservation.meter(self._input_amount))
 
     def input_counted(self, usage: Usage) -> None:
         """Take the provider's count of the input: what the estimate lacked is reserved, too."""
-        counted = usage.budget_tokens - usage.output_tokens
-        if counted > self._known_input:
-            self._reservation.extend_by_what_fits(counted - self._known_input)
-            self._known_input = counted
+        tokens = usage.budget_tokens - usage.output_tokens
+        if self._rate is None:
+            counted: int | Amount = tokens
+        else:
+            counted = Amount(tokens, self._rate.of(replace(usage, output_tokens=0)))
+        more = _beyond(counted, self._known_input)
+        if more:
+            self._reservation.extend_by_what_fits(more)
+            self._known_input = _larger(counted, self._known_input)
 
     def output_grew(self, text: str) -> None:
         """Meter `text`; halts the call when the budget has no room for the next slice."""
@@ -103,14 +136,18 @@ class Lease:
     def _hold(self, output: int) -> str | None:
         """Reserve slices up to `output` tokens. Returns which budget has no room for them."""
         is_last = self.for_root_synthesis
+        if output <= self._held_output:
+            return None
+        rate = None if self._rate is None else self._rate.at(self._input)
         while output > self._held_output:
             # The last slice is cut to what `max_tokens` leaves: there may be no room for a whole
             # one.
             rest = self.request.max_tokens - self._held_output
             more = min(OUTPUT_SLICE, rest) if rest > 0 else OUTPUT_SLICE
             leave = self._ledger.must_leave(for_root_synthesis=is_last)
-            if not self._reservation.extend(more, leave=leave):
-                return self._ledger.full_budget(more, for_root_synthesis=is_last)
+            amount = more if rate is None else Amount(more, rate.of_output(more))
+            if not self._reservation.extend(amount, leave=leave):
+                return self._ledger.full_budget(amount, for_root_synthesis=is_last)
             self._held_output += more
         return None
 
@@ -139,7 +176,8 @@ class Lease:
             usage = Usage(self._input, self._output) if self._replied else Usage()
         elif not is_complete and usage.output_tokens < self._output:
             usage += Usage(output_tokens=self._output - usage.output_tokens)
-        self._ledger.lease_settled(self, self._reservation.settle(usage.budget_tokens))
+        spent = usage.budget_tokens if self._rate is None else self._rate.amount(usage)
+        self._ledger.lease_settled(self, self._reservation.settle(spent))
         return usage, usage.budget_tokens - self._foreseen
 
     @property

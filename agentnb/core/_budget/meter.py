@@ -32,13 +32,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agentnb.core._budget.before import ToldBefore
-from agentnb.core._budget.lease import Lease
+from agentnb.core._budget.lease import Lease, input_amount
 from agentnb.core._budget.pause import BudgetPause
-from agentnb.core.budget import OUTPUT_SLICE, RequestBudget, Shortage
+from agentnb.core.budget import OUTPUT_SLICE, RequestBudget, Reservation, Shortage
 from agentnb.core.clock import Clock, TimeLimit, TimerHandle
 from agentnb.core.events import (
     AgentCompleted,
@@ -50,8 +51,10 @@ from agentnb.core.events import (
     LimitReached,
 )
 from agentnb.core.limits import Refusal, RunLimits
+from agentnb.core.money import TOKENS, Amount, Rate, share_in_words
 from agentnb.core.protocols import BudgetGate
 from agentnb.core.questions import Questions
+from agentnb.core.synthesis import TOKENS_OF_ANSWER
 from agentnb.core.types import BudgetStatus, CompletionRequest, Usage, path_key
 
 if TYPE_CHECKING:
@@ -64,17 +67,42 @@ UPDATE_EVERY_S = 0.1
 """Least seconds between two `BudgetUpdate`s, except after a change of the total and at the end."""
 
 
-def least_tokens(request: CompletionRequest, input_tokens: int) -> int:
-    """Tokens without which a call is not made: its input, and the first slice of its output."""
-    return input_tokens + min(request.max_tokens, OUTPUT_SLICE)
+def least_amount(
+    request: CompletionRequest,
+    input_tokens: int,
+    rate: Rate | None = None,
+    *,
+    cache_prefix: int = 0,
+) -> int | Amount:
+    """What a call is not made without: its input, and the first slice of its output."""
+    writes = may_write_cache(request, cache_prefix)
+    held = input_amount(rate, input_tokens, may_write_cache=writes)
+    output = min(request.max_tokens, OUTPUT_SLICE)
+    return _with_output(held, output, None if rate is None else rate.at(input_tokens))
 
 
-def synthesis_reserve(total: int) -> int:
-    """Tokens reserved for the root's synthesis until the root delegates and its need is known.
+def _with_output(held: int | Amount, output: int, rate: Rate | None) -> int | Amount:
+    if isinstance(held, Amount) and rate is not None:
+        return Amount(held.tokens + output, held.micros + rate.of_output(output))
+    return int(held) + output  # type: ignore[arg-type]
 
-    5 % of the total, at least 512, at most a quarter.
+
+def may_write_cache(request: CompletionRequest, cache_prefix: int) -> bool:
+    """Whether a provider may set a cache breakpoint: then input may cost what a write costs."""
+    return cache_prefix > 0 or len(request.messages) > 1
+
+
+def synthesis_reserve(total: int, least: int = TOKENS_OF_ANSWER) -> int:
+    """What is reserved for the root's synthesis until the root delegates and its need is known.
+
+    Args:
+        total: Of the budget, in its unit.
+        least: In the same unit: 512 tokens, or what so much output costs.
+
+    Returns:
+        5 % of the total, at least `least`, at most a quarter.
     """
-    return min(max(total // 20, 512), total // 4)
+    return min(max(total // 20, least), total // 4)
 
 
 class KeepsOrders(Protocol):
@@ -96,7 +124,7 @@ class BudgetExceeded(Exception):
 class Waiting(NamedTuple):
     """A call that waits for room."""
 
-    tokens: int
+    amount: int | Amount
     for_root_synthesis: bool
     turn: asyncio.Future[None]
     """Wakes it."""
@@ -117,6 +145,7 @@ class Meter:
         root_id: The root agent's id.
         limits: The run's other limits; none when left out.
         recorder: Keeps orders and decisions; none when left out.
+        rate: What the root's tokens cost; `None` if no budget of the chain counts money.
     """
 
     def __init__(
@@ -132,8 +161,10 @@ class Meter:
         root_id: str = "",
         limits: RunLimits | None = None,
         recorder: KeepsOrders | None = None,
+        rate: Rate | None = None,
     ) -> None:
         self.budget = budget
+        self._rate = rate
         self._recorder = recorder
         self._limits = limits or RunLimits()
         self._bus = bus
@@ -330,19 +361,38 @@ class Meter:
         """
         total, need = self.budget.total, self._synthesis_need
         if need is None:
-            return synthesis_reserve(total)
+            return synthesis_reserve(total, self._in_unit(0, TOKENS_OF_ANSWER))
         # At most a third: a root with a long conversation must not leave its sub-agents nothing.
         left_then = max(0, total - self._used_before_delegation)
-        return min(need(), left_then // 3)
+        tokens = need()
+        output = min(tokens, TOKENS_OF_ANSWER)
+        return min(self._in_unit(tokens - output, output), left_then // 3)
+
+    def _in_unit(self, input_tokens: int, output_tokens: int) -> int:
+        """What tokens of the root's model are in this budget's unit."""
+        if self.budget.unit == TOKENS or (rate := self._rate) is None:
+            return input_tokens + output_tokens
+        return rate.of_input(input_tokens, may_write_cache=True) + rate.of_output(output_tokens)
 
     def room(self) -> int:
-        """Tokens that the root's synthesis could use now."""
-        return self.budget.available
+        """Tokens of input that the root's synthesis could use now; less if it also answers."""
+        if self._rate is None:
+            return self.budget.available
+        as_input = replace(self._rate, output=max(self._rate.input, self._rate.cache_write))
+        return max(0, self.budget.output_room(Amount(0, 0), as_input))
 
-    def _shortage(self, tokens: int, *, for_root_synthesis: bool) -> Shortage | None:
-        """Where a call of so many tokens has no room now; `None` if it has."""
+    def has_room(self, input_tokens: int, output_tokens: int) -> bool:
+        """Whether the root's synthesis has room for so much input and output now."""
+        if (rate := self._rate) is None:
+            return input_tokens + output_tokens <= self.budget.available
+        held = input_amount(rate, input_tokens, may_write_cache=True)
+        assert isinstance(held, Amount)
+        return output_tokens <= self.budget.output_room(held, rate.at(input_tokens))
+
+    def _shortage(self, amount: int | Amount, *, for_root_synthesis: bool) -> Shortage | None:
+        """Where a call has no room now; `None` if it has."""
         leave = self.must_leave(for_root_synthesis=for_root_synthesis)
-        return self.budget.shortage(tokens, leave=leave)
+        return self.budget.shortage(amount, leave=leave)
 
     def lease(
         self,
@@ -352,6 +402,7 @@ class Meter:
         cache_prefix: int = 0,
         hidden_output: bool = False,
         for_root_synthesis: bool = False,
+        rate: Rate | None = None,
     ) -> Lease | None:
         """Try to reserve a call.
 
@@ -362,6 +413,7 @@ class Meter:
             hidden_output: Whether the model may produce output that does not stream, like
                 thinking: then all of `max_tokens` is reserved.
             for_root_synthesis: Whether the call may use the tokens reserved for it.
+            rate: What its tokens cost; needed if a budget of the chain counts money.
 
         Returns:
             The lease; `None` if the call has to wait for an answer or for other calls to settle.
@@ -377,16 +429,24 @@ class Meter:
         # The reply may be as long as the budget allows (`max_tokens`), but a call is only worth
         # making if one slice of output fits. Of a reply that streams one slice is reserved now,
         # the rest while it streams.
-        max_tokens = min(request.max_tokens, self.budget.free(leave=leave) - input_tokens)
+        writes = may_write_cache(request, cache_prefix)
+        input_ = input_amount(rate, input_tokens, may_write_cache=writes)
+        at = None if rate is None else rate.at(input_tokens)
+        if at is None or not isinstance(input_, Amount):
+            room = self.budget.free(leave=leave) - input_tokens
+        else:
+            room = self.budget.output_room(input_, at, leave=leave)
+        max_tokens = min(request.max_tokens, room)
         wanted = request.max_tokens if hidden_output else min(OUTPUT_SLICE, request.max_tokens)
         output = min(wanted, max_tokens)
         enough = max_tokens >= min(wanted, OUTPUT_SLICE)
-        held = self.budget.reserve(input_tokens + output, leave=leave) if enough else None
+        held = self._reserve(_with_output(input_, output, at), leave, at) if enough else None
         if held is not None:
             limited_by: str | None = None
             if max_tokens < request.max_tokens:
                 rest = request.max_tokens - output
-                limited_by = self.full_budget(rest, for_root_synthesis=for_root_synthesis)
+                more = rest if at is None else Amount(rest, at.of_output(rest))
+                limited_by = self.full_budget(more, for_root_synthesis=for_root_synthesis)
             if limited_by or cache_prefix != request.cache_prefix:
                 request = request.limited(max_tokens=max_tokens, cache_prefix=cache_prefix)
             lease = Lease(
@@ -397,35 +457,42 @@ class Meter:
                 output_tokens=output,
                 limited_by=limited_by,
                 for_root_synthesis=for_root_synthesis,
+                rate=rate,
+                may_write_cache=writes,
             )
             self._open[lease] = None
             return lease
-        needed = least_tokens(request, input_tokens)
+        needed = least_amount(request, input_tokens, rate, cache_prefix=cache_prefix)
         short = self._shortage(needed, for_root_synthesis=for_root_synthesis)
         if short is None or short.may_pass:  # `None`: another thread's call was settled just now
             return None
         raise self._exceeded(
-            f"the call needs about {needed:,} tokens and "
-            f"{max(0, short.free):,} of {self.budget.total:,} are left"
-            + (f" beside the {leave:,} that are kept for the synthesis" if leave else ""),
+            _why_no_room(needed, short, leave if short.budget is self.budget else 0),
             for_root_synthesis,
             short,
         )
+
+    def _reserve(self, amount: int | Amount, leave: int, rate: Rate | None) -> Reservation | None:
+        if rate is None:
+            return self.budget.reserve(amount, leave=leave)
+        return self.budget.reserve(amount, leave=leave, rate=rate)
 
     def must_leave(self, *, for_root_synthesis: bool) -> int:
         """See `agentnb.core._budget.lease.Ledger`."""
         return 0 if for_root_synthesis else self.kept
 
-    async def wait_for_room(self, tokens: int, *, for_root_synthesis: bool = False) -> None:
-        """Wait until `tokens` may fit, or until no wait can help. Ask for a lease again then.
+    async def wait_for_room(
+        self, amount: int | Amount, *, for_root_synthesis: bool = False
+    ) -> None:
+        """Wait until a call may fit, or until no wait can help. Ask for a lease again then.
 
         Args:
-            tokens: `least_tokens` of the call.
+            amount: `least_amount` of the call.
             for_root_synthesis: As in `lease`.
         """
-        if not self.has_to_wait(tokens, for_root_synthesis=for_root_synthesis):
+        if not self.has_to_wait(amount, for_root_synthesis=for_root_synthesis):
             return
-        call = Waiting(tokens, for_root_synthesis, asyncio.get_running_loop().create_future())
+        call = Waiting(amount, for_root_synthesis, asyncio.get_running_loop().create_future())
         self._queue.append(call)
         try:
             await call.turn
@@ -435,11 +502,11 @@ class Meter:
                 self._queue.remove(call)
                 self._wake_queue()
 
-    def has_to_wait(self, tokens: int, *, for_root_synthesis: bool) -> bool:
-        """Whether a call of `tokens` has no room, and open calls may make some."""
+    def has_to_wait(self, amount: int | Amount, *, for_root_synthesis: bool) -> bool:
+        """Whether a call has no room, and open calls may make some."""
         if self._stop_reason(for_root_synthesis=for_root_synthesis) is not None:
             return False
-        short = self._shortage(tokens, for_root_synthesis=for_root_synthesis)
+        short = self._shortage(amount, for_root_synthesis=for_root_synthesis)
         return short is not None and short.may_pass
 
     def wait(self, *, for_root_synthesis: bool) -> Wait:
@@ -451,9 +518,10 @@ class Meter:
         if why := self._stop_reason(for_root_synthesis=for_root_synthesis):
             raise self._exceeded(why, for_root_synthesis)
         # With open calls it is worth waiting: they may settle for less than was metered.
-        short = self.budget.shortage(1)
+        short = self.budget.shortage(Amount(1, 1))
         if short is not None and not short.may_pass:
-            why = f"all of {self.budget.total:,} tokens are used"
+            is_are = "are" if short.budget.unit == TOKENS else "is"
+            why = f"all of {short.budget.in_words(short.budget.total)} {is_are} used"
             raise self._exceeded(why, for_root_synthesis, short)
         return Wait(self._waits, self._exceeded, TimeLimit(self._clock), for_root_synthesis)
 
@@ -486,13 +554,14 @@ class Meter:
         overtake a large one for ever. All are woken if waiting is in vain: no call is open that
         could settle, or the run was stopped. Each then asks for a lease, which decides.
         """
-        taken = 0  # by the calls that were woken just now
+        taken: int | Amount = 0  # by the calls that were woken just now
         while self._queue:
             call = self._queue[0]
-            if self.has_to_wait(call.tokens + taken, for_root_synthesis=call.for_root_synthesis):
+            together = _together(call.amount, taken)
+            if self.has_to_wait(together, for_root_synthesis=call.for_root_synthesis):
                 return
             del self._queue[0]
-            taken += call.tokens
+            taken = together
             if not call.turn.done():
                 call.turn.set_result(None)
 
@@ -504,12 +573,15 @@ class Meter:
         self.usage_changed(status)
         self._wake_queue()
 
-    def spend_recorded(self, usage: Usage, path: str, number: int) -> None:
+    def spend_recorded(
+        self, usage: Usage, path: str, number: int, rate: Rate | None = None
+    ) -> None:
         """See `agentnb.core._call.recorded.Books`."""
+        spent = usage.budget_tokens if rate is None else rate.amount(usage)
         if self._is_spent_again:
-            self.budget.spend_again(usage.budget_tokens)
+            self.budget.spend_again(spent)
         else:
-            self.budget.add_tokens(usage.budget_tokens)
+            self.budget.add_tokens(spent)
         if self._before is not None:
             self._before.call_ended(path, number)
         self._update(force=False)
@@ -543,6 +615,7 @@ class Meter:
                 tokens_used=now.tokens_used,
                 budget_total=now.budget_total,
                 percentage=now.percentage,
+                unit=now.unit,
             )
         )
 
@@ -561,9 +634,9 @@ class Meter:
     def _name_of(self, short: Shortage | None) -> str:
         return "the budget" if short is None or short.budget is self.budget else short.budget.name
 
-    def full_budget(self, tokens: int, *, for_root_synthesis: bool) -> str:
+    def full_budget(self, amount: int | Amount, *, for_root_synthesis: bool) -> str:
         """See `agentnb.core._budget.lease.Ledger`."""
-        return self._name_of(self._shortage(tokens, for_root_synthesis=for_root_synthesis))
+        return self._name_of(self._shortage(amount, for_root_synthesis=for_root_synthesis))
 
     def report_exhausted(self) -> None:
         """Publish, once per run, that something but the root's synthesis could not go on.
@@ -572,7 +645,10 @@ class Meter:
         """
         # A reply ends at the `max_tokens` that the budget left for it, even if the total was raised
         # since. Then there is room for other calls, and the run is not exhausted.
-        short = self.budget.shortage(OUTPUT_SLICE, leave=self.kept)
+        slice_ = _with_output(0, OUTPUT_SLICE, None)
+        if (rate := self._rate) is not None:
+            slice_ = _with_output(Amount(0, 0), OUTPUT_SLICE, rate)
+        short = self.budget.shortage(slice_, leave=self.kept)
         if short is not None:
             self._is_exhausted = True
             self._ended_by = f"{self._name_of(short)} ended"
@@ -604,6 +680,7 @@ class Meter:
                 tokens_used=now.tokens_used,
                 budget_total=now.budget_total,
                 percentage=now.percentage,
+                unit=now.unit,
                 completed_agents=done,
                 incomplete_agents=open_,
             )
@@ -659,6 +736,7 @@ class Meter:
                 previous_total=previous,
                 tokens_used=budget.tokens_used,
                 by=budget.total_set_by,
+                unit=budget.unit,
             )
         )
         if self._recorder is not None:
@@ -671,7 +749,8 @@ class Meter:
             self._pause.settle("raised", budget.total_set_by)
         elif budget.tokens_used >= budget.total:
             self._halt(
-                f"the total was set to {budget.total:,} tokens, which were already used",
+                f"the total was set to {budget.in_words(budget.total)}, "
+                f"which {_were(budget)} already used",
                 also_synthesis=True,
             )
             self._pause.settle("lowered", budget.total_set_by)
@@ -697,8 +776,8 @@ class Meter:
                 self._is_exhausted = False
             elif each.total < before and each.tokens_used >= each.total:
                 self._halt(
-                    f"the total of {each.name} was set to {each.total:,} tokens, "
-                    "which were already used",
+                    f"the total of {each.name} was set to {each.in_words(each.total)}, "
+                    f"which {_were(each)} already used",
                     also_synthesis=True,
                 )
         self._wake_queue()
@@ -749,6 +828,7 @@ class Meter:
             tokens_used=budget.tokens_used,
             budget_total=budget.total,
             percentage=budget.percentage,
+            unit=budget.unit,
         )
 
     def answer(self, answer: str, by: str = "code") -> None:
@@ -773,6 +853,33 @@ class Meter:
         self._stopped = why
         self._halt(why)
         self._wake_queue()
+
+
+def _were(budget: RequestBudget) -> str:
+    return "were" if budget.unit == TOKENS else "was"
+
+
+def _together(one: int | Amount, other: int | Amount) -> int | Amount:
+    """The sum of what two calls need; 0 is nothing of both."""
+    if isinstance(one, Amount):
+        more = other if isinstance(other, Amount) else Amount(0, 0)
+        return Amount(one.tokens + more.tokens, one.micros + more.micros)
+    return one + int(other)  # type: ignore[arg-type]
+
+
+def _why_no_room(needed: int | Amount, short: Shortage, leave: int) -> str:
+    """Why a call can never be made, with the figures of the budget that has no room."""
+    budget, free = short.budget, max(0, short.free)
+    if budget.unit == TOKENS:
+        tokens = needed.tokens if isinstance(needed, Amount) else needed
+        why = f"the call needs about {tokens:,} tokens and {free:,} of {budget.total:,} are left"
+        kept = f"{leave:,} that are"
+    else:
+        micros = needed.micros if isinstance(needed, Amount) else needed
+        left = share_in_words(free, budget.total, budget.unit)
+        why = f"the call needs about {budget.in_words(micros)} and {left} is left"
+        kept = f"{budget.in_words(leave)} that is"
+    return f"{why} beside the {kept} kept for the synthesis" if leave else why
 
 
 class Wait:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from agentnb.core.errors import NoOpenQuestion
 from agentnb.core.events import BudgetPaused, BudgetResumed, BudgetWarning
+from agentnb.core.money import TOKENS, share_in_words
 from agentnb.core.protocols import BudgetGate
 from agentnb.core.questions import BUDGET, ENDED, OPTIONS, Answer, Gate, Questions
 from agentnb.core.text import literal
@@ -42,13 +43,15 @@ def paused(warning: BudgetWarning, wait_s: float) -> BudgetPaused:
         budget_total=warning.budget_total,
         percentage=warning.percentage,
         wait_s=wait_s,
+        unit=warning.unit,
     )
 
 
 def question_text(warning: BudgetWarning) -> str:
     """The question in words."""
     return (
-        f"{warning.tokens_used:,} of {warning.budget_total:,} tokens are used: go on, or stop? "
+        f"{share_in_words(warning.tokens_used, warning.budget_total, warning.unit)} "
+        f"{'are' if warning.unit == TOKENS else 'is'} used: go on, or stop? "
         "New calls wait for the answer."
     )
 

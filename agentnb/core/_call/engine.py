@@ -26,6 +26,7 @@ from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
 from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunServices, Tool
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.types import (
+    FINAL_ANSWER,
     Block,
     CompletionRequest,
     Message,
@@ -99,6 +100,8 @@ class InProcessEngine:
             if outcome.exhausted:
                 return outcome
             orders = [block for block in message.content if isinstance(block, ToolUseBlock)]
+            if request.output_schema is not None and orders:
+                return replace(outcome, final_answer=_final_answer(orders))
             # An empty paused reply would be sent back unchanged, again and again: it is an end.
             goes_on = bool(orders) or (reply.stop_reason == PAUSED and bool(message.content))
             if not goes_on:
@@ -121,6 +124,11 @@ def _sendable(reply: ReplySoFar) -> Message:
     if reply.stopped is None:
         return assistant_message(reply.text)
     return sendable_reply(reply.stopped.message, reply.stopped.reason)
+
+
+def _final_answer(orders: Sequence[ToolUseBlock]) -> ToolUseBlock | None:
+    """The call that gives the answer: the only tool there is. Nothing else is run."""
+    return next((order for order in orders if order.name == FINAL_ANSWER), None)
 
 
 async def _news(

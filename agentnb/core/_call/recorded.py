@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
+from agentnb.core.money import Rate
 from agentnb.core.protocols import Provider
 from agentnb.core.records import CANCELLED, CallRecord, error_of
 from agentnb.core.types import (
@@ -23,8 +24,10 @@ from agentnb.core.types import (
 class Books(Protocol):
     """What a recorded call uses of its run."""
 
-    def spend_recorded(self, usage: Usage, path: str, number: int) -> None:
-        """Count what the call of this number has spent."""
+    def spend_recorded(
+        self, usage: Usage, path: str, number: int, rate: Rate | None = None
+    ) -> None:
+        """Count what the call of this number has spent, at its price if a budget counts money."""
         ...
 
     def exhausted_before(self, ended_by: str, *, for_root_synthesis: bool) -> None:
@@ -47,6 +50,7 @@ class RecordedCall:
         clamped: The verdict on its length, if there was one.
         halted: The verdict that ended it, if one did.
         for_root_synthesis: Whether it used the tokens reserved for that.
+        rate: What its tokens cost; `None` if no budget counts money.
     """
 
     halted: str | None = None
@@ -63,7 +67,9 @@ class RecordedCall:
         clamped: Mapping[str, Any] | None = None,
         halted: Mapping[str, Any] | None = None,
         for_root_synthesis: bool = False,
+        rate: Rate | None = None,
     ) -> None:
+        self._rate = rate
         max_tokens, cache_prefix = record.limits
         self.request = request.limited(max_tokens=max_tokens, cache_prefix=cache_prefix)
         self.took_ms = record.duration_ms
@@ -143,5 +149,5 @@ class RecordedCall:
                 halted["ended_by"], for_root_synthesis=self._for_root_synthesis
             )
         spent = self._record.usage or Usage()
-        self._books.spend_recorded(spent, self._record.path, self._record.number)
+        self._books.spend_recorded(spent, self._record.path, self._record.number, self._rate)
         return spent, self._record.estimate_error

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentnb.core._budget.meter import BudgetExceeded
+from agentnb.core._call.asking import asked_of
 from agentnb.core._call.model_call import ReplySoFar, make_call
 from agentnb.core._call.news import WordsCame
 from agentnb.core.cancel import foreign
@@ -133,7 +134,8 @@ async def _reply_of(
         reply = ReplySoFar()
         try:
             with the_provider:
-                await make_call(work, request, provider, services, reply, attempt=attempt)
+                asked = asked_of(provider, request)
+                await make_call(work, asked, provider, services, reply, attempt=attempt)
             return reply
         except LlmError as raised:
             # A copy: a provider may raise the same object in many runs, and each run sets

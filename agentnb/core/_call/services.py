@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any
 
 from agentnb.core._budget.lease import Lease
-from agentnb.core._budget.meter import BudgetExceeded, Meter, least_tokens
+from agentnb.core._budget.meter import BudgetExceeded, Meter, least_amount
 from agentnb.core._call.approval import Approvals
+from agentnb.core._call.asking import asked_of
 from agentnb.core._call.memory import AgentMemory
 from agentnb.core._call.news import AgentNews
 from agentnb.core._call.recorded import RecordedCall
@@ -141,6 +142,8 @@ class AgentServices:
         self._bus, self._meter, self._recorder = run.bus, run.meter, run.recorder
         self._limits = run.limits
         self._log = run.recorder.log(self.path)
+        self.rate = request.rate_of
+        """What a model's tokens cost; `None` if no budget counts money."""
         # Not a method of this: the two would keep each other in memory.
         has_room = partial(_has_room, provider, run.meter)
         self.news = AgentNews(agent_id, request, self._log, self.past, has_room)
@@ -153,12 +156,20 @@ class AgentServices:
         # For each piece of text, so the bus's own method: a call less.
         self.publish_text = run.bus.publish_text
         self._siblings = siblings
+        self.on_first_sign: Callable[[], None] | None = None
+        """Called once: when the first byte of a reply came, a call ended without one, or one waits.
+        """
         self._cache_prefix = cache_prefix
 
     @property
     def text(self) -> str:
         """Text of the newest reply so far."""
         return self._reply_begins + "".join([text for _, _, text in self._reply_pieces])
+
+    @property
+    def calls(self) -> int:
+        """The number of its newest call."""
+        return self._log.calls
 
     def take_unstarted(self, spawn_tool: str, *, is_read: bool) -> tuple[str, ...]:
         """Tasks that the newest reply asked for and that will not be started; each only once.
@@ -185,6 +196,8 @@ class AgentServices:
     def publish(self, event: Event) -> float:
         at_s = self._bus.publish(event)
         match event:
+            case AgentWaiting():
+                self._give_sign()
             case ModelCallStarted():
                 self._log.call_started(event, at_s)
                 self._pauses.came_to(self.path, self._log.calls)
@@ -193,6 +206,7 @@ class AgentServices:
                 self._unstarted_orders, self._block_is_settled = [], False
                 self.news.call_started()
             case ModelCallFinished():
+                self._give_sign()
                 if event.stop_reason is not None:
                     self.news.has_reply()
                 self.usage += event.usage
@@ -223,6 +237,12 @@ class AgentServices:
 
     def reply_started(self) -> None:
         self._siblings.have_answered = True
+        self._give_sign()
+
+    def _give_sign(self) -> None:
+        if self.on_first_sign is not None:
+            sign, self.on_first_sign = self.on_first_sign, None
+            sign()
 
     async def commit(self) -> None:
         await self._recorder.commit()
@@ -329,6 +349,7 @@ class AgentServices:
             clamped=clamped,
             halted=halted,
             for_root_synthesis=_is_root_synthesis(work),
+            rate=self.rate(work.model),
         )
 
     def _wait_as_before(self, taken: Callable[[], Any]) -> None:
@@ -527,6 +548,7 @@ class _Leasing:
         provider = _provider_of(services._provider, self._work)
         input_tokens = input_tokens_of(request, provider, estimate=services._input_estimate.of)
         for_root_synthesis = _is_root_synthesis(self._work)
+        rate = services.rate(self._work.model)
         # A lease can be refused for reasons that pass: a person's pause, or the budget's question,
         # began while the call waited at the gate, or other calls hold the room. Then the call
         # leaves the gate, waits, and starts over. A refusal that cannot pass is `BudgetExceeded`.
@@ -546,6 +568,7 @@ class _Leasing:
                         cache_prefix=services._cache_prefix(),
                         hidden_output=_may_hide_output(request),
                         for_root_synthesis=for_root_synthesis,
+                        rate=rate,
                     )
             finally:
                 if lease is None:  # refused, outdated or raised
@@ -556,9 +579,10 @@ class _Leasing:
                 return lease
             if not (services._is_held or meter.holds(for_root_synthesis=for_root_synthesis)):
                 services._publish_waiting(WAITS_FOR_ROOM, None)
-                await meter.wait_for_room(
-                    least_tokens(request, input_tokens), for_root_synthesis=for_root_synthesis
+                needed = least_amount(
+                    request, input_tokens, rate, cache_prefix=services._cache_prefix()
                 )
+                await meter.wait_for_room(needed, for_root_synthesis=for_root_synthesis)
 
     async def _enter_gate(self) -> None:
         """Wait at the gate; `BudgetExceeded` if the budget ends meanwhile."""
@@ -598,8 +622,9 @@ def _has_room(
     """Whether a call has room: only the root's synthesis cannot wait for more."""
     if not _is_root_synthesis(work):
         return True
-    input_tokens = input_tokens_of(request, _provider_of(provider, work))
-    return input_tokens + request.max_tokens <= meter.room()
+    asked = _provider_of(provider, work)
+    input_tokens = input_tokens_of(asked_of(asked, request), asked)
+    return meter.has_room(input_tokens, request.max_tokens)
 
 
 def _provider_of(provider: Provider, work: AgentWork) -> Provider:

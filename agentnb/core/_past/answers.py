@@ -24,7 +24,7 @@ from agentnb.core.types import ROOT_PATH, AgentStatus
 
 _OF_RUN = ("asked", "warned", "lost", "went_on")
 """Kinds of verdicts that no agent takes."""
-_OF_LEFT = ("approved", "held", "planned")
+_OF_LEFT = ("approved", "held", "planned", "sampled")
 """Kinds of verdicts on what an agent asked for in calls that are made anew if it is given up."""
 
 

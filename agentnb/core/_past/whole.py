@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 
 from agentnb.core.budget import estimate_input_tokens, estimate_tokens
 from agentnb.core.events import BudgetPaused, BudgetResumed, RunPaused, RunResumed, rows_of
-from agentnb.core.records import FINISHED, CallRecord, OrderRecord, RunJournal, ToolCallRecord
+from agentnb.core.money import TOKENS
+from agentnb.core.records import (
+    FINISHED,
+    CallRecord,
+    OrderRecord,
+    RunHead,
+    RunJournal,
+    ToolCallRecord,
+)
 from agentnb.core.types import Usage
 
 LOST = "lost"
@@ -134,7 +142,7 @@ def notes(journal: RunJournal) -> dict[str, str]:
 
 
 def lost_calls(journal: RunJournal) -> Iterator[tuple[str, int, int]]:
-    """Path, number and tokens of the calls that were open when the process died.
+    """Path, number and cost in the budget of the calls that were open when the process died.
 
     Also those that were open at an earlier death. What they spent is not known: the estimate of
     their input, and of what had arrived of the reply.
@@ -142,13 +150,32 @@ def lost_calls(journal: RunJournal) -> Iterator[tuple[str, int, int]]:
     for each in journal.verdicts:
         if each.kind == LOST:
             yield each.path, each.value["number"], each.value["tokens"]
+    amounts = _Amounts(journal.head)
     for call in journal.calls:
         if call.status != FINISHED:
-            tokens = estimate_input_tokens(call.request) + estimate_tokens(call.text)
-            yield call.path, call.number, tokens
+            tokens = estimate_input_tokens(call.request), estimate_tokens(call.text)
+            yield call.path, call.number, amounts.of(call.model, Usage(*tokens))
 
 
 def spent(journal: RunJournal) -> int:
-    """Tokens that the run has spent; of lost calls the estimate."""
-    tokens = sum((each.usage or Usage()).budget_tokens for each in journal.calls)
-    return tokens + sum(each for *_, each in lost_calls(journal))
+    """What the run has spent, in its budget's unit; of lost calls the estimate."""
+    return spent_by_calls(journal) + sum(each for *_, each in lost_calls(journal))
+
+
+def spent_by_calls(journal: RunJournal) -> int:
+    """What the calls with a count have spent, in the unit of the run's budget."""
+    amounts = _Amounts(journal.head)
+    return sum(amounts.of(call.model, call.usage) for call in journal.calls if call.usage)
+
+
+class _Amounts:
+    """What calls spend in the unit of a run's budget, at the prices that it began with."""
+
+    def __init__(self, head: RunHead) -> None:
+        self._rates = None if head.unit == TOKENS else head.rates
+
+    def of(self, model: str, usage: Usage) -> int:
+        if self._rates is None:
+            return usage.budget_tokens
+        rate = self._rates.get(model)
+        return 0 if rate is None else rate.of(usage)

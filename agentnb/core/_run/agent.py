@@ -22,17 +22,31 @@ from agentnb.core.events import (
     AgentSpawned,
     SpawnIgnored,
 )
-from agentnb.core.protocols import AgentOutcome, Gate, JobOrder, Provider, Tool
+from agentnb.core.plan import Plan
+from agentnb.core.protocols import (
+    AgentOutcome,
+    Gate,
+    JobOrder,
+    OutputType,
+    Provider,
+    Tool,
+    TypedAnswer,
+)
 from agentnb.core.records import EndRecord
 from agentnb.core.request import RequestContext, RunState
 from agentnb.core.spawn import SPAWN, read_reply
 from agentnb.core.synthesis import result_body, said_and_results, with_short_tool_results
 from agentnb.core.types import (
     AgentStatus,
+    Block,
     CompletionRequest,
     Message,
+    Role,
     SpawnMode,
     SubAgentResult,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
     bare_model,
     child_id,
     path_of,
@@ -40,6 +54,7 @@ from agentnb.core.types import (
     with_texts,
 )
 
+MAX_ATTEMPTS = 2
 BEFORE_ITS_TURN = " before its turn"
 """Ends the reason why a limit of the run let a task not start: see `Meter.ended_by`."""
 
@@ -78,6 +93,8 @@ class Agent:
     started_at_s: float
     turns_taken: int = 0
     attempt: int = 1
+    attempts: int = MAX_ATTEMPTS
+    """How often a failed turn is tried in all."""
     link: int = 0
     """Index of its current model in a fallback chain."""
     said: str = ""
@@ -89,6 +106,14 @@ class Agent:
     synthesis: str = ""
     answer: str = ""
     """What it has answered, while it takes one turn more for what a person said; else empty."""
+    output: OutputType | None = None
+    """The type of its answer; `None` for text."""
+    can_only_answer: bool = False
+    """Whether it has neither tools nor sub-agents, so that its first reply is its answer."""
+    was_asked_for_type: bool = False
+    """Whether its newest call asked for an answer of its type."""
+    final_answer: ToolUseBlock | None = None
+    """The answer that its newest reply gave as a tool call."""
     children: list[Agent] = field(default_factory=list)
 
     # -- what it is -------------------------------------------------------------------------------
@@ -148,7 +173,7 @@ class Agent:
 
     def apply(self, outcome: AgentOutcome) -> None:
         """Take over the conversation, the model and the turns of an attempt that ended."""
-        self.messages = outcome.messages
+        self.messages, self.final_answer = outcome.messages, outcome.final_answer
         self.link = outcome.link
         self.turns_taken += outcome.turns_used
         # At least one: a synthesis or a corrective turn needs a turn for its answer.
@@ -160,6 +185,22 @@ class Agent:
     def add_message(self, text: str) -> None:
         """Append a user message to the conversation."""
         self.messages = (*self.messages, user_message(text))
+
+    def answer_tool_calls(self, text: str) -> None:
+        """Append a user message to a conversation that may end with tool calls.
+
+        Each gets the text as its result, since none may stay without one; else the text stands
+        alone.
+        """
+        messages = self.messages
+        if not messages[-1].content:  # the model said nothing, which cannot be sent back
+            messages = messages[:-1]
+        if messages[-1].role is Role.USER:  # its turns were used up behind results of tools
+            self.messages = with_texts(messages, (text,))
+            return
+        calls = [each.id for each in messages[-1].content if isinstance(each, ToolUseBlock)]
+        answers: tuple[Block, ...] = tuple(ToolResultBlock(call, text, True) for call in calls)
+        self.messages = (*messages, Message(Role.USER, answers or (TextBlock(text),)))
 
     def recall(self, memories: Sequence[str]) -> None:
         """Add to what the root remembers of earlier runs. Before its first call only."""
@@ -243,6 +284,10 @@ class AgentEnd:
     reason: str = ""
     cut: bool = False
     from_outside: asyncio.CancelledError | None = None
+    is_answer: bool = True
+    """Whether its model meant the text as its answer, and ended it itself."""
+    typed: TypedAnswer | None = None
+    """Its answer, if one of a type was asked for and given."""
 
     def result_of(self, agent: Agent) -> SubAgentResult:
         """The result that the agent's parent gets."""
@@ -258,6 +303,7 @@ class AgentEnd:
             duration_ms=agent.elapsed_ms(),
             path=agent.path,
             cut=self.cut and is_completed,
+            data=None if self.typed is None else self.typed.data,
         )
 
     def record_of(self, agent: Agent, result: SubAgentResult, at_s: float) -> EndRecord:
@@ -296,7 +342,13 @@ _AS_ROOT = Spawned()
 
 
 def root_agent(
-    run: RunState, host: JobHost, context: AgentContext, task: str, *, has_plan: bool
+    run: RunState,
+    host: JobHost,
+    context: AgentContext,
+    task: str,
+    *,
+    has_plan: bool,
+    output: OutputType | None = None,
 ) -> Agent:
     """Create the root; with a plan its conversation begins with the results."""
     request = run.request
@@ -316,7 +368,39 @@ def root_agent(
         gate=request.gate,
         own_tools=run.tools,
         spawn_tools=spawn_tools,
+        output=output,
     )
+
+
+def agent_for_row(
+    run: RunState, host: JobHost, parent: Agent, task: str, spawned: Spawned, plan: Plan
+) -> Agent:
+    """Create the lean agent of one row and judge: no word of ours but the shared prompt's."""
+    rows, request = plan.rows, parent.request.child()
+    assert rows is not None
+    model = rows.model_of(spawned.number)
+    context = parent.context.for_row(rows.system, "" if model is None else model.name)
+    child = _make(
+        run,
+        host,
+        child_id(parent.agent_id, spawned.number),
+        parent,
+        task,
+        context,
+        request,
+        system=context.system_prompt,
+        messages=(rows.message(spawned.number, task),),
+        provider=parent.provider if model is None else model.provider,
+        gate=parent.services.gate if model is None else model.gate,
+        own_tools=parent.own_tools,
+        spawn_tools=run.delegation.tools_at(request.depth, request.max_depth),
+        spawned=spawned,
+        output=plan.output,
+        cached=len(context.system_prompt) if rows.is_shared else 0,
+        attempts=rows.attempts,
+    )
+    parent.children.append(child)
+    return child
 
 
 def agent_for_task(
@@ -326,6 +410,7 @@ def agent_for_task(
     task: str,
     spawned: Spawned,
     previous: SubAgentResult | None,
+    output: OutputType | None = None,
 ) -> Agent:
     """Create the sub-agent for a task of a spawn block or a plan."""
     message = (
@@ -335,7 +420,8 @@ def agent_for_task(
             task, result_body(previous), status=previous.status, cut=previous.cut
         )
     )
-    return _child(run, host, parent, JobOrder(task, tools=parent.own_tools), message, spawned)
+    order = JobOrder(task, tools=parent.own_tools, output=output)
+    return _child(run, host, parent, order, message, spawned)
 
 
 def agent_for_job(
@@ -372,6 +458,7 @@ def _child(
         own_tools=order.tools,
         spawn_tools=run.delegation.tools_at(request.depth, request.max_depth),
         spawned=spawned,
+        output=order.output,
     )
     parent.children.append(child)
     return child
@@ -409,7 +496,13 @@ def _make(
     own_tools: tuple[Tool, ...],
     spawn_tools: Sequence[Tool],
     spawned: Spawned = _AS_ROOT,
+    output: OutputType | None = None,
+    cached: int | None = None,
+    attempts: int = MAX_ATTEMPTS,
 ) -> Agent:
+    # `cached`: how many characters of its prompt are worth a cache breakpoint in each call; `None`
+    # if that depends on its siblings.
+    prefix = partial(_cache_prefix, parent.below if parent else None, spawned, system)
     jobs = AgentJobs(agent_id, own_tools, host) if spawn_tools else None
     withholds = run.delegation.by_tools and not spawn_tools
     services = AgentServices(
@@ -417,7 +510,7 @@ def _make(
         run,
         provider=provider,
         siblings=Siblings() if parent is None else parent.below,
-        cache_prefix=partial(_cache_prefix, parent.below if parent else None, spawned, system),
+        cache_prefix=prefix if cached is None else lambda: cached,
         gate=gate,
         jobs=jobs,
         withheld={SPAWN: partial(host.withhold_spawn, agent_id)} if withholds else {},
@@ -440,6 +533,9 @@ def _make(
         below=Siblings(),
         turns_left=run.max_turns,
         started_at_s=request.clock.now(),
+        output=output,
+        can_only_answer=can_only_answer(run, context, request.depth, own_tools),
+        attempts=attempts,
     )
     run.bus.publish(
         AgentSpawned(
@@ -457,6 +553,14 @@ def _make(
     )
     request.pauses.agent_began(agent_id)
     return agent
+
+
+def can_only_answer(
+    run: RunState, context: AgentContext, depth: int, own_tools: Sequence[Tool]
+) -> bool:
+    """Whether an agent has neither tools nor sub-agents, so that its first reply is its answer."""
+    spawn_tools = run.delegation.tools_at(depth, run.request.max_depth)
+    return not (own_tools or spawn_tools or context.may_delegate_at(depth))
 
 
 def _cache_prefix(siblings: Siblings | None, spawned: Spawned, system: str) -> int:

@@ -9,27 +9,37 @@ Every path returns an `AgentEnd`:
 - `answer_from_reserve`: a limit stopped the root, and it answers from the reserved tokens;
 - `answer_again`: a person said something to an agent that has answered, and its next text is the
   answer;
-- `exhausted`: a limit stopped the agent; its text and its children's results are kept.
+- `exhausted`: a limit stopped the agent; its text and its children's results are kept;
+- `typed`: an answer of a type was asked for, and this makes it of what was said.
 
 No answer contains a spawn block outside code.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from agentnb.core import prompt
+from agentnb.core._call.asking import asked_of, asking_for
 from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core._call.services import WAITS_FOR_ROOM, input_tokens_of
 from agentnb.core._run.agent import Agent, AgentEnd
-from agentnb.core.budget import OUTPUT_SLICE
-from agentnb.core.errors import NoAnswer
+from agentnb.core.budget import OUTPUT_SLICE, as_json
+from agentnb.core.errors import InvalidOutput, NoAnswer
 from agentnb.core.events import AgentFailed, AgentWaiting, Event, SynthesisStarted
-from agentnb.core.protocols import AgentOutcome, AgentWork, links_of
+from agentnb.core.protocols import (
+    AgentOutcome,
+    AgentWork,
+    OutputType,
+    TypedAnswer,
+    WrongAnswer,
+    links_of,
+)
 from agentnb.core.request import RunState
-from agentnb.core.spawn import SPAWN, SpawnReading, read_reply
+from agentnb.core.spawn import SPAWN, SpawnReading, read_reply, without_block
 from agentnb.core.synthesis import (
     TOKENS_OF_ANSWER,
     answer_out_of_turns,
@@ -40,17 +50,20 @@ from agentnb.core.synthesis import (
     said_and_results,
 )
 from agentnb.core.types import (
+    FINAL_ANSWER,
     AgentStatus,
     CompletionRequest,
     Message,
     Role,
     SubAgentResult,
+    ToolResultBlock,
+    ToolUseBlock,
     bare_model,
     user_message,
 )
 
-MAX_ATTEMPTS = 2
-
+_CALL_CUT = "the tool call was cut off, so it was not run"
+_ONLY_ANSWER = "it was asked for its answer alone"
 _TOO_LITTLE = "the budget left too little to bring the results together"
 _TOOL_RESULT_LIMITS = (100_000, 10_000, 2_000, 400)
 """Characters of a tool result: each limit is tried in turn until the last call fits."""
@@ -77,7 +90,11 @@ class Conversation:
         self._tools = agent.tools
 
     async def run_turns(
-        self, *, is_synthesis: bool = False, announcement: Event | None = None
+        self,
+        *,
+        is_synthesis: bool = False,
+        announcement: Event | None = None,
+        is_final: bool = False,
     ) -> AgentOutcome:
         """Run turns until the agent asks for no more tools. A failed turn is tried once more.
 
@@ -85,13 +102,16 @@ class Conversation:
             is_synthesis: Whether these turns bring results together.
             announcement: Published just before the first call starts, and only then: a cancel may
                 come while the call waits at the gate.
+            is_final: Whether the agent can do nothing but answer.
 
         Raises:
             OrchestratorError: A turn failed for good.
         """
         agent = self._agent
         while True:
-            work = self._work(self._request(), announcement, is_synthesis=is_synthesis)
+            request = self._request(is_final=is_final or is_synthesis)
+            agent.was_asked_for_type = request.output_schema is not None
+            work = self._work(request, announcement, is_synthesis=is_synthesis)
             outcome = await self._attempt(work)
             # Also after a failure: finished turns and tool results are never made again.
             agent.apply(outcome)
@@ -149,7 +169,8 @@ class Conversation:
         if outcome.exhausted is not None:
             self._drop_tasks(f"{self._meter.ended_by} before it could start")
         elif outcome.error is None:  # `read` deals with a block; a cut tool call is left
-            self._drop_tasks("the tool call was cut off, so it was not run", is_read=True)
+            why = _ONLY_ANSWER if agent.was_asked_for_type else _CALL_CUT
+            self._drop_tasks(why, is_read=True)
         elif not self._may_retry(outcome):
             self._drop_tasks("its parent failed before it could start")
         # else the next attempt asks for its tasks anew
@@ -158,11 +179,12 @@ class Conversation:
     def _drop_tasks(self, why: str, *, is_read: bool = False) -> None:
         agent = self._agent
         spawn_tool = SPAWN if agent.spawn_tools or agent.services.withheld else ""
+        is_read = is_read or agent.was_asked_for_type  # a block in such an answer is data
         if tasks := agent.services.take_unstarted(spawn_tool, is_read=is_read):
             agent.ignore(why, agent.number(tasks))
 
     def _may_retry(self, outcome: AgentOutcome) -> bool:
-        return outcome.may_retry and self._agent.attempt < MAX_ATTEMPTS
+        return outcome.may_retry and self._agent.attempt < self._agent.attempts
 
     def read(self, outcome: AgentOutcome) -> SpawnReading:
         """Read a reply for a spawn block. A block inside code is published as ignored."""
@@ -173,6 +195,18 @@ class Conversation:
                 "the block stands in code, inside a code fence or in backticks, so it is an example"
             )
         return reading
+
+    def gives_answer(self, outcome: AgentOutcome) -> bool:
+        """Whether a reply is the agent's answer as it stands: a spawn block in it is data.
+
+        Either its type was asked for, or all of the reply is JSON of that type.
+        """
+        output, text = self._agent.output, outcome.text
+        if self._agent.was_asked_for_type:
+            return True
+        if output is None or not _is_json(text):
+            return False
+        return isinstance(output.read(text), TypedAnswer)
 
     async def synthesise(self, results: Sequence[SubAgentResult]) -> AgentEnd:
         """Give the agent its sub-agents' results, and run its synthesis."""
@@ -268,8 +302,10 @@ class Conversation:
         if outcome.exhausted is not None:
             agent.set_synthesis(agent.reached if outcome.text else "")
             return self.exhausted(outcome.exhausted)
-        reading = self.read(outcome)
         end = self.completed(outcome.text, outcome)
+        if agent.was_asked_for_type:  # what stands in it is data
+            return end
+        reading = self.read(outcome)
         if reading.has_block:  # a synthesis never delegates again, so this run has an end
             why = "a synthesis cannot start further sub-agents"
             agent.ignore(why, agent.number(reading.tasks))
@@ -294,6 +330,8 @@ class Conversation:
         outcome = await self.run_turns(is_synthesis=bool(agent.children))
         if outcome.exhausted is not None:
             return self.exhausted(outcome.exhausted)
+        if self.gives_answer(outcome):
+            return self.completed(outcome.text, outcome)
         # No second corrective turn: text before another block is the answer, and a reply without
         # text is none.
         reading = self.read(outcome)
@@ -328,16 +366,95 @@ class Conversation:
         outcome = await self.run_turns(is_synthesis=is_synthesis)
         if outcome.exhausted is not None:
             return replace(end, status=AgentStatus.EXHAUSTED, reason=outcome.exhausted)
-        reading = self.read(outcome)
-        if reading.has_block:
-            why = "it had given its answer, and was told something more"
-            agent.ignore(why, agent.number(reading.tasks))
-        if not reading.text_before:
-            return replace(self.completed(end.text, None), cut=end.cut)
-        end = self.completed(reading.text_before, outcome)
+        said = outcome.text
+        if not self.gives_answer(outcome):
+            reading = self.read(outcome)
+            said = reading.text_before
+            if reading.has_block:
+                why = "it had given its answer, and was told something more"
+                agent.ignore(why, agent.number(reading.tasks))
+        if not said.strip() and outcome.final_answer is None:
+            return replace(self.completed(end.text, None), cut=end.cut, typed=end.typed)
+        end = self.completed(said, outcome)
         if agent.synthesis:
             agent.set_synthesis(end.text)
         return end
+
+    async def typed(self, end: AgentEnd) -> AgentEnd:
+        """Make the answer one of the agent's type, if it has one.
+
+        An answer that was not asked for in that form is asked for so in one turn more, unless it
+        has the form already. What is wrong goes back to the model once; then the agent fails.
+        """
+        agent, output = self._agent, self._agent.output
+        if output is None or end.typed is not None or not end.is_answer or end.error is not None:
+            return end
+        reading, end = self._read_typed(output, end)
+        if _is_wrong(reading, end) and not agent.was_asked_for_type:
+            reading, end = await self._ask_again(output, end, prompt.GIVE_FINAL_ANSWER)
+        if isinstance(reading, WrongAnswer) and _is_wrong(reading, end):
+            reading, end = await self._ask_again(output, end, prompt.wrong_answer(reading.why))
+        if isinstance(reading, TypedAnswer):
+            text = without_acting_block(reading.text)
+            if agent.results:
+                agent.set_synthesis(text)
+            agent.keep_answer(text)
+            return replace(end, text=text, typed=reading)
+        if end.status is AgentStatus.COMPLETED:
+            wrong = InvalidOutput(output.name, reading.why)
+            return replace(end, status=AgentStatus.FAILED, error=wrong)
+        return end
+
+    async def _ask_again(
+        self, output: OutputType, end: AgentEnd, message: str
+    ) -> tuple[TypedAnswer | WrongAnswer, AgentEnd]:
+        """Ask for the answer in one turn more. An end by a limit keeps what was said before."""
+        agent, said = self._agent, end.text
+        agent.keep_answer(said)  # of an agent that is stopped or fails meanwhile
+        agent.answer_tool_calls(message)
+        outcome = await self.run_turns(is_synthesis=bool(agent.children), is_final=True)
+        if outcome.exhausted is not None:
+            end = replace(end, status=AgentStatus.EXHAUSTED, reason=outcome.exhausted)
+            return WrongAnswer(outcome.exhausted), end
+        reading, end = self._read_typed(output, self.completed(outcome.text, outcome))
+        return reading, end if end.text else replace(end, text=said)
+
+    def _read_typed(
+        self, output: OutputType, end: AgentEnd
+    ) -> tuple[TypedAnswer | WrongAnswer, AgentEnd]:
+        """Check an answer; its text is what the model gave, in whichever form.
+
+        What was wrong with it is kept: the process that goes on with a run may not have the type.
+        """
+        services = self._agent.services
+        found = (
+            None if services.past is None else services.past.of_call("wrong_answer", services.calls)
+        )
+        reading, end = self._read_last(output, end)
+        if found is not None:
+            reading = WrongAnswer(str(found["why"]))
+        if isinstance(reading, WrongAnswer):
+            services.verdict("wrong_answer", {"call": services.calls, "why": reading.why})
+        return reading, end
+
+    def _read_last(
+        self, output: OutputType, end: AgentEnd
+    ) -> tuple[TypedAnswer | WrongAnswer, AgentEnd]:
+        """Check the newest reply: the first valid one of several calls, else its text."""
+        agent = self._agent
+        calls = _calls_in(agent.messages[-1]) if agent.was_asked_for_type else []
+        given = [call.input for call in calls if call.name == FINAL_ANSWER]
+        if not given:
+            reading = output.read(end.text)
+            if isinstance(reading, WrongAnswer) and calls:
+                reading = WrongAnswer(prompt.no_other_tool(calls[0].name))
+            elif isinstance(reading, WrongAnswer) and end.cut:
+                reading = WrongAnswer(f"{prompt.ANSWER_WAS_CUT}\n{reading.why}")
+            return reading, end
+        readings = [output.read(each) for each in given]
+        valid = (at for at, each in enumerate(readings) if isinstance(each, TypedAnswer))
+        at = next(valid, 0)
+        return readings[at], replace(end, text=as_json(given[at]))
 
     def _no_answer(self, outcome: AgentOutcome, error: NoAnswer) -> AgentEnd:
         """The end of an agent that gave no answer in its corrective turn either."""
@@ -374,7 +491,8 @@ class Conversation:
         """The end of an agent that a limit of the run stopped: its text, its children's results."""
         agent = self._agent
         if not agent.is_root or (agent.reached and not agent.results):
-            return AgentEnd(AgentStatus.EXHAUSTED, agent.partial_answer, reason=why)
+            said = agent.partial_answer
+            return AgentEnd(AgentStatus.EXHAUSTED, said, reason=why, is_answer=False)
         # A person reads the root's answer: it says which limit was reached, and what to change.
         limit = self._run.limits.may_call()
         text = answer_without_model(
@@ -382,21 +500,26 @@ class Conversation:
             said=agent.reached,
             results=agent.results,
             total=agent.request.budget.total,
+            unit=agent.request.budget.unit,
             limit="" if limit is None else limit.limit,
         )
-        return AgentEnd(AgentStatus.EXHAUSTED, text, reason=why)
+        return AgentEnd(AgentStatus.EXHAUSTED, text, reason=why, is_answer=False)
 
-    def _request(self) -> CompletionRequest:
+    def _request(self, *, is_final: bool = False) -> CompletionRequest:
+        """The agent's next call. A type is asked for if it can do nothing but answer."""
         agent = self._agent
         config = agent.context.agent_config
-        return CompletionRequest(
+        request = CompletionRequest(
             model=bare_model(agent.model),
             system=agent.system,
             messages=agent.messages,
-            tools=tuple(tool.spec for tool in self._tools.values()),
+            tools=tuple([tool.spec for tool in self._tools.values()]),
             max_tokens=config.max_output_tokens,
             extra=config.extra,
         )
+        if agent.output is None or not (is_final or agent.can_only_answer):
+            return request
+        return asking_for(agent.output, request)
 
     def _fit_results(self, results: Sequence[SubAgentResult]) -> Fitted | None:
         """How far results are cut, evenly; `None` if they do not fit, however short."""
@@ -405,7 +528,8 @@ class Conversation:
         room = self._meter.room()
         longest = self._agent.context.agent_config.max_output_tokens
         least = min(OUTPUT_SLICE, longest)
-        if self._input_tokens_with(build_synthesis_prompt(results)) + least <= room:
+        whole = self._input_tokens_with(build_synthesis_prompt(results))
+        if self._meter.has_room(whole, least):
             return Fitted(None, None)
         longest_body = even_limit([len(result_body(result)) for result in results], 4 * room)
         # Leave room for an answer of some length, not just its first slice; if that leaves next to
@@ -418,7 +542,7 @@ class Conversation:
             limit = longest_body
             while limit >= shortest:
                 cut = build_synthesis_prompt(results, body_limit=limit)
-                if self._input_tokens_with(cut) + output <= room:
+                if self._meter.has_room(self._input_tokens_with(cut), output):
                     return Fitted(None, limit)
                 if limit == 0:
                     break
@@ -431,15 +555,21 @@ class Conversation:
 
     def _fit_without_results(self) -> Fitted | None:
         output = min(OUTPUT_SLICE, self._agent.context.agent_config.max_output_tokens)
-        needed = self._input_tokens_with(prompt.ANSWER_FROM_RESERVE) + output
-        return Fitted(None, None) if needed <= self._meter.room() else None
+        needed = self._input_tokens_with(prompt.ANSWER_FROM_RESERVE)
+        return Fitted(None, None) if self._meter.has_room(needed, output) else None
 
     def _input_tokens_with(self, message: str) -> int:
         """Input tokens of the next call with `message` appended."""
-        request = self._request()
+        request = self._request(is_final=True)
         longer = replace(request, messages=(*request.messages, user_message(message)))
         links = links_of(self._agent.provider, self._agent.model)
-        return input_tokens_of(longer, links[min(self._agent.link, len(links) - 1)].provider)
+        provider = links[min(self._agent.link, len(links) - 1)].provider
+        return input_tokens_of(asked_of(provider, longer), provider)
+
+
+def _is_wrong(reading: TypedAnswer | WrongAnswer, end: AgentEnd) -> bool:
+    """Whether an answer has to be asked for again: none is of an agent that a limit ended."""
+    return isinstance(reading, WrongAnswer) and end.status is AgentStatus.COMPLETED
 
 
 def _ready_for_person(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -448,4 +578,27 @@ def _ready_for_person(messages: tuple[Message, ...]) -> tuple[Message, ...]:
         messages = messages[:-1]
     if messages[-1].role is Role.USER:  # its turns were used up behind results of tools
         return messages
-    return (*messages, Message(Role.USER, ()))
+    calls = _calls_in(messages[-1])  # no call may stay without a result: `final_answer`, too
+    results = tuple([ToolResultBlock(call.id, prompt.ANSWER_IS_NOTED, False) for call in calls])
+    return (*messages, Message(Role.USER, results))
+
+
+def _calls_in(message: Message) -> list[ToolUseBlock]:
+    return [block for block in message.content if isinstance(block, ToolUseBlock)]
+
+
+def without_acting_block(text: str) -> str:
+    """A typed answer's text without a spawn block: one inside JSON stays, written as data."""
+    if not read_reply(text).has_block:
+        return text
+    if _is_json(text):  # there a `<` stands only inside a string
+        return text.replace("<", "\\u003c")
+    return without_block(text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

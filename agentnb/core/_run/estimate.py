@@ -153,11 +153,11 @@ def _marks_of_result() -> int:
 
 def in_words(agents: int, estimate: Estimate) -> str:
     """`12 agents, at most 96,000 tokens, at most $0.80`."""
-    cost = "" if estimate.cost_usd is None else f", at most {_dollars(estimate.cost_usd)}"
+    cost = "" if estimate.cost_usd is None else f", at most {dollars(estimate.cost_usd)}"
     return f"{counted(agents, 'agent')}, at most {estimate.tokens:,} tokens{cost}"
 
 
-def _dollars(amount: float) -> str:
+def dollars(amount: float) -> str:
     """An amount rounded up, to cents if it is at least one."""
     exact = Decimal(str(amount))
     step = Decimal("0.01") if exact >= Decimal("0.01") else Decimal("0.0001")

@@ -18,7 +18,7 @@ How an agent goes through here:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +31,14 @@ from agentnb.core._run.agent import (
     NumberedTask,
     Spawned,
     agent_for_job,
+    agent_for_row,
     agent_for_task,
     root_agent,
 )
-from agentnb.core._run.conversation import Conversation
+from agentnb.core._run.conversation import Conversation, without_acting_block
 from agentnb.core._run.following import Following
 from agentnb.core._run.jobs import AgentJobs, Job, repeat_key
+from agentnb.core._run.mapped import MappedRows
 from agentnb.core._run.planning import Plans, Upcoming
 from agentnb.core._run.results import result_of
 from agentnb.core.cancel import AgentStopped, foreign, is_own_cancellation, wait_shielded
@@ -47,9 +49,11 @@ from agentnb.core.errors import (
     OrchestratorError,
     RunCancelled,
 )
-from agentnb.core.events import RunFinished, RunStarted
+from agentnb.core.events import AgentCompleted, ModelCallFinished, RunFinished, RunStarted
 from agentnb.core.limits import Refusal
-from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted
+from agentnb.core.money import TOKENS
+from agentnb.core.plan import Plan
+from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted, OutputType
 from agentnb.core.reading import agent_ended
 from agentnb.core.records import EndRecord, RunHead
 from agentnb.core.request import RunState
@@ -59,7 +63,6 @@ from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentStatus,
     OrchestratorResult,
-    SpawnInstruction,
     SpawnMode,
     SubAgentResult,
 )
@@ -71,6 +74,7 @@ _FROM_OUTSIDE = "its task was cancelled from outside"
 _PARENT_STOPPED = "its parent was stopped"
 _PLANS_NOTHING = "the root of a person's own list of tasks only brings their results together"
 _NOT_NESTED = "the sub-agents of this run start no others by tools (`nested_spawn` is off)"
+_NO_ROWS = "The table has no rows."
 _PROBLEMS: Mapping[SpawnProblem | None, str] = {
     SpawnProblem.UNCLOSED: "the spawn block has no end",
     SpawnProblem.NO_TASK: "the spawn block names no task",
@@ -116,8 +120,8 @@ class Execution:
         self,
         context: AgentContext,
         task: str,
-        plan: SpawnInstruction | None,
-        synthesis: bool,
+        plan: Plan | None,
+        output: OutputType | None,
         head: RunHead,
     ) -> OrchestratorResult:
         """Run the tree. See `agentnb.core.orchestrator.AgentOrchestrator.execute`.
@@ -136,6 +140,7 @@ class Execution:
                 task_description=task,
                 model=context.agent_config.model,
                 budget_total=head.budget_total,
+                unit=request.budget.unit,
                 max_depth=request.max_depth,
                 thread_id=request.thread_id,
                 recovered=0 if run.past is None else run.past.times,
@@ -147,20 +152,19 @@ class Execution:
             ),
             has_ended=lambda path: run.past is not None and run.past.has_ended(path),
         )
-        if plan is not None and not synthesis:
+        if plan is not None and not plan.synthesis:
             request.words.close(request.thread_id, "asks no model")
         request.pauses.begin(bus, recorder)
         end = AgentEnd(AgentStatus.FAILED, "")
         error: BaseException | None = None
         try:
-            root = self._add(root_agent(run, self, context, task, has_plan=plan is not None))
+            has_plan = plan is not None
+            root = self._add(root_agent(run, self, context, task, has_plan=has_plan, output=output))
             if plan is not None:  # now: the root may be cancelled before its first step
-                for each in root.number(plan.tasks):
+                for each in root.number(plan.instruction.tasks):
                     root.add_task(each, _NOT_STARTED)
             async with run.meter:
-                work = (
-                    self._work(root) if plan is None else self._work_on_plan(root, plan, synthesis)
-                )
+                work = self._work(root) if plan is None else self._work_on_plan(root, plan)
                 end = await self._supervise(root, work)
             await recorder.commit()
             result = result_of(root, end, self._ends, bus.lifecycle_rows)
@@ -181,7 +185,7 @@ class Execution:
         request.pauses.work_ended()
         finished = RunFinished(
             status=end.status,
-            tokens_used=request.budget.tokens_used_by_run,
+            tokens_used=self._tokens_used(),
             duration_ms=round((request.clock.now() - started_at_s) * 1000),
             error=str(error) or end.reason if error else None,
         )
@@ -202,6 +206,14 @@ class Execution:
         if error is not None:
             raise error
         return result
+
+    def _tokens_used(self) -> int:
+        """Tokens of the run's calls, as a budget of tokens counts them."""
+        budget = self._run.request.budget
+        if budget.unit == TOKENS:
+            return budget.tokens_used_by_run
+        events = (event for _, event in self._bus.lifecycle_rows)
+        return sum(e.usage.budget_tokens for e in events if isinstance(e, ModelCallFinished))
 
     def _add(self, agent: Agent) -> Agent:
         self._agents[agent.agent_id] = agent
@@ -238,7 +250,10 @@ class Execution:
             work.close()  # an agent cancelled before its first step never awaited it
         if agent.is_root:  # the answer stands: a limit that is reached from now on changes nothing
             self._run.limits.end()
-        if (text := without_block(end.text)) != end.text:
+        text = without_block(end.text)
+        if text != end.text and agent.output is not None:
+            text = without_acting_block(end.text)
+        if text != end.text:
             end = replace(end, text=text)
         await self._finish(agent, end)
         return end
@@ -282,7 +297,12 @@ class Execution:
             await recorder.commit()
         finally:  # also when the task is cancelled from outside during the commit
             self._run.request.pauses.agent_ended(agent.agent_id)
-            self._bus.publish(agent_ended(record, agent.agent_id))
+            event = agent_ended(record, agent.agent_id)
+            if end.typed is not None:
+                self._bus.keep_data(agent.agent_id, end.typed.data)
+                if isinstance(event, AgentCompleted):
+                    event = replace(event, typed=True)
+            self._bus.publish(event)
             agent.scope.ended.set()
         if end.status is AgentStatus.FAILED and not agent.is_root:
             self._run.limits.agent_failed()
@@ -296,6 +316,8 @@ class Execution:
         # Stopped by a limit in its turns: a spawn block in the text is not followed.
         if outcome.exhausted is not None:
             return await self._end_exhausted(agent, conversation, outcome.exhausted)
+        if conversation.gives_answer(outcome) and not agent.has_unreported_jobs():
+            return conversation.completed(outcome.text, outcome)
         reading = conversation.read(outcome)
         reported: Sequence[SubAgentResult] = ()
         if reading.has_block:
@@ -354,29 +376,38 @@ class Execution:
             return await conversation.answer_from_reserve(unreported)
         return conversation.exhausted(why)
 
-    async def _work_on_plan(self, root: Agent, plan: SpawnInstruction, synthesis: bool) -> AgentEnd:
+    async def _work_on_plan(self, root: Agent, plan: Plan) -> AgentEnd:
         """A person's own fan-out: the tasks are given, the root's one call is the synthesis."""
-        await self._recall(root, "\n".join(plan.tasks))
+        todo, synthesis = plan.instruction, plan.synthesis
+        if plan.rows is None:
+            await self._recall(root, "\n".join(todo.tasks))
         conversation = Conversation(root, self._run)
+        if not todo.tasks:  # of an empty table
+            return AgentEnd(AgentStatus.COMPLETED, _NO_ROWS)
         beginning = conversation.empty_synthesis_tokens() if synthesis else None
         self._reserve_for_synthesis(root, beginning)
-        tasks = [NumberedTask(*pair) for pair in zip(root.numbers, plan.tasks, strict=True)]
+        tasks = [NumberedTask(*pair) for pair in zip(root.numbers, todo.tasks, strict=True)]
         was_known = self._was_admitted(root, tasks)
         refusals = self.admission.admit(root, tasks, in_plan=True)
         for at, refusal in enumerate(refusals):
             if refusal is not None:
                 root.put(at, replace(root.results[at], error=refusal.reason))
+        mapped = None if plan.rows is None else MappedRows(self._run, self, root, plan, plan.rows)
         delegation = Upcoming(
             root,
             conversation,
-            plan.mode,
+            todo.mode,
             0,
             has_synthesis=synthesis,
             in_plan=True,
             was_known=was_known,
+            rows=None if mapped is None else mapped.calls,
         )
-        refusals = await self._plans.settle(delegation, refusals)
-        await self._run_children(root, plan.mode, 0, refusals)
+        if mapped is not None:
+            await mapped.work(self._plans, delegation, refusals)
+        else:
+            refusals = await self._plans.settle(delegation, refusals)
+            await self._run_children(root, todo.mode, 0, refusals, plan.output)
         if not root.children:  # the budget was empty before the first of them
             return conversation.exhausted(f"{self._run.meter.ended_by} before any task was started")
         if synthesis:
@@ -456,7 +487,12 @@ class Execution:
             )
 
     async def _run_children(
-        self, agent: Agent, mode: SpawnMode, first: int, refusals: Sequence[Refusal | None]
+        self,
+        agent: Agent,
+        mode: SpawnMode,
+        first: int,
+        refusals: Sequence[Refusal | None],
+        output: OutputType | None = None,
     ) -> None:
         """Run the tasks of one spawn, and set their results.
 
@@ -465,6 +501,7 @@ class Execution:
             mode: At once, or one by one.
             first: Index of the first of them in the agent's results.
             refusals: Per task: why it is not run, or `None`.
+            output: The type of each answer; text when left out.
         """
         places = [at for at, refusal in enumerate(refusals, first) if refusal is None]
 
@@ -473,25 +510,34 @@ class Execution:
                 number=agent.numbers[at], index=at - first, total=len(refusals), mode=mode
             )
             task = agent.results[at].task
-            return self._add(agent_for_task(self._run, self, agent, task, spawned, previous))
+            return self._add(
+                agent_for_task(self._run, self, agent, task, spawned, previous, output)
+            )
 
         if mode is SpawnMode.PARALLEL:
             # All are created before any is started: their events come first, in task order.
             children = [(at, child(at)) for at in places]
-            await self._join(agent, [(at, each, self._start(at, each)) for at, each in children])
+            await self.join(agent, [(at, each, self._begin(at, each)) for at, each in children])
             return
         previous: SubAgentResult | None = None
         for at in places:
             # In sequence an exhausted run skips the rest. Parallel children are started already:
             # each call of theirs finds out by itself.
-            if (why := await self._why_not_started(agent, at)) is not None:
-                numbers = [agent.numbers[at] for at in _unstarted(agent)]
-                agent.services.verdict("skipped", {"numbers": numbers, "why": why})
-                self._skip_unstarted(agent, why)
+            if await self.skips_rest(agent, at):
                 return
             each = child(at, previous)
-            await self._join(agent, [(at, each, self._start(at, each))])
+            await self.join(agent, [(at, each, self._begin(at, each))])
             previous = agent.results[at]
+
+    async def skips_rest(self, agent: Agent, at: int) -> bool:
+        """Whether an exhausted run starts none of an agent's tasks from here on."""
+        why = await self._why_not_started(agent, at)
+        if why is None:
+            return False
+        numbers = [agent.numbers[at] for at in _unstarted(agent)]
+        agent.services.verdict("skipped", {"numbers": numbers, "why": why})
+        self._skip_unstarted(agent, why)
+        return True
 
     async def _why_not_started(self, agent: Agent, at: int) -> str | None:
         """Why an exhausted run starts no more of a sequence; `None` if it goes on."""
@@ -521,17 +567,30 @@ class Execution:
             tasks = [NumberedTask(agent.numbers[at], agent.results[at].task) for at in rest]
             agent.ignore(why, tasks)
 
-    def _start(self, index: int, child: Agent) -> asyncio.Task[None]:
+    def _begin(self, index: int, child: Agent) -> asyncio.Task[None]:
+        return self.start(index, child, lambda: self._work(child))
+
+    def start(
+        self, index: int, child: Agent, work: Callable[[], Coroutine[Any, Any, AgentEnd]]
+    ) -> asyncio.Task[None]:
         """Start a sub-agent. The task ends when the sub-agent has ended and its result is set."""
 
-        async def work() -> None:
-            await self._supervise(child, self._work(child))
+        async def supervised() -> None:
+            await self._supervise(child, work())
             assert child.parent is not None
             child.parent.put(index, self._ends[child.agent_id])
 
-        return asyncio.create_task(work())
+        return asyncio.create_task(supervised())
 
-    async def _join(
+    # -- a mapped table: `agentnb.core._run.mapped.RowHost` --------------------------------------
+
+    def add_row(self, root: Agent, task: NumberedTask, spawned: Spawned, plan: Plan) -> Agent:
+        return self._add(agent_for_row(self._run, self, root, task.task, spawned, plan))
+
+    async def work_on_row(self, agent: Agent) -> AgentEnd:
+        return await self._work(agent)
+
+    async def join(
         self, agent: Agent, running: Sequence[tuple[int, Agent, asyncio.Task[None]]]
     ) -> None:
         """Join sub-agents, and set their results. A cancelled parent joins them all the same.
@@ -579,7 +638,7 @@ class Execution:
             number=task.number, index=index, total=index + 1, job_id=job_id, profile=order.profile
         )
         child = self._add(agent_for_job(self._run, self, agent, order, spawned))
-        return Job(job_id, agent, index, child, self._start(index, child))
+        return Job(job_id, agent, index, child, self._begin(index, child))
 
     def _job_id(self, agent: Agent, jobs: AgentJobs, number: int) -> str:
         """The id of a new job: as it was, since it is made of words that a record may mask."""
@@ -630,7 +689,7 @@ class Execution:
         finally:
             # Waits only after an error or a cancel: `_work` returns with all jobs ended.
             jobs.close("this agent has ended")
-            await self._join(agent, jobs.all)
+            await self.join(agent, jobs.all)
 
     async def _to_end(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
         """Await an agent's work, and a turn more for as long as a person said something meanwhile.
@@ -638,7 +697,7 @@ class Execution:
         Between the last look at what was said and `close` nothing else runs: what is said later is
         refused, and nothing is lost.
         """
-        end = await work
+        end = await Conversation(agent, self._run).typed(await work)
         while end.status is AgentStatus.COMPLETED and await agent.services.news.has_words():
             if agent.scope.reason is not None:  # a cancel is on its way
                 break
@@ -647,7 +706,7 @@ class Execution:
             again = await Conversation(agent, self._run).answer_again(end)
             if again is None:
                 break
-            end = again
+            end = await Conversation(agent, self._run).typed(again)
         agent.services.news.close()
         return end
 
@@ -656,7 +715,7 @@ class Execution:
         self._close_jobs(agent)
         if agent.jobs is None:
             return []
-        await self._join(agent, agent.jobs.all)
+        await self.join(agent, agent.jobs.all)
         return agent.jobs.take_unreported()
 
     def _close_jobs(self, agent: Agent) -> None:

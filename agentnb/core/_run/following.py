@@ -115,7 +115,7 @@ class Following:
         run, request, recorder = self._run, self._run.request, self._run.recorder
         request.budget.leave_unspent()
         for path, number, tokens in past.lost():
-            request.budget.add_tokens(tokens)
+            request.budget.add_tokens(request.amount_of_lost(tokens))
             recorder.lost(path, number, tokens)
         for path, value in past.assigned_left():
             agent = self._agents.get(id_at(path, request.thread_id))

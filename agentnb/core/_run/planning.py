@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from agentnb.core._budget.meter import BudgetExceeded
 from agentnb.core._call.services import input_tokens_of
-from agentnb.core._run.agent import BEFORE_ITS_TURN, Agent, NumberedTask, first_request
+from agentnb.core._run.agent import Agent, NumberedTask, first_request
+from agentnb.core._run.asking import Asker, Asking
 from agentnb.core._run.conversation import Conversation
 from agentnb.core._run.estimate import (
     SAMPLE_TASK,
@@ -28,7 +28,8 @@ from agentnb.core._run.estimate import (
     request_tokens,
     results_tokens,
 )
-from agentnb.core.events import AgentWaiting, SpawnPlanned
+from agentnb.core._run.row_calls import RowCalls
+from agentnb.core.events import SpawnPlanned
 from agentnb.core.keys import digest_of
 from agentnb.core.limits import Refusal
 from agentnb.core.past import AgentPast
@@ -42,8 +43,8 @@ from agentnb.core.types import SpawnMode
 ON_PLAN = "on_plan"
 """The limit of a task that does not start since a person, or a person's own function, said so."""
 _GATE = "the plan gate"
-_GOES: Mapping[str, Any] = {"question": "", "answer": "go", "by": "", "reason": "", "value": None}
-"""Of a verdict: nobody was asked."""
+_MOST_OF_ROW = 80
+"""Characters of a row's prompt that are told before it starts: its agent tells the whole."""
 
 
 class Upcoming(NamedTuple):
@@ -59,6 +60,8 @@ class Upcoming(NamedTuple):
     """Whether the tasks are from a person's own list."""
     was_known: bool = False
     """Whether the limits' answer about its tasks is recorded."""
+    rows: RowCalls | None = None
+    """The first calls of the agents, if the tasks are rows of a table."""
 
 
 class Plans:
@@ -66,6 +69,7 @@ class Plans:
 
     def __init__(self, run: RunState) -> None:
         self._run = run
+        self._asker = Asker(run)
 
     async def settle(
         self, delegation: Upcoming, refusals: Sequence[Refusal | None]
@@ -89,7 +93,7 @@ class Plans:
         if start == len(tasks):
             return list(refusals)
         if delegation.in_plan and not start and answer.answer != ENDED:
-            await self._cancel_run(agent.services.past, why, answer.by)
+            await self.cancel_run(agent.services.past, why, answer.by)
         left_out = places[start:]
         for at in left_out:
             agent.put(at, replace(agent.results[at], error=why))
@@ -99,7 +103,7 @@ class Plans:
         refused = {at - first: Refusal(ON_PLAN, why) for at in left_out}
         return [refused.get(at, refusal) for at, refusal in enumerate(refusals)]
 
-    async def _cancel_run(self, past: AgentPast | None, why: str, by: str) -> None:
+    async def cancel_run(self, past: AgentPast | None, why: str, by: str) -> None:
         """Nothing of a person's own plan starts. Does not return."""
         if past is not None:  # its recorded cancel ends it, if it came to that
             await past.is_cancelled()
@@ -125,18 +129,18 @@ class Plans:
             estimate = Estimate(found["tokens"], found["cost_usd"])
         else:
             estimate = self._estimate(delegation, tasks)
-        planned = _event(agent, delegation.mode, tasks, estimate)
+        planned = _event(delegation, tasks, estimate)
         agent.services.publish(planned)
+        asking = self._asking(planned, tasks)
         if past is not None and found is not None:
-            answer = await self._answer_again(agent, past, planned, found)
+            answer = await self._asker.again(agent, past, asking, found)
             if answer is not None:
                 return answer
         if not self._asks(planned) or (past is not None and not past.asks_persons):
-            agent.services.verdict("planned", {**self._value(planned), **_GOES})
-            return Answer("go")
+            return self._asker.goes(agent, asking)
         if past is not None:
             await past.does_more()
-        return await self._ask(agent, planned)
+        return await self._asker.ask(agent, asking)
 
     def _asks(self, planned: SpawnPlanned) -> bool:
         request = self._run.request
@@ -147,86 +151,20 @@ class Plans:
             return False
         return not self._run.questions.nobody_can_answer
 
-    async def _ask(self, agent: Agent, planned: SpawnPlanned) -> Answer:
-        run, policy = self._run, self._run.request.on_plan
-        gate = Gate(policy, planned, _GATE, _read) if callable(policy) else None
-        void: list[str] = []
-
-        def keep(question_id: str, answer: Answer) -> None:
-            if answer.answer == ENDED:
-                void.append(question_id)
-            else:
-                self._keep(agent, planned, question_id, answer)
-
-        try:
-            async with run.meter.wait(for_root_synthesis=False):
-                self._publish_waiting(agent)
-                return await run.questions.answer_to(
-                    PLAN,
-                    agent.agent_id,
-                    _question(planned),
-                    planned,
-                    keep,
-                    gate=gate,
-                    keeps_end=True,
-                )
-        except BudgetExceeded:  # nothing starts that nobody has agreed to
-            answer = Answer(ENDED, "limit", run.meter.ended_by + BEFORE_ITS_TURN)
-            self._keep(agent, planned, void[0] if void else "", answer)
-            return answer
-        except BaseException:  # cancelled
-            if void:
-                self._keep(agent, planned, void[0], Answer(ENDED, "limit"))
-            raise
-
-    async def _answer_again(
-        self, agent: Agent, past: AgentPast, planned: SpawnPlanned, found: Mapping[str, Any]
-    ) -> Answer | None:
-        """Tell the recorded question and its answer; `None` if the plan has to be asked about."""
-        answer = Answer(found["answer"], found["by"], found["reason"], found["value"])
-        question_id = found["question"]
-        if answer.answer == ENDED and answer.reason:
-            self._run.meter.exhausted_before(answer.reason.removesuffix(BEFORE_ITS_TURN))
-        if not question_id:
-            agent.services.verdict("planned", found)
-            return answer
-        questions, told = self._run.questions, answer
-        self._publish_waiting(agent)
-        questions.tell_asked(question_id, PLAN, _question(planned), agent.agent_id)
-        try:
-            if answer.answer == ENDED:
-                told = Answer(ENDED, answer.by)
-                if not answer.reason:  # no limit ended it: its agent was cancelled meanwhile
-                    await past.is_cancelled()
-                    return None
-        finally:
-            questions.tell_answered(question_id, told, agent.agent_id)
-            agent.services.verdict("planned", found)
-        return answer
-
-    def _keep(self, agent: Agent, planned: SpawnPlanned, question_id: str, answer: Answer) -> None:
-        said = {
-            "question": question_id,
-            "answer": answer.answer,
-            "by": answer.by,
-            "reason": answer.reason,
-            "value": answer.value,
-        }
-        agent.services.verdict("planned", self._value(planned) | said)
-
-    def _value(self, planned: SpawnPlanned) -> dict[str, Any]:
-        return {
+    def _asking(self, planned: SpawnPlanned, tasks: Sequence[NumberedTask]) -> Asking:
+        policy = self._run.request.on_plan
+        is_kept = self._run.recorder.keeps_records
+        kept = {
             "numbers": list(planned.numbers),
-            "digest": self._digest_of(planned.tasks),
+            "digest": self._digest_of(each.task for each in tasks) if is_kept else "",
             "tokens": planned.estimated_tokens,
             "cost_usd": planned.estimated_cost_usd,
         }
+        gate = Gate(policy, planned, _GATE, _read) if callable(policy) else None
+        return Asking(PLAN, _question(planned), planned, "planned", kept, WAITS_FOR_PLAN, gate)
 
     def _digest_of(self, tasks: Iterable[str]) -> str:
         return digest_of(list(tasks), self._run.recorder.secrets)
-
-    def _publish_waiting(self, agent: Agent) -> None:
-        agent.services.publish(AgentWaiting(agent_id=agent.agent_id, reason=WAITS_FOR_PLAN))
 
     # -- to estimate ------------------------------------------------------------------------------
 
@@ -236,6 +174,8 @@ class Plans:
         links = links_of(agent.provider, agent.model)
         longest = agent.context.agent_config.max_output_tokens
         in_turn = previous_result_tokens(longest) if delegation.mode is SpawnMode.SEQUENTIAL else 0
+        if delegation.rows is not None:
+            return at_most(delegation.rows.largest(tasks), run.request.price)
         calls = [
             SureCall(links[0].model, tokens + (in_turn if at else 0), longest)
             for at, tokens in enumerate(self._first_inputs(agent, tasks))
@@ -298,13 +238,18 @@ def _read(returned: object) -> Answer:
     return Answer("fewer", value=returned) if returned else Answer("stop")
 
 
-def _event(
-    agent: Agent, mode: SpawnMode, tasks: Sequence[NumberedTask], estimate: Estimate
-) -> SpawnPlanned:
+def _beginning(task: str) -> str:
+    return task if len(task) <= _MOST_OF_ROW else f"{task[: _MOST_OF_ROW - 1]}…"
+
+
+def _event(delegation: Upcoming, tasks: Sequence[NumberedTask], estimate: Estimate) -> SpawnPlanned:
+    told = [task for _, task in tasks]
+    if delegation.rows is not None:  # no second copy of a whole table
+        told = [_beginning(task) for task in told]
     return SpawnPlanned(
-        agent_id=agent.agent_id,
-        mode=mode,
-        tasks=tuple(task for _, task in tasks),
+        agent_id=delegation.agent.agent_id,
+        mode=delegation.mode,
+        tasks=tuple(told),
         estimated_tokens=estimate.tokens,
         estimated_cost_usd=estimate.cost_usd,
         numbers=tuple(number for number, _ in tasks),

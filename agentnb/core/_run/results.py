@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentnb.core._run.agent import Agent, AgentEnd
+from agentnb.core.errors import InvalidOutput
 from agentnb.core.events import EventRow
 from agentnb.core.reading import memories_in
 from agentnb.core.spawn import final_text
@@ -38,7 +39,7 @@ def result_of(
     everyone = [ends[node.agent_id] for node in tree.walk()]
     return OrchestratorResult(
         status=end.status,
-        final_response=final_text(end.text, None if end.error is None else str(end.error)),
+        final_response=_final_response(end),
         agent_tree=tree,
         pre_spawn_text=root.said,
         sub_agent_results=tuple(root.results),
@@ -54,7 +55,14 @@ def result_of(
         or tuple(each for each in everyone[:1] if each.status is not AgentStatus.COMPLETED),
         cut=end.cut,
         memories=memories_in(lifecycle_rows, root.request.run_id),
+        data=None if end.typed is None else end.typed.data,
     )
+
+
+def _final_response(end: AgentEnd) -> str:
+    if isinstance(end.error, InvalidOutput) and end.text:  # for code that reads it anew
+        return end.text
+    return final_text(end.text, None if end.error is None else str(end.error))
 
 
 def _incomplete(agent: Agent) -> list[SubAgentResult]:

@@ -1,0 +1,32 @@
+"""How a model is asked for an answer of a type: by its only tool, or in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from agentnb.core.prompt import FINAL_ANSWER_TOOL, asked_in_words
+from agentnb.core.protocols import OutputType, Provider, supports_tools
+from agentnb.core.types import FINAL_ANSWER, CompletionRequest, ToolSpec
+
+
+def asking_for(output: OutputType, request: CompletionRequest) -> CompletionRequest:
+    """The request, asking for an answer of a type and for nothing else."""
+    return replace(request, tools=_final_answer_tools(output), output_schema=output.schema)
+
+
+@lru_cache(maxsize=64)
+def _final_answer_tools(output: OutputType) -> tuple[ToolSpec]:
+    """One object for all agents: the key of a call is made quicker of what is the same."""
+    return (ToolSpec(FINAL_ANSWER, FINAL_ANSWER_TOOL, output.schema),)
+
+
+def asked_of(provider: Provider, request: CompletionRequest) -> CompletionRequest:
+    """The request as the model takes it: one without tools is asked for JSON in words.
+
+    Made for each call, since the models of a chain may differ. The words are no part of the
+    conversation: the next call says them anew.
+    """
+    if request.output_schema is None or supports_tools(provider, request.model):
+        return request
+    return asked_in_words(request)

@@ -1,0 +1,106 @@
+"""The first calls of a table's agents, known before there are agents: their keys and their size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from agentnb.core._call.asking import asked_of, asking_for
+from agentnb.core._call.services import input_tokens_of
+from agentnb.core._run.agent import Agent, NumberedTask, can_only_answer
+from agentnb.core._run.estimate import SureCall
+from agentnb.core.keys import CallKeys
+from agentnb.core.plan import Plan, Rows
+from agentnb.core.protocols import OutputType, Provider, links_of
+from agentnb.core.request import RunState
+from agentnb.core.types import CompletionRequest, bare_model
+
+
+class _Kind(NamedTuple):
+    """What the first calls of the agents of one model have in common."""
+
+    model: str
+    """`provider/model`: of a chain the first."""
+    provider: Provider
+    """Of a chain the chain itself."""
+    answers: Provider
+    """The one that answers."""
+    request: CompletionRequest
+    """Without messages."""
+    output: OutputType | None
+    """The type that is asked for; `None` if the agent may do something else before."""
+
+
+class RowCalls:
+    """Makes the first call of the agent of each row and judge, as that agent would.
+
+    Args:
+        run: The run.
+        root: Its root.
+        plan: The table.
+    """
+
+    def __init__(self, run: RunState, root: Agent, plan: Plan, rows: Rows) -> None:
+        self._run, self._root, self._plan, self._rows = run, root, plan, rows
+        self._kinds: dict[str, _Kind] = {}
+        """By the name of the judge's own model; empty for the run's."""
+
+    def kind_of(self, number: int) -> _Kind:
+        """What the agent with this number has in common with others."""
+        choice = self._rows.model_of(number)
+        name = "" if choice is None else choice.name
+        if name not in self._kinds:
+            provider = self._root.provider if choice is None else choice.provider
+            self._kinds[name] = self._kind(name, provider)
+        return self._kinds[name]
+
+    def _kind(self, name: str, provider: Provider) -> _Kind:
+        run, root = self._run, self._root
+        context = root.context.for_row(self._rows.system, name)
+        depth = root.request.depth + 1
+        tools = (*root.own_tools, *run.delegation.tools_at(depth, run.request.max_depth))
+        config = context.agent_config
+        first = links_of(provider, config.model)[0]
+        request = CompletionRequest(
+            model=bare_model(config.model),
+            system=context.system_prompt,
+            messages=(),
+            tools=tuple([tool.spec for tool in {each.spec.name: each for each in tools}.values()]),
+            max_tokens=config.max_output_tokens,
+            extra=config.extra,
+        )
+        only_answers = can_only_answer(run, context, depth, root.own_tools)
+        output = self._plan.output if only_answers else None
+        return _Kind(first.model, provider, first.provider, request, output)
+
+    def request(self, task: NumberedTask) -> CompletionRequest:
+        """The first call for a row."""
+        kind = self.kind_of(task.number)
+        request = replace(kind.request, messages=(self._rows.message(*task),))
+        if kind.output is not None:
+            request = asking_for(kind.output, request)
+        model = bare_model(kind.model)
+        if request.model != model:
+            request = replace(request, model=model)
+        return asked_of(kind.answers, request)
+
+    def key(self, task: NumberedTask) -> str:
+        """The key of the first call for a row."""
+        keys = CallKeys(self._run.recorder.secrets)
+        return keys.key_of(self.kind_of(task.number).model, self.request(task))
+
+    def input_tokens(self, task: NumberedTask) -> int:
+        """Tokens of the input of the first call for a row, as they are reserved."""
+        return input_tokens_of(self.request(task), self.kind_of(task.number).answers)
+
+    def largest(self, tasks: Sequence[NumberedTask]) -> Iterator[SureCall]:
+        """The first calls for some rows, at their largest. Judges of one model are read once."""
+        longest = self._root.context.agent_config.max_output_tokens
+        known: tuple[object, int] = None, 0
+        for task in tasks:
+            model = self.kind_of(task.number).model
+            told = model, task.task, self._rows.row_of(task.number)
+            if known[0] != told:
+                known = told, self.input_tokens(task)
+            yield SureCall(model, known[1], longest)

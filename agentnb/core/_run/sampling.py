@@ -1,0 +1,193 @@
+"""A sample of a table: what its rows took tells what the rest will take, and a person is asked.
+
+The estimate is pure. The input of a row is its estimated size, scaled by how far the sample's
+counts differ from their estimates; its output is the sample's mean. Judges of different models are
+estimated apart. Where a prompt is shared through the cache, what the sample wrote there is read by
+the rest.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from agentnb.core._run.agent import Agent, NumberedTask
+from agentnb.core._run.asking import Asker, Asking
+from agentnb.core._run.estimate import Estimate, dollars
+from agentnb.core.questions import ENDED, SAMPLE, WAITS_FOR_SAMPLE, Answer
+from agentnb.core.records import SAMPLED
+from agentnb.core.request import RunState
+from agentnb.core.shown import counted
+from agentnb.core.types import Usage
+
+UsagePrice = Callable[[str, Usage], Decimal | None]
+"""The list price in US dollars of some tokens of a model (`provider/model`). `None` for a model
+without one. Must not raise."""
+
+
+class Measured(NamedTuple):
+    """What one agent of the sample took, with all below it."""
+
+    model: str
+    """`provider/model`."""
+    input_tokens: int
+    """Of its first call, as estimated before."""
+    usage: Usage
+
+
+class Ahead(NamedTuple):
+    """An agent that has not started."""
+
+    model: str
+    input_tokens: int
+
+
+def after_sample(
+    sample: Iterable[Measured], rest: Iterable[Ahead], price: UsagePrice, *, is_shared: bool
+) -> Estimate:
+    """What the rest of a table is estimated to take.
+
+    Args:
+        sample: What was measured.
+        rest: The agents that have not started. Those of a model that the sample does not have are
+            estimated like all of the sample.
+        price: Prices usage.
+        is_shared: Whether the rest reads from the cache what the sample wrote there.
+
+    Returns:
+        Tokens as the budget counts them, and dollars.
+    """
+    by_model: dict[str, list[Measured]] = defaultdict(list)
+    for each in sample:
+        by_model[each.model].append(each)
+    everything = [each for listed in by_model.values() for each in listed]
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for agent in rest:
+        sizes[agent.model].append(agent.input_tokens)
+    tokens, cost = 0, Decimal()
+    is_priced = True
+    for model, inputs in sizes.items():
+        usage = _scaled(by_model.get(model, everything), inputs, is_shared=is_shared)
+        tokens += usage.budget_tokens
+        usd = price(model, usage)
+        is_priced = is_priced and usd is not None
+        cost += usd or 0
+    return Estimate(tokens, float(cost) if is_priced else None)
+
+
+def _scaled(sample: Sequence[Measured], inputs: Sequence[int], *, is_shared: bool) -> Usage:
+    """The usage of agents whose first calls have these sizes."""
+    took = sum((each.usage for each in sample), Usage())
+    seen = max(1, len(sample))
+    written, read = took.cache_creation_tokens, took.cache_read_tokens
+    if is_shared:
+        written, read = 0, written + read
+    counted_input = took.input_tokens + written + read
+    estimated = max(1, sum(each.input_tokens for each in sample))
+    whole = sum(inputs) * counted_input / estimated
+    of_cache = [round(amount * len(inputs) / seen) for amount in (written, read)]
+    return Usage(
+        max(0, round(whole) - sum(of_cache)),
+        round(took.output_tokens * len(inputs) / seen),
+        *of_cache,
+    )
+
+
+def usage_below(agent: Agent) -> Usage:
+    """What an agent took, with all below it."""
+    return sum((usage_below(child) for child in agent.children), agent.services.usage)
+
+
+class Sampling:
+    """Asks, after a sample, whether the rest of a table is run.
+
+    Args:
+        run: The run.
+    """
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self._asker = Asker(run)
+
+    async def answer(
+        self,
+        root: Agent,
+        rest: Sequence[NumberedTask],
+        measure: Callable[[], tuple[Sequence[Measured], Sequence[Ahead]]],
+        *,
+        is_shared: bool,
+    ) -> Answer:
+        """What becomes of the rest: `go`, `stop`, or `ended` by a limit.
+
+        Args:
+            root: The root.
+            rest: The tasks that have not started.
+            measure: What the sample took, and what the rest is.
+            is_shared: See `after_sample`.
+        """
+        past, numbers = root.services.past, [task.number for task in rest]
+        found = past and past.verdict(SAMPLED, lambda value: value["numbers"] == numbers)
+        if found:
+            about = found["about"]
+        else:
+            sample, ahead = measure()
+            about = self._about(sample, ahead, is_shared=is_shared)
+        asking = _asking(numbers, about)
+        if past is not None and found:
+            answer = await self._asker.again(root, past, asking, found)
+            if answer is not None:
+                return answer
+        is_recorded = past is not None and not past.asks_persons
+        if is_recorded or self._run.questions.nobody_can_answer:
+            return self._asker.goes(root, asking)
+        if past is not None:
+            await past.does_more()
+        return await self._asker.ask(root, asking)
+
+    def _about(
+        self, sample: Sequence[Measured], ahead: Sequence[Ahead], *, is_shared: bool
+    ) -> dict[str, Any]:
+        price = self._run.request.price_usage
+        took = sum(each.usage.budget_tokens for each in sample)
+        paid = [price(each.model, each.usage) for each in sample]
+        rest = after_sample(sample, ahead, price, is_shared=is_shared)
+        return {
+            "sample_agents": len(sample),
+            "sample_tokens": took,
+            "sample_cost_usd": None if None in paid else float(sum(filter(None, paid), Decimal())),
+            "agents": len(ahead),
+            "tokens": rest.tokens,
+            "cost_usd": rest.cost_usd,
+        }
+
+
+def _asking(numbers: Sequence[int], about: dict[str, Any]) -> Asking:
+    kept = {"numbers": list(numbers), "about": about}
+    return Asking(SAMPLE, question(about), about, SAMPLED, kept, WAITS_FOR_SAMPLE)
+
+
+def question(about: dict[str, Any]) -> str:
+    """The question after a sample, in words."""
+    took = _amount(about["sample_tokens"], about["sample_cost_usd"])
+    rest = _amount(about["tokens"], about["cost_usd"])
+    sample = counted(about["sample_agents"], "agent")
+    return (
+        f"The sample ({sample}) took {took}. The rest ({about['agents']:,}) is estimated to take "
+        f"{rest}: go or stop?"
+    )
+
+
+def _amount(tokens: int, cost_usd: float | None) -> str:
+    cost = "" if cost_usd is None else f" ({dollars(cost_usd)})"
+    return f"{tokens:,} tokens{cost}"
+
+
+def why_stopped(answer: Answer) -> str:
+    """Why the rest does not start."""
+    if answer.answer == ENDED or answer.by == "limit":
+        return answer.reason
+    return "a person stopped the map after its sample" + (
+        f": {answer.reason}" if answer.reason else ""
+    )

@@ -1,0 +1,207 @@
+"""What images and PDFs are, weigh and cost. Pure functions; only headers of images are decoded."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from struct import unpack_from
+
+from agentnb.core.text import visible
+from agentnb.core.types import MediaBlock, Message
+
+PDF = "application/pdf"
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+MEDIA_TYPES = (*IMAGES, PDF)
+"""What both APIs take."""
+MB = 1024 * 1024
+MOST_BASE64 = {PDF: 32 * MB, **dict.fromkeys(IMAGES, 5 * MB)}
+"""Most characters of base64. An image: 5 MB. A PDF: 32 MB, which is that of a whole request. From
+Anthropic's pages "Vision" and "PDF support", July 2026; OpenAI takes larger images."""
+
+_PIXELS_PER_TOKEN = 750
+_LONGEST_EDGE = 1568
+"""Pixels; a larger image is scaled down first."""
+_TOKENS_OF_IMAGE = 1600
+"""The most of one image, so that of an image whose size is not found."""
+_TOKENS_OF_PAGE = 2000
+"""A page is sent as text and as an image: 1,500 to 3,000 tokens of text, by "PDF support"."""
+_BYTES_OF_PAGE = 50_000
+"""Of a PDF that tells no pages, since newer ones may pack them."""
+_HEADER = 256 * 1024
+"""Bytes of a file in which the size of an image is looked for."""
+_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
+
+
+def media_tokens(block: MediaBlock) -> int:
+    """Input tokens of an image or a PDF, estimated by the rules of Anthropic's API.
+
+    An image: width times height by 750, at most 1,600, and 1,600 if its header tells no size. A
+    PDF: 2,000 for each page; where the pages are packed, each 50 kB count as one. A file that is
+    only named counts by its size.
+    """
+    known: int | None = getattr(block, "_tokens", None)
+    if known is None:
+        known = _pdf_tokens(block) if block.media_type == PDF else _image_tokens(block)
+        object.__setattr__(block, "_tokens", known)
+    return known
+
+
+def _image_tokens(block: MediaBlock) -> int:
+    size = image_size(block.media_type, _bytes_of(block, _HEADER))
+    if size is None:
+        return _TOKENS_OF_IMAGE
+    width, height = size
+    scale = min(1.0, _LONGEST_EDGE / max(width, height))
+    tokens = math.ceil(width * scale * height * scale / _PIXELS_PER_TOKEN)
+    return max(1, min(tokens, _TOKENS_OF_IMAGE))
+
+
+def _pdf_tokens(block: MediaBlock) -> int:
+    pages = len(_PAGE.findall(_bytes_of(block))) or -(-block.size // _BYTES_OF_PAGE)
+    return _TOKENS_OF_PAGE * max(1, pages)
+
+
+def _bytes_of(block: MediaBlock, most: int | None = None) -> bytes:
+    data = block.data if most is None else block.data[: most // 3 * 4]
+    try:
+        return b"" if block.is_named else base64.b64decode(data)
+    except (binascii.Error, ValueError):  # not base64: a person made it by hand
+        return b""
+
+
+# -- headers --------------------------------------------------------------------------------------
+
+
+def media_type_of(content: bytes) -> str | None:
+    """What a file is by its first bytes; `None` for no image that is known, and no PDF."""
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if content.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if content.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    # Readers of PDF take some bytes before the mark.
+    return PDF if b"%PDF-" in content[:1024] else None
+
+
+def image_size(media_type: str, header: bytes) -> tuple[int, int] | None:
+    """Width and height in pixels; `None` if the first bytes of the file do not tell them."""
+    try:
+        match media_type:
+            case "image/png" if header[12:16] == b"IHDR":
+                size = unpack_from(">II", header, 16)
+            case "image/gif":
+                size = unpack_from("<HH", header, 6)
+            case "image/webp":
+                size = _webp_size(header)
+            case "image/jpeg":
+                size = _jpeg_size(header)
+            case _:
+                return None
+    except (IndexError, ValueError, struct.error):
+        return None
+    width, height = size
+    return (width, height) if width > 0 and height > 0 else None
+
+
+def _webp_size(header: bytes) -> tuple[int, int]:
+    match header[12:16]:
+        case b"VP8X" if len(header) >= 30:
+            width, height = header[24:27], header[27:30]
+            return 1 + int.from_bytes(width, "little"), 1 + int.from_bytes(height, "little")
+        case b"VP8L":
+            (bits,) = unpack_from("<I", header, 21)
+            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        case b"VP8 ":
+            width, height = unpack_from("<HH", header, 26)
+            return width & 0x3FFF, height & 0x3FFF
+    return 0, 0
+
+
+def _jpeg_size(header: bytes) -> tuple[int, int]:
+    at = 2
+    while header[at] == 0xFF:
+        mark = header[at + 1]
+        if mark == 0xFF:  # a filler
+            at += 1
+        elif 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):  # the frame itself
+            height, width = unpack_from(">HH", header, at + 5)
+            return width, height
+        else:
+            (length,) = unpack_from(">H", header, at + 2)
+            at += 2 + length
+    return 0, 0
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def media_words(block: MediaBlock) -> str:
+    """What a person sees of a file: `[image: kitchen.png, 12 kB]`."""
+    what = "PDF" if block.media_type == PDF else "image"
+    name = f"{visible(block.name, 100)}, " if block.name else ""
+    return f"[{what}: {name}{size_words(block.size)}]"
+
+
+def size_words(size: int) -> str:
+    """Bytes as a person reads them, rounded up."""
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{-(-size // 1000):,} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+# -- a file stands once ---------------------------------------------------------------------------
+
+
+def media_of(messages: Iterable[Message]) -> Iterator[MediaBlock]:
+    """The files in some messages."""
+    for message in messages:
+        for block in message.content:
+            if type(block) is MediaBlock:
+                yield block
+
+
+def with_media(
+    messages: tuple[Message, ...], change: Callable[[MediaBlock], MediaBlock]
+) -> tuple[Message, ...]:
+    """Messages with each file replaced; the same ones if they have none."""
+    if next(media_of(messages), None) is None:
+        return messages
+    return tuple(
+        replace(
+            message,
+            content=tuple(
+                change(block) if type(block) is MediaBlock else block for block in message.content
+            ),
+        )
+        for message in messages
+    )
+
+
+class EachOnce:
+    """What is written in one place holds each file once: elsewhere it is only named."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+        """Data by digest."""
+
+    def write(self, block: MediaBlock) -> MediaBlock:
+        """The block as it is written: with its file if that is new."""
+        if block.is_named or block.digest in self._files:
+            return block.named()
+        self._files[block.digest] = block.data
+        return block
+
+    def read(self, block: MediaBlock) -> MediaBlock:
+        """The block with its file, which stood before; as it is if none stood there."""
+        if not block.is_named:
+            self._files[block.digest] = block.data
+            return block
+        return replace(block, data=self._files.get(block.digest, block.data))
