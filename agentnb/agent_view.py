@@ -5,8 +5,10 @@ A view is an immutable snapshot. A loaded run gives the same views as the run th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agentnb.core.calls import CallHistory, CallState
 from agentnb.core.events import Row
@@ -64,6 +66,9 @@ class AgentView(Shown):
     """Why it did not complete; `None` while it works and when it completed."""
     cut: bool
     """Whether the answer was cut at a limit."""
+    data: Any
+    """The answer as a value of the type that was asked for; of a loaded run, as a plain JSON value.
+    `None` for text."""
     messages: tuple[Message, ...]
     """The conversation: the messages of its newest request, the reply as it is sent back (of an
     open call: its text so far), and the results of the tools that it called, once all have ended.
@@ -103,6 +108,7 @@ def views_of(
     agents: Mapping[str, AgentState],
     rows: Mapping[str, Sequence[Row]],
     whole_tool_calls: WholeToolCalls,
+    data: Mapping[str, Any],
     costs: Mapping[str, tuple[Cost, Cost]],
     wanted: int | None = None,
 ) -> AgentViews:
@@ -113,6 +119,7 @@ def views_of(
         agents: Folded state of each agent, by id.
         rows: Each agent's own rows of the record, by id.
         whole_tool_calls: Those that the events hold in part, by agent id and number.
+        data: Answers as values, by agent id; of a loaded run none.
         costs: Each agent's own cost and its subtree's, by path.
         wanted: Build views of the first `wanted` nodes only; of all by default.
     """
@@ -133,6 +140,7 @@ def views_of(
             CallKeys(secrets),
             parent=_parent_path(node, agents, paths),
             subtree_usage=RunUsage.of(usages[node.agent_id]),
+            data=data,
             costs=costs[node.path],
         )
         for node in nodes[:wanted]
@@ -156,6 +164,7 @@ def _view(
     *,
     parent: str | None,
     subtree_usage: RunUsage,
+    data: Mapping[str, Any],
     costs: tuple[Cost, Cost],
 ) -> AgentView:
     history = CallHistory(node.agent_id)
@@ -179,6 +188,7 @@ def _view(
         text=text_of(agent, history),
         error=agent.error,
         cut=agent.cut,
+        data=data[node.agent_id] if node.agent_id in data else _data_of(agent),
         messages=messages,
         calls=tuple(
             [
@@ -205,6 +215,16 @@ def text_of(agent: AgentState, history: CallHistory) -> str:
         if said:
             return said
     return ""
+
+
+def _data_of(agent: AgentState) -> Any:
+    """The answer of a loaded run's agent as a plain JSON value; `None` for text."""
+    if not agent.typed or agent.answer is None:
+        return None
+    try:
+        return json.loads(agent.answer)
+    except (ValueError, RecursionError):  # a secret was masked in it, for example
+        return None
 
 
 def _messages(

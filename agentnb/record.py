@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -36,6 +37,7 @@ from agentnb.core.events import (
     RunFinished,
     is_terminal,
 )
+from agentnb.core.money import TOKENS, UNITS
 from agentnb.core.reading import memories_in
 from agentnb.core.secrets import known_secrets
 from agentnb.core.shown import Shown
@@ -44,7 +46,7 @@ from agentnb.core.text import LONGEST_IN_ERROR, quoted, visible
 from agentnb.core.tree import AgentState, ToolCount, TreeFold
 from agentnb.core.types import AgentNode, AgentStatus, RunUsage, path_of
 from agentnb.files import read_file, replace_file
-from agentnb.prices import Call, Cost, cost_of, costs_with_below
+from agentnb.prices import NO_PRICES, Call, Cost, CostSoFar, Price, cost_of, costs_with_below
 from agentnb.run_file import check_document, read_document, write_document
 from agentnb.views.figures import plot_timeline, plot_tokens, plot_tree
 from agentnb.views.graph import as_graph, as_records
@@ -69,8 +71,12 @@ _MOST_BYTES = 2**30
 class RunRecord(Shown):
     """A run to look at. `load_run` reads one from a file; a `Run` can also be steered."""
 
-    def __init__(self, run_id: str, task: str, bus: EventBus) -> None:
+    def __init__(
+        self, run_id: str, task: str, bus: EventBus, of_file: Mapping[str, Price] = NO_PRICES
+    ) -> None:
         self.id = run_id
+        self.prices = of_file
+        """Of the settings file that its session has read, by `provider/model`."""
         self.task = task
         self._bus = bus
         self._fold = TreeFold()
@@ -81,6 +87,10 @@ class RunRecord(Shown):
         self._nodes: tuple[int, dict[str, AgentNode]] = (0, {})
         """Number of rows folded, and all agents at that point by id, in path order."""
         self._publisher: FramePublisher | None = None
+        self._cost_lock = threading.Lock()
+        self._ended_cost = CostSoFar(of_file)
+        self._priced = 0
+        """Number of lifecycle rows in `_ended_cost`."""
         known_secrets()  # collect them now: everything shown of the run is masked by them
 
     def __repr__(self) -> str:
@@ -178,8 +188,9 @@ class RunRecord(Shown):
     @property
     def budget(self) -> RequestBudget:
         """The budget at the end of the record. A copy: no agent uses it."""
-        total, used = _budget_figures(event for _, event in self._bus.lifecycle_rows)
-        budget = RequestBudget(max(0, total))
+        total, used, unit = _budget_figures(event for _, event in self._bus.lifecycle_rows)
+        # A file may say anything.
+        budget = RequestBudget(max(0, total), unit=unit if unit in UNITS else TOKENS)
         budget.add_tokens(max(0, used))
         return budget
 
@@ -198,7 +209,7 @@ class RunRecord(Shown):
         """
         ended, open_ = self._calls(self._bus.lifecycle_rows)
         paths = self._read(lambda fold: [agent.path for agent in fold.in_path_order()])
-        return cost_of([*ended, *open_], paths=paths)
+        return cost_of([*ended, *open_], paths=paths, of_file=self.prices)
 
     def _calls(self, rows: Iterable[EventRow]) -> tuple[list[Call], list[Call]]:
         """The finished and the open calls in some rows, for pricing."""
@@ -255,6 +266,7 @@ class RunRecord(Shown):
             agents=fold.agents,
             rows=rows,
             whole_tool_calls=self._bus.whole_tool_calls,
+            data=self._bus.data,
             costs=costs,
             wanted=wanted,
         )
@@ -266,7 +278,7 @@ class RunRecord(Shown):
         ended, open_ = _calls_in(
             (row for row in rows if len(row) == 2), began=_began(self.id), root_id=fold.root_id
         )
-        return costs_with_below([*ended, *open_], parents)
+        return costs_with_below([*ended, *open_], parents, self.prices)
 
     @property
     def graph(self) -> nx.DiGraph[str]:
@@ -358,12 +370,21 @@ class RunRecord(Shown):
                 self._publisher = self._new_publisher()
             return self._publisher
 
-    def _cost_so_far(self) -> Cost:
-        """Cost of the finished calls, for the panel: while a run goes on, some are open.
+    def _cost_so_far(self) -> CostSoFar:
+        """Cost of the finished calls, for live views: while a run goes on, some are open.
 
         An agent without a finished call is left out: it would seem to have cost nothing.
         """
-        return cost_of(self._calls(self._bus.lifecycle_rows)[0], paths=())
+        with self._cost_lock:
+            if not self._ended_cost.is_current:
+                self._ended_cost, self._priced = CostSoFar(self.prices), 0
+            began, root_id = _began(self.id), self.thread_id
+            rows = self._bus.lifecycle_rows
+            for at_s, event in islice(rows, self._priced, None):
+                if isinstance(event, ModelCallFinished):
+                    self._ended_cost.add(_call(began, at_s, event, root_id))
+            self._priced = len(rows)
+            return self._ended_cost
 
     def _new_publisher(self) -> FramePublisher:
         from agentnb.views.panel.frames import FramePublisher
@@ -430,6 +451,7 @@ def record_of(
     task: str,
     rows: Sequence[Row],
     whole_tool_calls: Mapping[tuple[str, int], ToolCallRecord],
+    of_file: Mapping[str, Price] = NO_PRICES,
 ) -> RunRecord:
     """The record of a run that a store has.
 
@@ -438,10 +460,11 @@ def record_of(
         task: Its task.
         rows: All its rows, in order.
         whole_tool_calls: The tool calls whose events are cut: see `EventBus.of_record`.
+        of_file: The prices of the settings file.
     """
     with _no_garbage_collection():
         bus = EventBus.of_record(run_id, [*rows], whole_tool_calls)
-        return RunRecord(run_id, task, bus)
+        return RunRecord(run_id, task, bus, of_file)
 
 
 def _text_of(path: str | os.PathLike[str], source: str) -> str:
@@ -506,14 +529,17 @@ def _final_text(event: Event) -> str:
     return ""
 
 
-def _budget_figures(events: Iterator[Event]) -> tuple[int, int]:
-    """Total and used tokens, from the newest event that has them."""
-    total = used = 0
+def _budget_figures(events: Iterator[Event]) -> tuple[int, int, str]:
+    """Total, used part and unit, from the newest event that has them."""
+    total, used, unit = 0, 0, TOKENS
     for event in events:
         total = getattr(event, "budget_total", total)
-        if hasattr(event, "budget_total") or isinstance(event, RunFinished):
+        if hasattr(event, "budget_total"):
+            unit = getattr(event, "unit", unit)
             used = getattr(event, "tokens_used", used)
-    return total, used
+        elif isinstance(event, RunFinished) and unit == TOKENS:  # else it counts tokens
+            used = event.tokens_used
+    return total, used, unit
 
 
 def _began(run_id: str) -> datetime | None:

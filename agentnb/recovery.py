@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from agentnb.core.budget import total_with_line_above
 from agentnb.core.errors import CannotRecover
 from agentnb.core.events import LimitReached
+from agentnb.core.money import TOKENS, money_text, share_in_words
 from agentnb.core.past import Past, spent_in
 from agentnb.core.records import (
     FINISHED,
@@ -24,7 +25,7 @@ from agentnb.core.shown import Shown, counted, listed
 from agentnb.core.text import literal
 from agentnb.core.types import MOST, Usage
 from agentnb.core.undone import Undone, undo_want_of_budget
-from agentnb.prices import Call, cost_of, dollars
+from agentnb.prices import NO_PRICES, Call, Price, cost_of, dollars
 
 if TYPE_CHECKING:
     from agentnb.store.held import HeldJournal
@@ -141,9 +142,9 @@ class Recovering:
         """Once it is settled: whether nothing came of it, and the old record stands."""
         return self.journal.holds
 
-    def receipt(self) -> RecoveryReceipt:
+    def receipt(self, of_file: Mapping[str, Price] = NO_PRICES) -> RecoveryReceipt:
         """What was reused, once that is settled."""
-        return receipt_of(self.past, self.undone)
+        return receipt_of(self.past, self.undone, of_file)
 
 
 def undone_for(run: str, journal: RunJournal, budget: int) -> Undone:
@@ -179,24 +180,28 @@ def undone_for(run: str, journal: RunJournal, budget: int) -> Undone:
 
 def _check_total(budget: int, journal: RunJournal, *, is_over: bool) -> None:
     """Raise `ValueError` for a total that would not let a run go on."""
+    unit = journal.head.unit
     if isinstance(budget, bool) or not isinstance(budget, int) or not 0 < budget <= MOST:
         raise ValueError(f"`budget` must be a whole number of tokens, not {literal(budget)}.")
     spent, totals = spent_in(journal), [each.value for each in journal.orders if _is_total(each)]
     total = [journal.head.budget_total, *totals][-1]
     least = 1 + (max(spent, total) if is_over else spent)
-    words = f"the run has spent {spent:,} of {total:,} tokens"
+    words = f"the run has spent {share_in_words(spent, total, unit)}"
     if is_over and journal.head.settings.get("on_budget_warning") == "stop":
         least = max(least, total_with_line_above(spent))
         words += ", and it stops at its warning line"
     if budget < least:
-        raise ValueError(f"`budget` must be at least {least:,}: {words}.")
+        shown = f"{least:,}" if unit == TOKENS else money_text(least)
+        raise ValueError(f"`budget` must be at least {shown}: {words}.")
 
 
 def _is_total(order: OrderRecord) -> bool:
     return order.kind == "budget"
 
 
-def receipt_of(past: Past, undone: Undone) -> RecoveryReceipt:
+def receipt_of(
+    past: Past, undone: Undone, of_file: Mapping[str, Price] = NO_PRICES
+) -> RecoveryReceipt:
     """What became of the past of a run."""
     journal, left = past.journal, past.given_up
     calls = [
@@ -210,7 +215,7 @@ def receipt_of(past: Past, undone: Undone) -> RecoveryReceipt:
         if each.status == FINISHED and (each.path, "tool call", each.number) not in left
     ]
     spent = sum((each.usage or Usage()).budget_tokens for each in calls)
-    usd = _usd_of(calls, journal.head.started_at)
+    usd = _usd_of(calls, journal.head.started_at, of_file)
     open_calls, open_tools = _open_calls(journal), _open_tools(past)
     return RecoveryReceipt(
         Reused(len(calls), len(tool_calls), spent, usd),
@@ -223,7 +228,9 @@ def receipt_of(past: Past, undone: Undone) -> RecoveryReceipt:
     )
 
 
-def _usd_of(calls: Sequence[CallRecord], started_at: float) -> float | None:
+def _usd_of(
+    calls: Sequence[CallRecord], started_at: float, of_file: Mapping[str, Price]
+) -> float | None:
     began = datetime.fromtimestamp(started_at, UTC)
     priced = [
         Call(
@@ -235,7 +242,7 @@ def _usd_of(calls: Sequence[CallRecord], started_at: float) -> float | None:
         )
         for each in calls
     ]
-    return cost_of(priced, paths=()).usd
+    return cost_of(priced, paths=(), of_file=of_file).usd
 
 
 def _by_agent(past: Past, calls: Sequence[CallRecord]) -> dict[str, ReusedOfAgent]:

@@ -18,7 +18,8 @@
 The last section is there if an event cuts an input or a result of a tool call: it has each of these
 whole, by the call's number among those of its agent, from 1. An event's index in `entries` is its
 `seq`. The document is always strict JSON, equal records make equal documents, and reading one gives
-equal entries, except for secrets: the document has `[secret NAME]` in their place.
+equal entries, except for secrets: the document has `[secret NAME]` in their place. An image or a
+PDF is whole in the first message that has it; each later one names it by its digest.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from typing import Any
 from agentnb.core.calls import ToolCallState, tool_calls_in
 from agentnb.core.codec import UnknownKind, event_of, plain, rows_without_secrets
 from agentnb.core.errors import UnreadableRun
-from agentnb.core.events import Row, root_id_in
+from agentnb.core.events import Event, ModelCallStarted, Row, root_id_in
+from agentnb.core.media import EachOnce, with_media
 from agentnb.core.records import FINISHED, ToolCallRecord
 from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.text import escaped_for_json, literal, quoted, visible
-from agentnb.core.types import path_of
+from agentnb.core.types import MediaBlock, path_of
 from agentnb.run_check import check_id, check_possible, check_tool_calls
 
 FORMAT = "agentnb run"
@@ -91,7 +93,8 @@ def write_document(
     rows = list(rows)
     tool_calls = _tool_call_lines(rows, whole_tool_calls or {}, secrets)
     masked = rows_without_secrets(rows, secrets)
-    lines = ",\n".join([_line(row, secrets) for row in masked])
+    files = EachOnce()
+    lines = ",\n".join([_line(row, secrets, files) for row in masked])
     parts = ["{\n", *top, '"entries": [\n', lines, "\n]"]
     if tool_calls:
         parts += [',\n"tool_calls": [\n', ",\n".join(tool_calls), "\n]"]
@@ -120,13 +123,24 @@ def _tool_call_lines(
     return lines
 
 
-def _line(row: Row, secrets: Secrets) -> str:
+def _line(row: Row, secrets: Secrets, files: EachOnce) -> str:
     if len(row) == 3:
         at_s, agent_id, text = row
         head = f'"at_s": {at_s!r}, "kind": "{_DELTA}", "agent_id": {_json(agent_id)}'
         return f'{{{head}, "text": {_json(text)}}}'
     at_s, event = row
+    if isinstance(event, ModelCallStarted):
+        event = _with_files(event, files.write)
     return _json({"at_s": at_s} | plain(event, secrets.mask))
+
+
+def _with_files(
+    event: ModelCallStarted, change: Callable[[MediaBlock], MediaBlock]
+) -> ModelCallStarted:
+    messages = with_media(event.request.messages, change)
+    if messages is event.request.messages:
+        return event
+    return replace(event, request=replace(event.request, messages=messages))
 
 
 def _json(value: Any) -> str:
@@ -233,6 +247,7 @@ def _read(document: Any) -> Document:
 
 def _rows_of(lines: list[Any]) -> list[Row]:
     """Convert the lines to rows in place, to save memory. Text, which most lines are, inline."""
+    files = EachOnce()
     for seq, line in enumerate(lines):
         try:
             if line["kind"] == _DELTA:
@@ -242,11 +257,14 @@ def _rows_of(lines: list[Any]) -> list[Row]:
                     continue
         except (KeyError, TypeError):
             pass  # `_row_of` raises the error
-        lines[seq] = _row_of(seq, line)
+        at_s, event = _row_of(seq, line)
+        if isinstance(event, ModelCallStarted):
+            event = _with_files(event, files.read)
+        lines[seq] = at_s, event
     return lines
 
 
-def _row_of(seq: int, line: Any) -> Row:
+def _row_of(seq: int, line: Any) -> tuple[float, Event]:
     try:
         event = event_of(line)
         at_s = line.get("at_s")

@@ -15,22 +15,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentnb.core.errors import AgentnbError, AmbiguousRun, CannotRecover, NoSuchMemory, NoSuchRun
+from agentnb.core.events import ModelCallFinished
+from agentnb.core.money import TOKENS, amount_in
 from agentnb.core.past import Past
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.core.types import Usage
 from agentnb.core.undone import Undone
 from agentnb.modes import LIVE, REPLAY
-from agentnb.prices import Call, cost_of
+from agentnb.prices import NO_PRICES, Call, Price, cost_of
 from agentnb.record import RunRecord, record_of
 from agentnb.store.place import AUTO, VARIABLE, make_named_folder, place_of
 
 if TYPE_CHECKING:
     from agentnb.core.durable import MemoryEntry, MemoryList
+    from agentnb.core.plan import ReusedAnswer
     from agentnb.core.protocols import Journal
     from agentnb.core.records import RunHead
     from agentnb.recovery import Recovering
@@ -67,6 +71,8 @@ class RunStore:
         self._store: Store | None = None
         self._transactions: dict[int, Transactions] = {}
         """By process: a fork cannot write to the file that its parent has open."""
+        self.prices: Mapping[str, Price] = NO_PRICES
+        """Of the settings file, as it was last read: for runs that are listed and loaded."""
         self._is_told = False
         self.pid = os.getpid()
         """The process that made it."""
@@ -105,6 +111,11 @@ class RunStore:
 
     def __repr__(self) -> str:
         return f"RunStore({literal(self.where)})"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether threads, and what runs spend, are in a file that others may have open, too."""
+        return self.path is not None and not self._is_apart
 
     # -- what a person is told ------------------------------------------------------------------
 
@@ -197,7 +208,9 @@ class RunStore:
             return None
         return self._file().journal()
 
-    def recover(self, run: str | RunInfo, *, changed: str, budget: int | None = None) -> Recovering:
+    def recover(
+        self, run: str | RunInfo, *, changed: str, budget: int | str | Decimal | None = None
+    ) -> Recovering:
         """Claim a run whose process died, or whose budget was too small, and read what it did.
 
         Args:
@@ -225,7 +238,12 @@ class RunStore:
             raise
 
     def past_of(
-        self, run_id: str, *, changed: str, budget: int | None = None, named: str = ""
+        self,
+        run_id: str,
+        *,
+        changed: str,
+        budget: int | str | Decimal | None = None,
+        named: str = "",
     ) -> Recovering:
         """Read what a run did that this process has claimed.
 
@@ -244,9 +262,10 @@ class RunStore:
 
         journal = self._file().journal()
         kept = journal.load(run_id)
-        undone = Undone(kept) if budget is None else undone_for(named or run_id, kept, budget)
+        total: int | None = None if budget is None else amount_in(budget, kept.head.unit)
+        undone = Undone(kept) if total is None else undone_for(named or run_id, kept, total)
         has_ended = any(end.path is None for end in kept.ends)
-        past = Past(undone.journal, changed=changed, new_total=budget)
+        past = Past(undone.journal, changed=changed, new_total=total)
         return Recovering(past, HeldJournal(journal), threading.Event(), undone, has_ended)
 
     def give_up(self, run_id: str) -> None:
@@ -282,7 +301,7 @@ class RunStore:
             return RunList(_on(thread, _kernel.infos(status, text))[:limit])
         own = [] if self.trouble is None else _on(thread, _kernel.infos(status, text, self.path))
         try:
-            listed = self._file().runs(limit, status, text, thread=thread, pricing=_price)
+            listed = self._file().runs(limit, status, text, thread=thread, pricing=self._price)
         except StoreTrouble:
             if not own:
                 raise
@@ -292,6 +311,26 @@ class RunStore:
         both = [*own, *(info for info in listed if info.id not in known)]
         return RunList(sorted(both, key=lambda info: info.started_at, reverse=True)[:limit])
 
+    def row_answers(
+        self, name: str, prompt: str, *, schema: Mapping[str, Any] | None, most: int
+    ) -> list[dict[str, list[ReusedAnswer]]] | None:
+        """The answers to the rows of earlier maps; `None` if no file keeps them.
+
+        Args:
+            name: The maps' name; empty for those without one.
+            prompt: Their prompt, if they have no name.
+            schema: Of the type of their answers; `None` for text.
+            most: How many maps are looked at, the newest first.
+        """
+        from agentnb.store.trouble import StoreTrouble
+
+        if self.path is None or self._is_apart:
+            return None
+        try:
+            return self._file().row_answers(name, prompt, schema=schema, most=most)
+        except StoreTrouble:  # the run tells it, and goes on in memory
+            return None
+
     def load(self, run: str | RunInfo) -> RunRecord:
         """See `Session.load`."""
         run_id = _id_of(run)
@@ -300,14 +339,21 @@ class RunStore:
         if self.path is None:
             return self._of_kernel(run_id)
         try:
-            stored = self._file().load(run_id, pricing=_price)
+            stored = self._file().load(run_id, pricing=self._price)
         except AgentnbError:
             if not _kernel.has(run_id, self.path):
                 raise  # of a file that cannot be read the reason is what helps
             return self._of_kernel(run_id)
         return _kernel.alive(stored.head.run_id) or record_of(
-            stored.head.run_id, stored.head.task, stored.rows, stored.whole_tool_calls
+            stored.head.run_id,
+            stored.head.task,
+            stored.rows,
+            stored.whole_tool_calls,
+            self.prices,
         )
+
+    def _price(self, calls: Sequence[PricedCall]) -> float | None:
+        return _price(calls, self.prices)
 
     def _of_kernel(self, beginning: str) -> RunRecord:
         """A run that no file has, if it is still referenced."""
@@ -509,6 +555,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)
 
 
+def _tokens_of(run: Run) -> int:
+    """Tokens as a budget of tokens counts them."""
+    if run.budget.unit == TOKENS:
+        return run.budget.tokens_used
+    finished = (e.event for e in run.events if isinstance(e.event, ModelCallFinished))
+    return sum(event.usage.budget_tokens for event in finished)
+
+
 def _info_of(head: RunHead, run: Run) -> RunInfo:
     """What is known of a run now."""
     from agentnb.store.runs import RunInfo
@@ -525,23 +579,25 @@ def _info_of(head: RunHead, run: Run) -> RunInfo:
         status=run.status,
         model=head.model,
         agents=0 if root is None else sum(1 for _ in root.walk()),
-        tokens_used=run.budget.tokens_used,
+        tokens_used=_tokens_of(run),
         started_at=started_at,
         duration_ms=None if end is None else end.agent_tree.duration_ms,
         thread_id=head.thread_id,
         session_id=head.session_id,
         usage=usage,
-        cost_of=partial(_price_of_usage, usage, started_at),
+        cost_of=partial(_price_of_usage, usage, started_at, run.prices),
     )
 
 
-def _price_of_usage(usage: Mapping[str, Usage], at: datetime, _: str) -> float | None:
-    return _price([("root", model, used, at) for model, used in usage.items()])
+def _price_of_usage(
+    usage: Mapping[str, Usage], at: datetime, of_file: Mapping[str, Price], _: str
+) -> float | None:
+    return _price([("root", model, used, at) for model, used in usage.items()], of_file)
 
 
-def _price(calls: Sequence[PricedCall]) -> float | None:
+def _price(calls: Sequence[PricedCall], of_file: Mapping[str, Price] = NO_PRICES) -> float | None:
     """The price of calls in US dollars; `None` if one of them has none."""
-    return cost_of([Call(*call) for call in calls], paths=()).usd
+    return cost_of([Call(*call) for call in calls], paths=(), of_file=of_file).usd
 
 
 def _fits(info: RunInfo, status: str | None, text: str | None) -> bool:

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 import agentnb
 from agentnb import Reply, Run, Session
 from agentnb.core.events import AgentCompleted
@@ -95,6 +97,25 @@ def is_exhausted(request: CompletionRequest, hold: Hold | None) -> AnyReply:
     return Reply(LONG, pause=hold) if task == "B" else f"{task} is done."
 
 
+def maps_files(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """A row for each of two images and a PDF; `b.png` is answered when its hold is released."""
+    prompt = request.messages[0].text
+    return Reply(f"Seen: {prompt}", pause=hold if "b.png" in prompt else None)
+
+
+class Score(BaseModel):
+    value: int = Field(le=10)
+
+
+def is_typed(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """A's first answer is not of its type, its second is; B answers only when held no more."""
+    task = task_of(request)
+    if task == "A":
+        wrong = told_by(request) == 1
+        return '{"value": 11}' if wrong else '{"value": 3}'
+    return Reply('{"value": 4}', pause=hold if task == "B" else None)
+
+
 SCENES: dict[str, Callable[[CompletionRequest, Hold | None], AnyReply]] = {
     "delegates": delegates,
     "calls a tool": calls_a_tool,
@@ -105,6 +126,8 @@ SCENES: dict[str, Callable[[CompletionRequest, Hold | None], AnyReply]] = {
     "has a profile": has_a_profile,
     "is exhausted": is_exhausted,
     "is paused": delegates,
+    "maps files": maps_files,
+    "is typed": is_typed,
 }
 
 
@@ -114,10 +137,17 @@ WITH_TOOL = ("calls a tool", "asks for approval")
 
 def begin(session: Session, scene: str, **more: Any) -> Run:
     """Start the run of a scene."""
+    if scene == "is typed":
+        return session.spawn_all(["A", "B"], synthesis=False, max_depth=1, output=Score)
     if scene == "is planned":
         return session.spawn_all(["A", "B"])
     if scene == "is planned in turn":
         return session.spawn_all(["A", "B", "C"], "sequential", synthesis=False)
+    if scene == "maps files":
+        assert session.store.path is not None
+        folder = session.store.path.parent
+        paths = [folder / name for name in ("a.png", "b.png", "c.pdf")]
+        return session.map(paths, "What is {{name}}?", judges=1, retry_failed=0)
     return session.spawn("the task", **more)
 
 

@@ -146,7 +146,7 @@ def test_budget_that_is_no_more_than_before_names_the_least(tmp_path: Path) -> N
     least = int(str(caught.value).split("at least ")[1].split(":")[0].replace(",", ""))
     assert least == max(SMALL, run.budget.tokens_used) + 1
     with pytest.raises(ValueError, match="whole number of tokens"):
-        session.recover(run.id, budget="many")  # type: ignore[arg-type]
+        session.recover(run.id, budget="many")
     with pytest.raises(CannotRecover, match="`budget=` gives it more"):
         session.recover(run.id)
 

@@ -140,6 +140,7 @@ def _request(line: Line) -> CompletionRequest:
         fields["max_tokens"],
         0,
         fields.get("extra", {} if before is None else before.extra),
+        fields.get("output_schema", None if before is None else before.output_schema),
     )
 
 

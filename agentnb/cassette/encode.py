@@ -12,6 +12,7 @@ from agentnb.cassette.lines import Line, dumped, encode_json
 from agentnb.cassette.relative import has_id, relative, relative_key, relative_pieces, relative_text
 from agentnb.cassette.schema import text_of
 from agentnb.core.codec import plain
+from agentnb.core.media import with_media
 from agentnb.core.records import (
     CallRecord,
     EndRecord,
@@ -26,6 +27,7 @@ from agentnb.core.secrets import Secrets
 from agentnb.core.text import escaped_for_json, sendable
 from agentnb.core.types import (
     CompletionRequest,
+    MediaBlock,
     Message,
     TextBlock,
     bare_model,
@@ -222,6 +224,9 @@ def request_fields(
     extra = before.extra if before is not None else {}
     if request.extra is not extra and request.extra != extra:
         fields["extra"] = plain(request.extra, text)
+    schema = before.output_schema if before is not None else None
+    if request.output_schema is not schema and request.output_schema != schema:
+        fields["output_schema"] = plain(request.output_schema, text)
     fields["new"] = [
         "reply"
         if reply is not None and (message is reply or message == reply)
@@ -237,7 +242,10 @@ def message_fields(message: Message, text: _Text = str) -> dict[str, Any]:
     content = message.content
     if len(content) == 1 and type(content[0]) is TextBlock:
         return {"role": message.role.value, "content": text(content[0].text)}
-    blocks = plain(content, text)
+    # A cassette names files: it answers calls by their keys, which are made of the digests, and the
+    # files are the person's own, beside the notebook.
+    (named,) = with_media((message,), MediaBlock.named)
+    blocks = plain(named.content, text)
     return {"role": message.role.value, "content": blocks}
 
 

@@ -18,10 +18,12 @@ from agentnb.cassette.unused import newest_text
 from agentnb.cassette.words import word_difference
 from agentnb.core.codec import plain
 from agentnb.core.collector import without_collector
+from agentnb.core.media import media_words
 from agentnb.core.secrets import known_secrets
 from agentnb.core.text import literal, sendable, visible
 from agentnb.core.types import (
     CompletionRequest,
+    MediaBlock,
     Message,
     TextBlock,
     ThinkingBlock,
@@ -48,7 +50,7 @@ class Difference:
     """One part of a request that differs from the recorded one."""
 
     part: str
-    """`model`, `system`, `tools`, `message 2`, `extra`, `max_tokens`."""
+    """`model`, `system`, `tools`, `message 2`, `extra`, `output_schema`, `max_tokens`."""
     role: str
     """The author of a message; else empty."""
     words: str
@@ -197,6 +199,8 @@ def _differences(line: Line, request: CompletionRequest, model: str) -> Iterator
         texts = "" if one is None else _text_of(one), "" if other is None else _text_of(other)
         yield from differs(f"message {place + 1}", *texts, message.role.value)
     yield from differs("extra", _as_json(recorded.extra), _as_json(request.extra))
+    schemas = _as_json(recorded.output_schema), _as_json(request.output_schema)
+    yield from differs("output_schema", *schemas)
     if line.fields.get("stop_reason") == "max_tokens":
         yield from differs("max_tokens", str(recorded.max_tokens), str(request.max_tokens))
 
@@ -228,6 +232,8 @@ def _text_of(message: Message) -> str:
                 said.append(f"{name}({_as_json(given)})")
             case ToolResultBlock(text=text, is_error=is_error):
                 said.append(f"(error) {text}" if is_error else text)
+            case MediaBlock():  # two files may have one name and one size
+                said.append(f"{media_words(block)} {block.digest[:12]}")
     return "\n".join(said)
 
 

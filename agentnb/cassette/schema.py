@@ -83,6 +83,9 @@ _BLOCK = _by(
         "tool_result_block": _object(
             {"kind": _TEXT, "tool_use_id": _TEXT, "text": _TEXT}, {"is_error": _TRUTH}
         ),
+        "media_block": _object(
+            {"kind": _TEXT, "media_type": _TEXT, "data": _TEXT}, {"name": _TEXT}
+        ),
     },
 )
 _MESSAGE = _object(
@@ -110,6 +113,7 @@ _REQUEST = _object(
         "system": _TEXT,
         "tools": _list(_TOOL),
         "extra": _OBJECT,
+        "output_schema": _or_none(_OBJECT),
     },
 )  # fmt: skip
 _ERROR = _object(
@@ -216,6 +220,7 @@ _VALUES: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "halted": {"call": int, "why": str, "ended_by": str},
     "exhausted": {"call": int, "why": str, "ended_by": str},
     "fitted": {},
+    "wrong_answer": {"call": int, "why": str},
     "asked": {"path": str, "number": int},
     "warned": {"decision": str, "path": str, "number": int},
     "told": {"call": int, "texts": list},
@@ -230,6 +235,15 @@ _VALUES: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
         "reason": str,
         "value": (int, NoneType),
     },
+    "sampled": {
+        "numbers": list,
+        "about": dict,
+        "question": str,
+        "answer": str,
+        "by": str,
+        "reason": str,
+    },
+    "reused": {"key": str, "run": str, "text": str},
     "approved": {
         "tool_call": int,
         "digest": str,

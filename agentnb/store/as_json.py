@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,11 +13,31 @@ from pydantic_core import to_json
 
 from agentnb.core.codec import plain
 from agentnb.core.events import Event, ModelCallFinished, ModelCallStarted, ToolCallStarted
-from agentnb.core.types import Block, Message, Role, TextBlock, Usage
+from agentnb.core.types import Block, MediaBlock, Message, Role, TextBlock, Usage
 
 _MOST_INTEGER = 2**63
 JUST_TEXT = "true"
 """`model_calls.message` if the message is the text of the call and nothing else."""
+
+
+FILE = "file"
+"""Kind of the contents that are a file's bytes. A message names them by the block's digest."""
+
+
+def file_bytes(block: MediaBlock) -> bytes | None:
+    """The file in a block; `None` if it is only named, or no base64 as `file_data` writes it."""
+    if block.is_named:
+        return None
+    try:
+        content = base64.b64decode(block.data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return content if file_data(content) == block.data else None
+
+
+def file_data(content: bytes) -> str:
+    """A file as in a block."""
+    return base64.b64encode(content).decode()
 
 
 def number_of(value: int | None) -> int | str | None:

@@ -32,6 +32,7 @@ from agentnb.core.events import (
     ToolCallStarted,
     rows_of,
 )
+from agentnb.core.media import with_media
 from agentnb.core.records import (
     FINISHED,
     STARTED,
@@ -46,8 +47,11 @@ from agentnb.core.records import (
 )
 from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.types import (
+    FINAL_ANSWER,
     ROOT_PATH,
     AgentStatus,
+    CompletionRequest,
+    MediaBlock,
     Message,
     TextBlock,
     ToolSpec,
@@ -56,8 +60,10 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.store.as_json import (
+    FILE,
     difference,
     event_json,
+    file_bytes,
     json_of,
     number_of,
     reply_json,
@@ -76,9 +82,9 @@ from agentnb.store.trouble import RunIsThere
 _Columns = tuple[str | None, int | None, str | None]
 """Path, number and body of an event."""
 _NOT_OURS = "it was deleted meanwhile, or another process has taken it"
-CONTENTS = ("system", "user", "assistant", "message", "tools")
-"""Kinds of contents: texts (a system prompt, a message that is one text), and JSON (any other
-message, a list of tools)."""
+CONTENTS = ("system", "user", "assistant", "message", "tools", FILE)
+"""Kinds of contents: texts (a system prompt, a message that is one text), JSON (any other message,
+a list of tools), and the bytes of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +405,8 @@ class RunEncoder:
             rest["extra"] = plain(request.extra)
         if request.model != bare_model(record.model):
             rest["model"] = request.model
+        if request.output_schema is not None:
+            rest["answer"] = self._answer_tool(request, rows)
         return (
             f'{{"after":{after},"same":{same},"new":{new},"system":{agent.system_number},"tools":{tools},'
             f'"max_tokens":{request.max_tokens},"cache_prefix":{request.cache_prefix}'
@@ -409,7 +417,8 @@ class RunEncoder:
         content = message.content
         if len(content) == 1 and type(content[0]) is TextBlock:
             return self._content(message.role.value, content[0].text, rows)
-        return self._content("message", json_of(message), rows)
+        (kept,) = with_media((message,), lambda block: self._file(block, rows))
+        return self._content("message", json_of(kept), rows)
 
     def _content(self, kind: str, body: str, rows: Rows) -> int:
         """The number of a content, which is added if it is new."""
@@ -419,6 +428,29 @@ class RunEncoder:
             self._last_content = number = known[body] = self._last_content + 1
             rows.contents.append((self.run, number, kind, body))
         return number
+
+    def _answer_tool(self, request: CompletionRequest, rows: Rows) -> int:
+        """The number of the content that has the schema of an answer, as that of a tool.
+
+        A model with tools is asked by that tool, so that its content is there already.
+        """
+        tools = request.tools
+        if len(tools) != 1 or tools[0].input_schema is not request.output_schema:
+            assert request.output_schema is not None
+            tools = (ToolSpec(FINAL_ANSWER, "", request.output_schema),)
+        return self._content("tools", json_of(list(tools)), rows)
+
+    def _file(self, block: MediaBlock, rows: Rows) -> MediaBlock:
+        """The block without its file, which stands once in the run, under its digest."""
+        known = self._contents[FILE]
+        if block.digest not in known:
+            content = file_bytes(block)
+            if content is None:
+                return block
+            self._last_content = known[block.digest] = self._last_content + 1
+            # Bytes: no text in which a secret could be read, so nobody looks for one.
+            rows.contents.append((self.run, self._last_content, FILE, content))
+        return block.named()
 
     def _tools(self, tools: tuple[ToolSpec, ...], rows: Rows) -> int:
         known, number = self._tool_specs
@@ -621,6 +653,7 @@ class RunEncoder:
             and event.tokens_used == record.tokens_used
             and event.duration_ms == record.duration_ms
             and event.cut == record.cut
+            and not event.typed
             and event.result_summary == summary_of(record.text)
         ):  # nearly always
             return agent.path, place, None

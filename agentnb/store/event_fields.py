@@ -58,6 +58,7 @@ def fields_of_end(kind: type[EndEvent], record: EndRecord) -> dict[str, Any]:
     if kind is AgentCompleted:
         fields["result_summary"] = summary_of(record.text)
         fields["cut"] = record.cut
+        fields["typed"] = False  # a record does not say: the event has what differs
     elif kind is AgentFailed:
         fields["error"] = record.error or ""
         fields["will_retry"] = False

@@ -7,10 +7,12 @@ them, so only one at a time works in a chain; the next one begins with what the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from agentnb.core.budget import RequestBudget
+from agentnb.core.money import TOKENS, Rate, rate_of
+from agentnb.core.records import PRICES, UNIT
 from agentnb.core.types import Usage
 from agentnb.store.runs import IsAlive
 
@@ -34,7 +36,7 @@ _TOTAL = """
     SELECT coalesce(
         (SELECT value FROM orders WHERE run = runs.id AND kind = 'budget'
          ORDER BY place DESC LIMIT 1),
-        budget_total)
+        budget_total), settings
     FROM runs WHERE run_id = ?
 """
 # The runs that other processes work on. One that a message began may have no row of its own yet.
@@ -47,7 +49,11 @@ _AT_WORK = """
 
 
 def pot_of(
-    db: Connection, run_id: str, *, above: Callable[[Connection, str], RequestBudget]
+    db: Connection,
+    run_id: str,
+    *,
+    above: Callable[[Connection, str], RequestBudget],
+    session: RequestBudget | None = None,
 ) -> RequestBudget:
     """The pot of a run as it was left: with what the run and all below it have spent.
 
@@ -55,26 +61,44 @@ def pot_of(
         db: In a transaction.
         run_id: The run. One that the store does not know has nothing left.
         above: Gives the pot of a run that stands above it.
+        session: The session's, above the topmost run.
     """
-    total, used = state_of(db, run_id)
+    total, used, unit = state_of(db, run_id)
     upper = _above(db, run_id)
     # Those above have counted it: they stand here with all that was spent below them.
-    return RequestBudget(total, below=None if upper is None else above(db, upper), used=used)
+    below = session if upper is None else above(db, upper)
+    return RequestBudget(total, below=below, used=used, unit=unit)
 
 
-def state_of(db: Connection, run_id: str) -> tuple[int, int]:
-    """The total of a run's pot, and the tokens that the run and all below it have spent.
+def state_of(db: Connection, run_id: str) -> tuple[int, int, str]:
+    """The total of a run's pot, what the run and all below it have spent, and the unit of both.
 
     Nothing of both for a run that the store does not know.
     """
     row = db.execute(_TOTAL, (run_id,)).fetchone()
     if row is None:
-        return 0, 0
+        return 0, 0, TOKENS
+    settings = json.loads(row[1])
+    if settings.get(UNIT, TOKENS) != TOKENS:
+        return int(row[0]), _micros_spent(db, run_id, settings[PRICES]), settings[UNIT]
     used = sum(
         int(tokens) if tokens is not None else _spent_so_far(db, run)
         for run, tokens in db.execute(_SPENT, {"run": run_id}).fetchall()
     )
-    return int(row[0]), used
+    return int(row[0]), used, TOKENS
+
+
+def _micros_spent(db: Connection, run_id: str, prices: Mapping[str, Any]) -> int:
+    """Micro-dollars that a run and all below it have spent by their finished calls."""
+    rates = {model: rate_of(each) for model, each in prices.items()}
+    return sum(
+        rates[model].of(Usage(*map(int, json.loads(usage))))
+        for run, _ in db.execute(_SPENT, {"run": run_id}).fetchall()
+        for model, usage in db.execute(
+            "SELECT model, usage FROM model_calls WHERE run = ? AND usage IS NOT NULL", (run,)
+        )
+        if model in rates
+    )
 
 
 def top_of(db: Connection, run_id: str) -> str:
@@ -120,6 +144,58 @@ def take_over(db: Connection, top: str, *, process: int) -> int | None:
     if row != (process,):
         db.execute("INSERT OR REPLACE INTO pots (run_id, process) VALUES (?, ?)", (top, process))
     return None if row is None else int(row[0])
+
+
+# -- the session's pot ----------------------------------------------------------------------------
+
+
+_AT_WORK_IN_SESSION = """
+    SELECT DISTINCT process FROM threads INDEXED BY threads_by_process
+    WHERE (process < :process OR process > :process) AND session_id = :session
+"""
+_CALLS_OF_SESSION = """
+    SELECT r.id, r.settings, m.model, m.usage FROM runs r JOIN model_calls m ON m.run = r.id
+    WHERE r.session_id = ? AND m.usage IS NOT NULL
+"""
+
+
+def session_is_elsewhere(
+    db: Connection, session_id: str, *, process: int, is_alive: IsAlive
+) -> bool:
+    """Whether another process is at work in a session: only one at a time works in its pot."""
+    given = {"process": process, "session": session_id}
+    return any(is_alive(other) for (other,) in db.execute(_AT_WORK_IN_SESSION, given).fetchall())
+
+
+def worked_last(db: Connection, session_id: str, *, process: int) -> bool:
+    """Whether a process was the last that worked in the pot of a session."""
+    row = db.execute("SELECT process FROM pots WHERE run_id = ?", (session_id,)).fetchone()
+    return row is not None and row[0] == process
+
+
+def spent_in_session(
+    db: Connection, session_id: str, unit: str, rate_for: Callable[[str], Rate | None]
+) -> int:
+    """What all runs of a session have spent by their finished calls, in a unit.
+
+    Args:
+        db: In a transaction.
+        session_id: The session.
+        unit: `tokens` or `usd`.
+        rate_for: Gives the price of a model in runs that kept none; `None` if it has none.
+    """
+    spent, rates = 0, dict[tuple[int, str], Rate | None]()
+    for run, settings, model, usage in db.execute(_CALLS_OF_SESSION, (session_id,)):
+        used = Usage(*map(int, json.loads(usage)))
+        if unit == TOKENS:
+            spent += used.budget_tokens
+            continue
+        if (run, model) not in rates:
+            kept = json.loads(settings).get(PRICES, {}).get(model)
+            rates[run, model] = rate_for(model) if kept is None else rate_of(kept)
+        rate = rates[run, model]
+        spent += 0 if rate is None else rate.of(used)
+    return spent
 
 
 def _spent_so_far(db: Connection, run: int) -> int:

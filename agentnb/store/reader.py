@@ -29,6 +29,7 @@ from agentnb.core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from agentnb.core.media import EachOnce, with_media
 from agentnb.core.records import (
     STARTED,
     CallRecord,
@@ -43,6 +44,7 @@ from agentnb.core.types import (
     ROOT_PATH,
     AgentStatus,
     CompletionRequest,
+    MediaBlock,
     Message,
     Role,
     TextBlock,
@@ -52,7 +54,7 @@ from agentnb.core.types import (
     id_at,
     path_key,
 )
-from agentnb.store.as_json import JUST_TEXT
+from agentnb.store.as_json import FILE, JUST_TEXT, file_data
 from agentnb.store.database import open_to_read, trouble_of
 from agentnb.store.event_fields import (
     fields_of_end,
@@ -175,6 +177,10 @@ class _Reading:
     def _read_contents(self) -> None:
         found = self._select("number, kind, body", "contents", "number")
         self._bodies = {number: (kind, body) for number, kind, body in found}
+        self._files = EachOnce()
+        for kind, body in self._bodies.values():
+            if kind == FILE:
+                self._files.read(MediaBlock("", file_data(body)))
         self._messages: dict[int, Message] = {}
         self._tools: dict[int, tuple[ToolSpec, ...]] = {0: ()}
 
@@ -184,6 +190,7 @@ class _Reading:
             kind, body = self._bodies[number]
             if kind == "message":
                 message = message_of(_json(body), "")
+                (message,) = with_media((message,), self._files.read)
             else:
                 message = Message(Role(kind), (TextBlock(_text(body)),))
             self._messages[number] = message
@@ -275,6 +282,7 @@ class _Reading:
             parts["max_tokens"],
             parts["cache_prefix"],
             parts.get("extra") or {},
+            self._tool_specs(parts["answer"])[0].input_schema if "answer" in parts else None,
         )
 
     # -- the other records ------------------------------------------------------------------------

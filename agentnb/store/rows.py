@@ -111,7 +111,8 @@ class Rows:
         texts: list[str] = []
         for name, found_in in _TEXTS.items():
             found = map(found_in, getattr(self, name))
-            texts += filter(None, found if name in _ONE_TEXT else chain.from_iterable(found))
+            every = found if name in _ONE_TEXT else chain.from_iterable(found)
+            texts += [each for each in every if type(each) is str]  # not the bytes of files
         text = "\n".join(texts)
         if self.secrets.mask(text) is not text or not _is_unicode(text):
             for name in _TEXTS:

@@ -12,18 +12,20 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentnb.core.errors import AgentnbError, NoSuchRun
 from agentnb.core.events import Row, ToolCallFinished, ToolCallStarted
+from agentnb.core.plan import ReusedAnswer
 from agentnb.core.reading import whole_rows
 from agentnb.core.records import RunHead, RunJournal, ToolCallRecord
+from agentnb.core.secrets import known_secrets
 from agentnb.core.types import AgentStatus
 from agentnb.store import claims
 from agentnb.store.alive import Alive
@@ -37,6 +39,7 @@ from agentnb.store.database import (
 from agentnb.store.journal import SqliteJournal
 from agentnb.store.place import is_network_home, make_folder
 from agentnb.store.reader import load
+from agentnb.store.row_answers import row_answers, schema_text
 from agentnb.store.runs import (
     Pricing,
     RunInfo,
@@ -267,6 +270,21 @@ class Store:
             rows = whole_rows(kept.journal, interrupted=interrupted)
         whole = kept.whole_tool_calls | _cut_in(rows, len(kept.rows), kept.journal)
         return StoredRun(kept.journal.head, rows, whole, info)
+
+    def row_answers(
+        self, name: str, task: str, *, schema: Mapping[str, Any] | None, most: int
+    ) -> list[dict[str, list[ReusedAnswer]]]:
+        """See `agentnb.store.row_answers`; none if there is no file yet.
+
+        Raises:
+            StoreTrouble: The file cannot be read.
+        """
+        if not self._is_there():
+            return []
+        mask = known_secrets().mask  # as the texts were written
+        typed = mask(schema_text(schema))
+        with self._reading() as db:
+            return list(row_answers(db, mask(name), mask(task), schema=typed, most=most))
 
     def size_bytes(self) -> int:
         """Size of the database file and its log; 0 if there is none yet."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import gc
 import os
 import socket
 import sqlite3
@@ -21,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from agentnb.core.collector import without_collector
 from agentnb.core.secrets import known_secrets
 from agentnb.store.database import is_busy, is_of_file, open_to_write, trouble_of
 from agentnb.store.rows import Rows
@@ -273,7 +273,7 @@ class Writer:
                 things, calls, waiters = self._take()
                 if db is not None and self._trouble is None and things:
                     try:
-                        with _without_collector():
+                        with without_collector():
                             self._write(db, things)
                             things.clear()  # here, so that the collector never sees them
                     except BaseException as error:
@@ -425,18 +425,6 @@ class Writer:
         if self._trouble is None:
             self._error = trouble_of(self.path, error)
             self._trouble = str(self._error)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Pause the garbage collector: none of the many rows is garbage, and soon they all are gone."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager

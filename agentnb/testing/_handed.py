@@ -38,6 +38,7 @@ from agentnb.core.types import (
     ROOT_PATH,
     AgentStatus,
     CompletionRequest,
+    MediaBlock,
     Message,
     Role,
     SpawnMode,
@@ -416,6 +417,15 @@ async def tell_everything(
         "reason": text("it is cheap"),
         "value": None,
     }
+    sampled: dict[str, Any] = {
+        "numbers": [2],
+        "about": {"sample_agents": 1, "tokens": 90, "cost_usd": None},
+        "question": "q2",
+        "answer": "stop",
+        "by": "code",
+        "reason": text("it is dear"),
+        "value": None,
+    }
     for number, (kind, value) in enumerate(
         [
             ("waited", {"call": 3}),
@@ -431,6 +441,8 @@ async def tell_everything(
             ("told", {"call": 5, "texts": [text("a task is done"), "b"]}),
             ("told", {"call": 6, "texts": [], "notes": [{"text": text("go on"), "by": "code"}]}),
             ("planned", planned),
+            ("sampled", sampled),
+            ("reused", {"key": "7c", "run": "run_1", "text": text("an answer")}),
             (
                 "approved",
                 {
@@ -546,7 +558,12 @@ async def tell_everything(
         *request.messages,
         call.message or assistant_message(""),
         Message(
-            Role.USER, (ToolResultBlock(text("use"), text("seen"), True), TextBlock(text("Go on.")))
+            Role.USER,
+            (
+                ToolResultBlock(text("use"), text("seen"), True),
+                MediaBlock("image/png", "aGVsbG8=", text("scan") + ".png"),
+                TextBlock(text("Go on.")),
+            ),
         ),
     )
     last = run.start_call(ROOT_PATH, replace(request, messages=conversation), is_synthesis=True)

@@ -17,6 +17,7 @@ from agentnb.core.types import (
     ROOT_PATH,
     AgentStatus,
     CompletionRequest,
+    MediaBlock,
     Message,
     Role,
     TextBlock,
@@ -172,7 +173,20 @@ async def _(bench: Bench) -> None:
     answer = Message(
         Role.USER, (ToolResultBlock("use", "seen", True), ToolResultBlock("use-2", ""))
     )
-    conversation = (user_message(""), message, answer, Message(Role.ASSISTANT, ()))
+    files = (
+        MediaBlock("image/png", "aGVsbG8=", "hello.png"),
+        MediaBlock("application/pdf", "JVBERi0xLjc="),
+        MediaBlock("image/png", "aGVsbG8=", "again.png"),
+        MediaBlock("image/gif", "no base64", "x.gif"),
+        TextBlock("What do you see?"),
+    )
+    conversation = (
+        user_message(""),
+        message,
+        answer,
+        Message(Role.ASSISTANT, ()),
+        Message(Role.USER, files),
+    )
     run.finish_call(run.start_call(ROOT_PATH, CompletionRequest("any", "", conversation)))
     await run.commit_all()
     same_run(bench.after_death(), run.committed)
