@@ -14,11 +14,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from importlib import import_module
+from typing import Any
 
+from agentnb.core.money import KINDS, Rate, rate_of
 from agentnb.core.shown import Shown, listed
 from agentnb.core.text import (
     LONGEST_IN_ERROR,
@@ -63,6 +65,13 @@ class Price:
                     "A price is a number of US dollars for a million tokens, not "
                     f"{literal(amount)}."
                 )
+
+    @property
+    def rate(self) -> Rate:
+        """The same, as a budget of money counts."""
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        return rate_of(dict(zip(KINDS, (self.input, self.output, read, write), strict=True)))
 
     def of(self, usage: Usage) -> Decimal:
         """Price of some tokens, in US dollars."""
@@ -178,11 +187,24 @@ def _spelled(model: str) -> str:
     return re.sub("[/:]", "/", model.strip(), count=1)
 
 
-def _usd(call: Call) -> Decimal | str:
+NO_PRICES: Mapping[str, Price] = {}
+
+
+def prices_of_file(prices: Mapping[str, Mapping[str, Decimal]]) -> Mapping[str, Price]:
+    """The `prices` of a settings file, which stand below `set_prices` and above genai-prices."""
+    return {_spelled(model): Price(**each) for model, each in prices.items()}  # type: ignore[arg-type]
+
+
+def _own_price(model: str, of_file: Mapping[str, Price]) -> Price | None:
+    name = _spelled(model)
+    return _own.get(name) or of_file.get(name)
+
+
+def _usd(call: Call, of_file: Mapping[str, Price] = NO_PRICES) -> Decimal | str:
     """A call's cost in US dollars, or the reason why it has none."""
     if call.usage is None:
         return _OPEN
-    own = _own.get(_spelled(call.model))
+    own = _own_price(call.model, of_file)
     if own is not None:
         return own.of(call.usage)
     try:
@@ -193,13 +215,14 @@ def _usd(call: Call) -> Decimal | str:
         return f"genai-prices failed ({visible(str(error), 100)})"
 
 
-def begin_to_load(model: str) -> None:
+def begin_to_load(model: str, of_file: Mapping[str, Price] = NO_PRICES) -> None:
     """Load the prices in the background if the model may have one and they are not loaded yet.
 
     It takes a quarter of a second, which a run's loop must not wait for.
     """
     own = _spelled(model)
-    if own not in _own and "/" in own and "genai_prices" not in sys.modules:
+    known = own in _own or own in of_file
+    if not known and "/" in own and "genai_prices" not in sys.modules:
         threading.Thread(target=_load, daemon=True).start()
 
 
@@ -208,10 +231,99 @@ def _load() -> None:
         import_module("genai_prices")
 
 
-def list_price(model: str, input_tokens: int, output_tokens: int) -> Decimal | None:
+def list_price(
+    model: str, input_tokens: int, output_tokens: int, *, of_file: Mapping[str, Price] = NO_PRICES
+) -> Decimal | None:
     """The price in US dollars of a call to `provider/model`; `None` if none is known."""
-    usd = _usd(Call("", model, Usage(input_tokens, output_tokens), None))
+    usd = _usd(Call("", model, Usage(input_tokens, output_tokens), None), of_file)
     return usd if isinstance(usd, Decimal) else None
+
+
+def list_price_of(
+    model: str, usage: Usage, *, of_file: Mapping[str, Price] = NO_PRICES
+) -> Decimal | None:
+    """The price in US dollars of some tokens of `provider/model`; `None` if none is known."""
+    usd = _usd(Call("", model, usage, None), of_file)
+    return usd if isinstance(usd, Decimal) else None
+
+
+def rate_for(model: str, of_file: Mapping[str, Price] = NO_PRICES) -> Rate | None:
+    """What a model's tokens cost now, for a budget of money; `None` if no price is known.
+
+    Args:
+        model: As `provider/model`.
+        of_file: The prices of the settings file.
+    """
+    own = _own_price(model, of_file)
+    if own is not None:
+        return own.rate
+    try:
+        return _rate_by_genai_prices(model)
+    except Exception:  # no such model, or a price that is no plain number: the run is refused
+        return None
+
+
+def makes_cheaper(model: str, of_file: Mapping[str, Price]) -> bool:
+    """Whether a settings file may let a budget of money spend more on a model than it says.
+
+    So it is if a price of the file is below the one known, or of a model of a known provider whose
+    price is not known; never where the person's own price holds.
+    """
+    name = _spelled(model)
+    if name in _own or name not in of_file:
+        return False
+    said = of_file[name].rate
+    try:
+        known = _rate_by_genai_prices(name)
+    except LookupError:
+        known = None
+    except Exception:  # who asks for the rate is told
+        return True
+    if known is None:
+        return _is_known_provider(name.partition("/")[0])
+    rates = (known, *(rate for _, rate in known.dearer))
+    return any(getattr(said, kind) < getattr(each, kind) for each in rates for kind in KINDS)
+
+
+def _is_known_provider(provider: str) -> bool:
+    from genai_prices import data_snapshot
+
+    try:
+        data_snapshot.get_snapshot().find_provider(None, provider, None)
+    except LookupError:
+        return False
+    return True
+
+
+def _rate_by_genai_prices(model: str) -> Rate | None:
+    provider, slash, name = _spelled(model).partition("/")
+    if not slash:
+        return None
+    from genai_prices import data_snapshot  # heavy: loaded only when a price is needed
+
+    _, info = data_snapshot.get_snapshot().find_provider_model(name, None, provider, None)
+    prices = info.get_prices(datetime.now(UTC))
+    if prices.input_mtok is None or prices.output_mtok is None:
+        return None
+    read = prices.cache_read_mtok or prices.input_mtok
+    write = prices.cache_write_mtok or prices.input_mtok
+    kinds = dict(zip(KINDS, (prices.input_mtok, prices.output_mtok, read, write), strict=True))
+    starts = {tier.start for each in kinds.values() for tier in getattr(each, "tiers", ())}
+    plain: dict[str, Any] = {name: _from(each, 0) for name, each in kinds.items()}
+    plain["dearer"] = [
+        (start, {name: _from(each, start + 1) for name, each in kinds.items()})
+        for start in sorted(starts)
+    ]
+    return rate_of(plain)
+
+
+def _from(price: Any, tokens: int) -> Any:
+    """A price, which may have tiers, with so much input."""
+    found = getattr(price, "base", price)
+    for tier in getattr(price, "tiers", ()):
+        if tokens > tier.start:
+            found = tier.price
+    return found
 
 
 @lru_cache(maxsize=2**16)
@@ -236,16 +348,19 @@ def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal:
 # -- adding up ------------------------------------------------------------------------------------
 
 
-def cost_of(calls: Iterable[Call], *, paths: Sequence[str]) -> Cost:
+def cost_of(
+    calls: Iterable[Call], *, paths: Sequence[str], of_file: Mapping[str, Price] = NO_PRICES
+) -> Cost:
     """Cost of a run's calls.
 
     Args:
         calls: The calls to count; an open one is unpriced.
         paths: The paths of all agents, in path order.
+        of_file: The prices of the settings file.
     """
     all_, by_agent, by_model = _Sum(), {path: _Sum() for path in paths}, dict[str, _Sum]()
     for call in calls:
-        usd = _usd(call)
+        usd = _usd(call, of_file)
         all_.add(call, usd)
         by_agent.setdefault(call.path, _Sum()).add(call, usd)
         by_model.setdefault(call.model, _Sum()).add(call, usd)
@@ -255,8 +370,49 @@ def cost_of(calls: Iterable[Call], *, paths: Sequence[str]) -> Cost:
     )
 
 
+class CostSoFar:
+    """Cost of calls that end one after the other, for those who ask again and again.
+
+    It keeps sums alone: once prices are set anew it is out of date (`is_current`).
+    """
+
+    def __init__(self, of_file: Mapping[str, Price] = NO_PRICES) -> None:
+        self._prices, self._of_file = _own, of_file
+        self._all = _Sum()
+        self._by_agent: dict[str, _Sum] = {}
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the prices are still those by which it was added up."""
+        return self._prices is _own
+
+    @property
+    def by_agent(self) -> Mapping[str, object]:
+        """The cost of each agent's own calls, by path, in words by `str`."""
+        return self._by_agent
+
+    def add(self, call: Call) -> None:
+        """Add a call."""
+        usd = _usd(call, self._of_file)
+        self._all.add(call, usd)
+        own = self._by_agent.get(call.path)
+        if own is None:
+            own = self._by_agent[call.path] = _Sum()
+        own.add(call, usd)
+
+    def times(self, factor: float) -> str:
+        """So many times the sum, such as `$0.68`; empty if some tokens have no price."""
+        usd = self._all.cost().usd
+        return "" if usd is None else dollars(usd * factor)
+
+    def __str__(self) -> str:
+        return str(self._all)
+
+
 def costs_with_below(
-    calls: Iterable[Call], parents: Mapping[str, str | None]
+    calls: Iterable[Call],
+    parents: Mapping[str, str | None],
+    of_file: Mapping[str, Price] = NO_PRICES,
 ) -> dict[str, tuple[Cost, Cost]]:
     """Cost of each agent's own calls, and of its subtree's, by path.
 
@@ -264,11 +420,12 @@ def costs_with_below(
         calls: All finished and open calls.
         parents: The parent's path by path, parents before their children. Calls and parents of
             other paths are ignored.
+        of_file: The prices of the settings file.
     """
     own = {path: _Sum() for path in parents}
     for call in calls:
         if (part := own.get(call.path)) is not None:
-            part.add(call, _usd(call))
+            part.add(call, _usd(call, of_file))
     whole: dict[str, _Sum] = {}
     for path in reversed([*parents]):  # children before their parent
         whole.setdefault(path, _Sum()).add_all(own[path])
@@ -285,6 +442,9 @@ class _Sum:
         self._known = Decimal()
         self._unknown: dict[tuple[str, str], int] = {}
         """Tokens, by model and reason."""
+
+    def __str__(self) -> str:
+        return str(self.cost())
 
     def add(self, call: Call, usd: Decimal | str) -> None:
         if isinstance(usd, Decimal):
@@ -307,7 +467,7 @@ class _Sum:
         by_agent: Mapping[str, Cost] | None = None,
         by_model: Mapping[str, Cost] | None = None,
     ) -> Cost:
-        left_out = self._unknown.items()
+        left_out = [*self._unknown.items()]  # at once: another thread may be adding
         unpriced = tuple(Unpriced(model, tokens, why) for (model, why), tokens in left_out)
         amount = float(self._known)
         return Cost(None if unpriced else amount, amount, unpriced, by_agent or {}, by_model or {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from agentnb.core.errors import LlmError
+from agentnb.core.media import MEDIA_TYPES
 from agentnb.core.types import CompletionRequest, StreamEvent
 
 
@@ -17,6 +18,10 @@ class AbsentProvider:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def supports_media(self, model: str, media_type: str) -> bool:
+        """What was recorded was taken."""
+        return media_type in MEDIA_TYPES
 
     def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """Fail: a replay answers calls from its cassette, before a provider is asked."""

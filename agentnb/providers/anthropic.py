@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING
 
 from agentnb.core.errors import MissingKey
+from agentnb.core.media import MEDIA_TYPES
 from agentnb.core.secrets import note_address
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.anthropic_wire import ReplyReader, body_of, event_in
@@ -74,6 +75,10 @@ class AnthropicProvider:
     def stream(self, request: CompletionRequest) -> AsyncGenerator[StreamEvent, None]:
         """Make one call: see `stream_reply`."""
         return stream_reply(request, _sdk, self._clients, settings_of("ANTHROPIC_"))
+
+    def supports_media(self, model: str, media_type: str) -> bool:
+        """Each model of the API reads images and PDFs."""
+        return media_type in MEDIA_TYPES
 
     async def aclose(self) -> None:
         """Close the clients of the running loop. A later call makes new ones."""

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
+from agentnb.core.media import PDF
 from agentnb.core.text import short_reason
 from agentnb.core.types import (
     MALFORMED_INPUT,
     Block,
     CompletionRequest,
+    MediaBlock,
     Message,
     Role,
     Stopped,
@@ -76,8 +78,21 @@ def body_of(request: CompletionRequest) -> dict[str, Any]:
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
             for tool in request.tools
         ]
+    if request.output_schema is not None and request.tools and not _thinks(request):
+        body["tool_choice"] = {"type": "tool", "name": request.tools[0].name}
     cleaned: dict[str, Any] = without_surrogates(body)
     return cleaned
+
+
+def _thinks(request: CompletionRequest) -> bool:
+    """Whether the model may think before it answers: the API then refuses to force a tool."""
+    thinking = request.extra.get("thinking")
+    asked = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
+    return asked or any(
+        isinstance(block, ThinkingBlock)
+        for message in request.messages
+        for block in message.content
+    )
 
 
 def _system_param(system: str, cache_prefix: int) -> str | list[dict[str, Any]]:
@@ -114,6 +129,10 @@ def _block_param(block: Block) -> dict[str, Any] | None:
             if is_error:
                 result["is_error"] = True
             return result
+        case MediaBlock(media_type, data):
+            kind = "document" if media_type == PDF else "image"
+            source = {"type": "base64", "media_type": media_type, "data": data}
+            return {"type": kind, "source": source}
 
 
 def _strip_end(content: list[dict[str, Any]]) -> None:

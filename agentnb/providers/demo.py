@@ -10,18 +10,20 @@ block.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import re
 from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
-from typing import Any
+from typing import Any, TypeGuard
 from xml.sax.saxutils import escape
 
 from agentnb.core.budget import BYTES_PER_TOKEN, estimate_input_tokens, estimate_tokens
 from agentnb.core.text import literal, one_line
 from agentnb.core.types import (
+    Block,
     CompletionRequest,
     Message,
     Role,
@@ -37,6 +39,7 @@ from agentnb.core.types import (
     Usage,
     assistant_message,
 )
+from agentnb.providers.demo_answers import answer_for
 from agentnb.providers.demo_arguments import CannotFill, arguments_for
 
 PACE_VARIABLE = "AGENTNB_DEMO_PACE_S"
@@ -94,6 +97,10 @@ class DemoProvider:
         if from_environment := os.environ.get(PACE_VARIABLE, "").strip():
             return _checked_pace(from_environment, source=PACE_VARIABLE)
         return _checked_pace(self._pace_s, source="pace_s")
+
+    def supports_tools(self, model: str) -> bool:
+        """No: an answer of a type it gives as JSON, so that one sees it being written."""
+        return False
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """Stream the reply piece by piece, with usage estimated as the core does."""
@@ -195,6 +202,8 @@ def demo_turn(request: CompletionRequest) -> tuple[str, tuple[ToolUse, ...]]:
 
     It delegates by tools if they are offered and the system prompt describes no spawn block.
     """
+    if request.output_schema is not None:
+        return _typed(request.output_schema, request.messages), ()
     offered = {tool.name for tool in request.tools}
     jobs = _JOB_TOOLS if offered >= _JOB_TOOLS else frozenset[str]()
     conversation = _Conversation.of(request, jobs)
@@ -235,6 +244,21 @@ def _reply(system: str, task: str, *, is_first: bool, about_tools: str) -> str:
         if task.startswith(_DEBATE):
             return _debate(task.removeprefix(_DEBATE))
     return _answer(task, about_tools)
+
+
+def _typed(schema: Mapping[str, Any], messages: Sequence[Message]) -> str:
+    """An answer of a type: JSON, made up from the words of the first message."""
+    # The first block: the words that ask for JSON are one of their own.
+    texts = [b.text for m in messages if m.role is Role.USER for b in m.content[:1] if _is_text(b)]
+    try:
+        answer = answer_for(schema, _after_previous_result(texts[0]) if texts else "")
+        return json.dumps(answer, ensure_ascii=False)
+    except CannotFill as why:
+        return f"(demo) The demo model cannot make up such an answer: {_quoted(str(why), 160)}"
+
+
+def _is_text(block: Block) -> TypeGuard[TextBlock]:
+    return isinstance(block, TextBlock)
 
 
 def _after_previous_result(message: str) -> str:

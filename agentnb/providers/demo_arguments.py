@@ -52,7 +52,7 @@ class CannotFill(ValueError):
 
 
 @dataclass(frozen=True)
-class _Words:
+class Words:
     """The values that a task's text offers."""
 
     whole: str
@@ -60,7 +60,8 @@ class _Words:
     numbers: Sequence[float]
 
     @classmethod
-    def of(cls, task: str) -> _Words:
+    def of(cls, task: str) -> Words:
+        """The values in a text."""
         folded = one_line(task, limit=_MOST_IN_LONG_TEXT)
         quoted = _QUOTED.findall(folded)
         names = [name for name in _NAME.findall(folded) if name[0].isupper()]
@@ -81,7 +82,7 @@ def arguments_for(schema: Mapping[str, Any], task: str) -> dict[str, Any]:
     Raises:
         CannotFill: No value can be made for a part of the schema.
     """
-    maker = _Maker(schema, _Words.of(task))
+    maker = Maker(schema, Words.of(task))
     try:
         made = maker.value(schema or {"type": "object"}, "", 0)
     except CannotFill:
@@ -93,13 +94,16 @@ def arguments_for(schema: Mapping[str, Any], task: str) -> dict[str, Any]:
     return made
 
 
-class _Maker:
-    def __init__(self, root: Mapping[str, Any], words: _Words) -> None:
+class Maker:
+    """Makes values that fit the parts of a schema."""
+
+    def __init__(self, root: Mapping[str, Any], words: Words) -> None:
         self._root = root
         self._words = words
         self._taken = {"text": 0, "number": 0}
 
     def value(self, schema: Any, name: str, level: int) -> Any:
+        """A value for a part of the schema, called `name`, so many levels down."""
         if level > MOST_LEVELS:
             raise CannotFill(f"{_called(name)} goes deeper than {MOST_LEVELS} levels")
         if schema is True or schema == {}:

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from agentnb.core.errors import MissingExtra
+from agentnb.core.media import MEDIA_TYPES
 from agentnb.core.secrets import note, note_address, note_variable, without_user
 from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, StreamEvent
@@ -104,6 +105,10 @@ class OpenAIProvider:
         settings = settings_of("OPENAI_", self._key_variable)
         return stream_reply(request, _sdk, self._clients, settings)
 
+    def supports_media(self, model: str, media_type: str) -> bool:
+        """The API has a form for each. Whether a server's model reads it, the server says."""
+        return media_type in MEDIA_TYPES
+
     async def aclose(self) -> None:
         """Close the clients of the running loop. A later call makes new ones."""
         await self._clients.aclose()
@@ -174,7 +179,8 @@ class _Client(SdkClient):
                     "/chat/completions", {**body_of(request, dialect), **extra}
                 )
             except openai.APIStatusError as error:
-                dialect = dialect.after(_complaint(error))
+                for_answer = request.output_schema is not None
+                dialect = dialect.after(_complaint(error), for_answer=for_answer)
                 if dialect in tried:
                     raise
             else:

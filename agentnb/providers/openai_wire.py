@@ -15,9 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
+from agentnb.core.media import PDF
+from agentnb.core.prompt import asked_in_words
 from agentnb.core.text import short_reason
 from agentnb.core.types import (
+    Block,
     CompletionRequest,
+    MediaBlock,
     Message,
     Role,
     Stopped,
@@ -43,6 +47,8 @@ from agentnb.providers.reply import BrokeOff
 
 _NOTHING_SAID = "(no output)"
 """The text of a message without words: many servers refuse an empty one."""
+_ANY_PDF = "document.pdf"
+"""The API wants a name."""
 
 
 # -- requests -----------------------------------------------------------------------------------
@@ -50,6 +56,7 @@ _NOTHING_SAID = "(no output)"
 _UNKNOWN_FIELD = re.compile(
     r"(?i)un(supported|recogni[sz]ed|known|expected)|extra|not (supported|permitted|allowed)"
 )
+_NO_TOOLS = re.compile(r"(?i)\btools?\b|function.?call")
 _NO_SYSTEM = re.compile(r"(?i)system (role|message|prompt)s? (is |are )?not supported")
 
 
@@ -63,9 +70,22 @@ class Dialect:
     """Whether to send `stream_options`, without which OpenAI sends no usage in a stream."""
     has_system: bool = True
     """Whether to send a system message: the templates of some models have none."""
+    forces: bool = True
+    """Whether to send `tool_choice` for an answer of a type: some servers know none."""
+    has_tools: bool = True
+    """Whether an answer of a type is asked for by a tool: some models have none."""
 
-    def after(self, complaint: str) -> Dialect:
-        """The dialect to try after a complaint; the same if the complaint is about other things."""
+    def after(self, complaint: str, *, for_answer: bool = False) -> Dialect:
+        """The dialect to try after a complaint; the same if the complaint is about other things.
+
+        Args:
+            complaint: The server's words.
+            for_answer: Whether the request asks for an answer of a type.
+        """
+        if for_answer and self.forces and "tool_choice" in complaint:
+            return replace(self, forces=False)
+        if for_answer and self.has_tools and _NO_TOOLS.search(complaint):
+            return replace(self, has_tools=False)
         if self.asks_usage and ("stream_options" in complaint or "include_usage" in complaint):
             return replace(self, asks_usage=False)
         if self.has_system and _NO_SYSTEM.search(complaint):
@@ -79,6 +99,8 @@ class Dialect:
 
 def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
     """Return the JSON body of a request."""
+    if request.output_schema is not None and not dialect.has_tools:
+        request = asked_in_words(request)
     messages: list[dict[str, Any]] = []
     for message in request.messages:
         is_said = message.role == Role.ASSISTANT
@@ -87,7 +109,7 @@ def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
         if dialect.has_system or not messages or messages[0]["role"] != "user":
             messages.insert(0, {"role": "system", "content": request.system})
         else:
-            messages[0]["content"] = f"{request.system}\n\n{messages[0]['content']}"
+            messages[0]["content"] = _after(request.system, messages[0]["content"])
     body: dict[str, Any] = {
         "model": request.model,
         dialect.limit: request.max_tokens,
@@ -108,8 +130,18 @@ def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
             }
             for tool in request.tools
         ]
+    if request.output_schema is not None and request.tools and dialect.forces:
+        name = request.tools[0].name
+        body["tool_choice"] = {"type": "function", "function": {"name": name}}
     cleaned: dict[str, Any] = without_surrogates(body)
     return cleaned
+
+
+def _after(system: str, content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """The content of a user message behind the system prompt."""
+    if isinstance(content, str):
+        return f"{system}\n\n{content}"
+    return [{"type": "text", "text": system}, *content]
 
 
 def _assistant_param(message: Message) -> dict[str, Any]:
@@ -137,14 +169,30 @@ def _user_params(message: Message) -> list[dict[str, Any]]:
 
     There is no field for a failed tool, so its text says so.
     """
-    params = [
+    params: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result_text(block)}
         for block in message.content
         if isinstance(block, ToolResultBlock)
     ]
-    if message.text.strip() or not params:
+    if any(isinstance(block, MediaBlock) for block in message.content):
+        parts = [part for block in message.content if (part := _part(block)) is not None]
+        params.append({"role": "user", "content": parts})
+    elif message.text.strip() or not params:
         params.append({"role": "user", "content": message.text or _NOTHING_SAID})
     return params
+
+
+def _part(block: Block) -> dict[str, Any] | None:
+    """A block of a message with files; `None` for what is no part of it, or empty."""
+    match block:
+        case TextBlock(text) if text.strip():
+            return {"type": "text", "text": text}
+        case MediaBlock(media_type, data):
+            address = f"data:{media_type};base64,{data}"
+            if media_type == PDF:  # its name counts for nothing: see `MediaBlock.name`
+                return {"type": "file", "file": {"filename": _ANY_PDF, "file_data": address}}
+            return {"type": "image_url", "image_url": {"url": address}}
+    return None
 
 
 def _result_text(result: ToolResultBlock) -> str:

@@ -23,6 +23,7 @@ from agentnb.core.budget import (
     size_in_bytes,
 )
 from agentnb.core.errors import LlmError
+from agentnb.core.media import MEDIA_TYPES
 from agentnb.core.text import literal, one_line
 from agentnb.core.types import (
     Block,
@@ -114,6 +115,10 @@ class ScriptedProvider:
 
     def __repr__(self) -> str:
         return f"ScriptedProvider({len(self.requests)} requests so far)"
+
+    def supports_media(self, model: str, media_type: str) -> bool:
+        """A script reads whatever its requests have."""
+        return media_type in MEDIA_TYPES
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """Answer one request from the script."""

@@ -18,6 +18,7 @@ from tests.loopback.said import (
     Step,
     ToolCall,
     as_json,
+    is_base64,
     need,
     output_tokens,
 )
@@ -89,7 +90,10 @@ def _check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
         need(role in known, f"Invalid value: '{where}.role'")
         need(role != "system" or index == 0, f"{where}: system message must be first")
         calls = message.get("tool_calls", [])
-        need(content is None or isinstance(content, str), f"Invalid type for '{where}.content'")
+        if role == "user" and isinstance(content, list):
+            _check_parts(content, f"{where}.content")
+        else:
+            need(content is None or isinstance(content, str), f"Invalid type for '{where}.content'")
         need(content or calls, f"Invalid type for '{where}.content': expected a string, got null")
         if role == "tool":
             answered = message.get("tool_call_id")
@@ -105,6 +109,24 @@ def _check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
                 isinstance(call["function"]["arguments"], str), f"{where}: arguments are no string"
             )
     need(not open_calls, "'tool_call_id's did not have response messages")
+
+
+def _check_parts(parts: Sequence[Mapping[str, Any]], where: str) -> None:
+    need(parts, f"Invalid '{where}': empty array")
+    for part in parts:
+        match part:
+            case {"type": "text", "text": str(text)}:
+                need(text, f"Invalid '{where}': empty text")
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                image = re.match(r"data:image/(png|jpeg|gif|webp);base64,", url)
+                need(image, f"Invalid '{where}': unsupported image")
+                need(is_base64(url.partition(",")[2]), f"Invalid '{where}': invalid base64")
+            case {"type": "file", "file": {"filename": str(), "file_data": str(data)}}:
+                is_pdf = data.startswith("data:application/pdf;base64,")
+                need(is_pdf, f"Invalid '{where}': unsupported file type")
+                need(is_base64(data.partition(",")[2]), f"Invalid '{where}': invalid base64")
+            case _:
+                raise Refusal(400, f"Invalid type for '{where}': unknown part")
 
 
 # -- what is answered -------------------------------------------------------------------

@@ -22,6 +22,7 @@ from tests.loopback.said import (
     Step,
     ToolCall,
     as_json,
+    is_base64,
     need,
     output_tokens,
 )
@@ -97,6 +98,17 @@ def _check_texts(blocks: Sequence[Any], where: str) -> None:
             text = block.get("text")
             need(isinstance(text, str) and text, f"{where}: text content blocks must be non-empty")
             need(text.strip(), f"{where}: text content blocks must contain non-whitespace text")
+        if block["type"] in ("image", "document"):
+            _check_source(block["type"], block.get("source"), where)
+
+
+def _check_source(kind: str, source: Any, where: str) -> None:
+    need(isinstance(source, dict), f"{where}.{kind}.source: Field required")
+    need(source.get("type") == "base64", f"{where}.{kind}.source: this server takes base64")
+    known = "image/(png|jpeg|gif|webp)" if kind == "image" else "application/pdf"
+    is_known = re.fullmatch(known, str(source.get("media_type")))
+    need(is_known, f"{where}.{kind}.source.media_type: Input should be {known}")
+    need(is_base64(source.get("data")), f"{where}.{kind}.source.data: not base64")
 
 
 def _check_tools(tools: Any) -> None:
@@ -191,9 +203,11 @@ def steps(reply: Reply, body: Mapping[str, Any], *, number: int) -> Iterator[Ste
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {"input_tokens": input_tokens(body), **usage},
+        "usage": {"input_tokens": input_tokens(body), **usage, **reply.usage},
     }
     yield "message_start", {"type": "message_start", "message": message}
+    if reply.begun is not None:
+        reply.begun()
     yield "ping", {"type": "ping"}
     pen = _Pen(body["max_tokens"], reply.chunk)
     yield from _content(reply, pen, number=number)

@@ -5,6 +5,7 @@ What is the same for every API that the server speaks.
 
 from __future__ import annotations
 
+import base64
 import enum
 import json
 import threading
@@ -76,6 +77,10 @@ class Reply:
     """The whole stream, in place of all of the above."""
     line_end: str = "\n"
     """Ends the lines of the stream."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """Counts of the input in place of those made of the request's bytes. Messages API only."""
+    begun: Callable[[], object] | None = None
+    """Called when the first event is on its way. Messages API only."""
     is_gzipped: bool = False
     """The stream comes compressed, each step as soon as it is said."""
     before: Sequence[Step] = ()
@@ -123,6 +128,14 @@ def system_of(body: Mapping[str, Any]) -> str:
     first = body["messages"][0]
     system = body.get("system", first["content"] if first["role"] == "system" else "")
     return system if isinstance(system, str) else "".join(block["text"] for block in system)
+
+
+def is_base64(data: object) -> bool:
+    """Whether it is a file in base64."""
+    try:
+        return isinstance(data, str) and bool(base64.b64decode(data, validate=True))
+    except ValueError:
+        return False
 
 
 def need(condition: object, message: str) -> None:
