@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     )
     from agentnb.default_session import configure, delete_run, get_session, prune, runs
     from agentnb.errors import BadCassette, CheckFailed, ConfigError, NoCassette
+    from agentnb.mapping.agreement import Agreement
+    from agentnb.mapping.result import MapResult
+    from agentnb.mapping.run import MapRun
     from agentnb.prices import Cost, Price, set_prices
     from agentnb.providers.demo import DemoProvider
     from agentnb.providers.registry import register_provider
@@ -77,6 +80,7 @@ _HOMES = {
     "AgentStatus": "core.types",
     "AgentView": "agent_view",
     "AgentnbError": "core.errors",
+    "Agreement": "mapping.agreement",
     "AmbiguousRun": "core.errors",
     "BadAssignment": "core.errors",
     "BadCassette": "errors",
@@ -90,6 +94,8 @@ _HOMES = {
     "DemoProvider": "providers.demo",
     "InternalError": "core.errors",
     "LlmError": "core.errors",
+    "MapResult": "mapping.result",
+    "MapRun": "mapping.run",
     "MemoryEntry": "core.durable",
     "MemoryList": "core.durable",
     "NoCassette": "errors",
@@ -146,6 +152,7 @@ __all__ = [
     "AgentStatus",
     "AgentView",
     "AgentnbError",
+    "Agreement",
     "AmbiguousRun",
     "BadAssignment",
     "BadCassette",
@@ -158,6 +165,8 @@ __all__ = [
     "DemoProvider",
     "InternalError",
     "LlmError",
+    "MapResult",
+    "MapRun",
     "MemoryEntry",
     "MemoryList",
     "NoCassette",

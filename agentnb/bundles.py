@@ -53,6 +53,7 @@ from agentnb.views.markdown import answer_html, text_html
 from agentnb.views.outline import GLYPHS, lines_below, outline, shortened
 from agentnb.views.static import beginning, outline_html, static_bundle
 from agentnb.views.table import ROWS, Table
+from agentnb.views.typed_answer import answer_of
 
 OUTLINE_LINES = 100
 """Lines of agents and notes; a note below the root counts the rest."""
@@ -112,7 +113,7 @@ def _so_far(run: RunRecord, root_id: str) -> str:
 
 @bundle_of.register
 def _(result: OrchestratorResult) -> Bundle:
-    answer = _beginning(result.final_response)
+    answer = _beginning(answer_of(result))
     return _tree_and_answer(result.agent_tree, answer, notes=notes_of(result))
 
 
@@ -394,6 +395,18 @@ def _list(values: Listed[Any] | Entries | RunList, table: Table, *below: str) ->
     """A table. Its plain text is the `repr`, which IPython prints for any tuple or list."""
     parts = [_line(values.headline), *([_table(table)] if values else []), *map(_line, below)]
     return _bundle(*parts) | {"text/plain": repr(values)}
+
+
+def table_bundle(headline: str, table: Table | None, *below: str) -> Bundle:
+    """The bundle of a value whose type is not known here: its headline, and a table if it has one.
+
+    Args:
+        headline: The value in a line.
+        table: Its rows.
+        below: Lines below the table.
+    """
+    tables = [] if table is None else [_table(table)]
+    return _bundle(_line(headline), *tables, *map(_line, below))
 
 
 def thread_board(threads: Sequence[Conversation]) -> Bundle:

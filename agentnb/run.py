@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import math
-import signal
 import threading
 import time
 import weakref
@@ -21,9 +20,11 @@ from collections.abc import (
     Generator,
     Iterable,
     Iterator,
+    Mapping,
     MutableMapping,
 )
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.budget import RequestBudget
@@ -31,6 +32,7 @@ from agentnb.core.bus import EventBus
 from agentnb.core.cancel import Cancellation
 from agentnb.core.errors import AgentEnded, OrchestratorError, UnknownAgent
 from agentnb.core.events import Entry
+from agentnb.core.money import amount_in
 from agentnb.core.protocols import RunControls
 from agentnb.core.request import RequestContext
 from agentnb.core.types import (
@@ -42,7 +44,9 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.core.words import checked_words
+from agentnb.interrupts import INTERRUPTS
 from agentnb.modes import LIVE
+from agentnb.prices import NO_PRICES, Price
 from agentnb.record import RunRecord
 from agentnb.runtime import GONE, Runtime
 from agentnb.views.panel.viewers import Viewers
@@ -77,8 +81,9 @@ class Run(RunRecord):
         among: MutableMapping[str, Run] | None = None,
         mode: str = LIVE,
         tally: object = None,
+        of_file: Mapping[str, Price] = NO_PRICES,
     ) -> None:
-        super().__init__(request.run_id, task, bus)
+        super().__init__(request.run_id, task, bus, of_file)
         self._request = request
         self._runtime = runtime
         self._viewers = viewers or Viewers()
@@ -139,7 +144,7 @@ class Run(RunRecord):
         with self._fold_lock:
             if reached.record is None:
                 # Not `self`, which has the result: such a circle would keep runs in memory.
-                reached.give_record(RunRecord(self.id, self.task, self._bus))
+                reached.give_record(RunRecord(self.id, self.task, self._bus, self.prices))
 
     def _check_alive(self) -> None:
         if not self._future.done() and not self._runtime.is_alive:
@@ -220,7 +225,7 @@ class Run(RunRecord):
                 raise
             task.uncancel()
         self.stop_soon("interrupted")
-        with _interrupts_cancel(task):
+        with interrupts_cancel(task):
             return await self._wait()
 
     @property
@@ -249,7 +254,7 @@ class Run(RunRecord):
         """What a recovery reused, what is uncertain and what changed; `None` for any other run."""
         recovering = self.recovering
         if recovering is not None and recovering.is_settled.is_set():
-            self._receipt, self.recovering = recovering.receipt(), None
+            self._receipt, self.recovering = recovering.receipt(self.prices), None
         return self._receipt
 
     async def stream(self) -> AsyncIterator[Entry]:
@@ -417,17 +422,22 @@ class Run(RunRecord):
     def _in_path_order(self, agent_ids: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(agent_ids, key=lambda each: path_key(path_of(each, self.thread_id))))
 
-    def set_budget(self, total: int) -> None:
+    def set_budget(self, total: int | str | Decimal) -> None:
         """Set the budget's total, up or down; it holds when this returns.
 
         Args:
-            total: Tokens.
+            total: Tokens; in a run whose budget is money: dollars, as in `"$6"`.
 
         Raises:
-            ValueError: `total` is not a whole number, at least 0.
+            ValueError: `total` is neither, or not in the unit of the run's budget.
             RuntimeError: The run's event loop is gone.
         """
-        self._set_budget(total, by="code")
+        self._set_budget(self._amount(total), by="code")
+
+    def _amount(self, total: int | str | Decimal) -> int:
+        """A total in the unit of the run's budget."""
+        amount: int = amount_in(total, self.budget.unit)
+        return amount
 
     def _set_budget(self, total: int, *, by: str) -> None:
         if not self.done:
@@ -613,19 +623,8 @@ class _ByPanel(RunControls):
 
 
 @contextmanager
-def _interrupts_cancel(task: asyncio.Task[object]) -> Iterator[None]:
+def interrupts_cancel(task: asyncio.Task[object]) -> Iterator[None]:
     """Let an interrupt cancel a waiting task: ipykernel does so for the first interrupt only."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals belong to the main thread
-        return
     loop = asyncio.get_running_loop()
-
-    def cancel(*_: object) -> None:
-        loop.call_soon_threadsafe(task.cancel)
-
-    before = signal.signal(signal.SIGINT, cancel)
-    try:
+    with INTERRUPTS.heard_by(lambda: loop.call_soon_threadsafe(task.cancel), alone=True):
         yield
-    finally:
-        # `None`: the handler was not set by Python, which cannot restore it.
-        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)

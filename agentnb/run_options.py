@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agentnb.config.profile import NamedText, Profile
 from agentnb.core.durable import AgentMetadata
-from agentnb.core.protocols import Provider, Tool, is_chain
+from agentnb.core.errors import CannotRecover
+from agentnb.core.money import TOKENS, money_text
+from agentnb.core.protocols import OutputType, Provider, Tool, is_chain
+from agentnb.core.shown import counted
 from agentnb.core.text import literal
 from agentnb.core.types import SpawnInstruction, SpawnMode
+from agentnb.mapping import kept as kept_map
+from agentnb.mapping.options import MapOptions
+from agentnb.mapping.reuse import EarlierAnswers, TakenAnswers
 from agentnb.settings import SETTINGS, Settings, one_line
 from agentnb.store.pots import POT
 from agentnb.tasks.order import Order, Standing
 from agentnb.tools.registry import is_tool
+from agentnb.typed import RecordedOutput, kept_type, recorded_type
 
 if TYPE_CHECKING:
     from agentnb.recovery import Recovering
 
 GATED = "approval"
 """Where the names of the tools that need approval are kept: a later file may only add some."""
+OUTPUT = "output"
+"""Where the name and the schema of the answer's type are kept."""
 _NOT_OF_A_RUN = frozenset({"config", "store", "provider", "tools", "model", "approve"})
 """Settings that come from the session that recovers, or are not kept."""
 
@@ -44,6 +53,14 @@ class RunOptions:
     """For a message that is queued already."""
     recovering: Recovering | None = None
     """For a run that goes on where its process died."""
+    output: OutputType | None = None
+    """The type of the answer; of a list or a table, of each."""
+    table: MapOptions | None = None
+    """If the tasks of the plan are rows of a table."""
+    answers: EarlierAnswers | TakenAnswers | None = None
+    """Of a table: answers from before."""
+    left_out: Mapping[int, str] = field(default_factory=dict)
+    """Of a table: see `agentnb.core.plan.Rows`."""
     gated: tuple[str, ...] = ()
     """Names of tools that need approval, besides those of the settings file."""
     standing: Standing | None = None
@@ -54,6 +71,8 @@ class RunOptions:
         """What stands in its thread: the task, or the title above a person's own list."""
         if self.plan is None:
             return self.title
+        if self.table is not None:
+            return f"{self.title}\n({counted(len(self.plan.tasks) // self.table.judges, 'row')})"
         return "\n".join([f"{self.title}:", *(f"- {task}" for task in self.plan.tasks)])
 
 
@@ -62,6 +81,20 @@ def as_agent(options: RunOptions, metadata: AgentMetadata) -> RunOptions:
     model = f"{metadata.provider}/{metadata.model}"
     profile = options.profile or metadata.profile or None
     return replace(options, given={"model": model, **options.given}, profile=profile)
+
+
+def with_output_of(profile: Profile | None, options: RunOptions) -> RunOptions:
+    """A run with the type of answers that its profile has, where none is given.
+
+    A run that goes on knows the schema of its type alone: the profile has the type itself.
+    """
+    own = None if profile is None or options.plan is not None else profile.output
+    if own is None:
+        return options
+    given = options.output
+    if given is None or (isinstance(given, RecordedOutput) and given.schema == own.schema):
+        return replace(options, output=own)
+    return options
 
 
 def to_queue(options: RunOptions) -> dict[str, Any]:
@@ -76,6 +109,8 @@ def to_queue(options: RunOptions) -> dict[str, Any]:
         "name": options.name,
         "tags": list(options.tags),
     }
+    if (output := kept_type(options.output)) is not None:
+        about[OUTPUT] = output
     if options.plan is not None:
         about |= {"title": options.title, "plan": _plan_as_plain(options, options.plan)}
     return given | {name: value for name, value in about.items() if value}
@@ -95,6 +130,7 @@ def from_queue(order: Order) -> RunOptions:
         tags=tuple(given.pop("tags", ())),
         thread=queued.thread_id,
         order=order,
+        output=recorded_type(given.pop(OUTPUT, None)),
         gated=tuple(given.pop(GATED, ())),
         given=given,
     )
@@ -103,6 +139,14 @@ def from_queue(order: Order) -> RunOptions:
 def _plan_as_plain(options: RunOptions, plan: SpawnInstruction) -> dict[str, Any]:
     tasks = list(plan.tasks)
     return {"mode": str(plan.mode), "tasks": tasks, "synthesis": options.synthesis}
+
+
+def _table_of(run_id: str, kept: Mapping[str, Any]) -> MapOptions:
+    try:
+        return kept_map.options_of(kept)
+    except ValueError as error:
+        why = str(error).rstrip(".")
+        raise CannotRecover(run_id, why[:1].lower() + why[1:]) from None
 
 
 def _name_of(tool: Any) -> str:
@@ -135,7 +179,7 @@ def options_of_recovery(
         for name in SETTINGS
         if name in kept and name not in _NOT_OF_A_RUN and kept[name] != _plain(settings, name)
     }
-    given["budget"] = head.budget_total
+    given["budget"] = head.budget_total if head.unit == TOKENS else money_text(head.budget_total)
     given["max_depth"] = head.max_depth
     models = kept.get("model")
     if models is not None and models != (model if isinstance(model, str) else list(model)):  # type: ignore[call-overload]
@@ -144,6 +188,10 @@ def options_of_recovery(
         given["tools"] = order.queued.settings["tools"]
     plan = kept.get("plan")
     profile = kept.get("profile")
+    table = kept.get(kept_map.MAP)
+    if table is not None:
+        given["tools"] = tuple(kept["tools"])
+        plan = {**kept_map.plan_of(table)}
     return RunOptions(
         head.task,
         given,
@@ -155,6 +203,9 @@ def options_of_recovery(
         thread=head.thread_id,
         order=order,
         recovering=recovering,
+        output=recorded_type(kept.get(OUTPUT)),
+        table=None if table is None else _table_of(head.run_id, table),
+        left_out={} if table is None else kept_map.left_out_of(table),
         gated=tuple(kept.get(GATED, ())),
         standing=standing,
     )
@@ -180,7 +231,7 @@ def as_plain(
     gated: Collection[str] = (),
 ) -> dict[str, Any]:
     """A run's settings as plain values, as they are kept: no provider, no function."""
-    left_out = ("model", "tools", "config", "store", "provider", "approve")
+    left_out = ("model", "tools", "config", "store", "provider", "approve", "session_budget")
     plain = {name: getattr(settings, name) for name in SETTINGS if name not in left_out}
     for name in ("on_budget_warning", "on_plan"):
         if callable(plain[name]):
@@ -194,8 +245,13 @@ def as_plain(
         plain["profile"] = {"name": profile.name, "instructions": instructions}
     if options.order is not None and options.order.queued.pot is not None:
         plain[POT] = options.order.queued.pot
-    if options.plan is not None:
+    if options.table is not None and options.plan is not None:
+        tasks = options.plan.tasks
+        plain[kept_map.MAP] = kept_map.as_plain(tasks, options.table, options.left_out)
+    elif options.plan is not None:
         plain["plan"] = _plan_as_plain(options, options.plan)
+    if (output := kept_type(options.output)) is not None:
+        plain[OUTPUT] = output
     return plain
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,10 +18,22 @@ from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.durable import AgentKind, AgentMetadata
+from agentnb.core.errors import AgentnbError, NoPrice
+from agentnb.core.money import TOKENS, USD, Rate
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.past import Past
-from agentnb.core.protocols import BudgetGate, Delegation, Provider, SupportsCommit, Tool
-from agentnb.core.records import RunHead
+from agentnb.core.plan import Plan, Rows
+from agentnb.core.protocols import (
+    BudgetGate,
+    Delegation,
+    ModelChoice,
+    OutputType,
+    Provider,
+    SupportsCommit,
+    Tool,
+    is_chain,
+)
+from agentnb.core.records import PRICES, UNIT, RunHead
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult
 from agentnb.delegation import (
@@ -29,8 +42,18 @@ from agentnb.delegation import (
     gated_by_profile,
     tools_of_profile,
 )
+from agentnb.mapping.documents import check_taken
+from agentnb.mapping.fitting import check_fits, expected
 from agentnb.models import Models, gate_of, note_used
-from agentnb.prices import begin_to_load, list_price
+from agentnb.modes import REPLAY
+from agentnb.prices import (
+    Price,
+    begin_to_load,
+    list_price,
+    list_price_of,
+    makes_cheaper,
+    rate_for,
+)
 from agentnb.repeat import Repeat, Take, Tally
 from agentnb.run_options import (
     RunOptions,
@@ -38,9 +61,10 @@ from agentnb.run_options import (
     as_plain,
     chain_as_plain,
     profiles_as_plain,
+    with_output_of,
 )
 from agentnb.run_store import RunStore
-from agentnb.settings import Settings
+from agentnb.settings import Settings, budget_amount
 from agentnb.store import threads
 from agentnb.store.memories import StoredMemories
 from agentnb.store.queue import Begun
@@ -50,7 +74,7 @@ from agentnb.tasks.thread import history_of
 from agentnb.tools.registry import MAKERS, tools_of
 from agentnb.tools.tasks import task_tools
 from agentnb.tools.toolset import TASKS, Makers
-from agentnb.trust import check_limits
+from agentnb.trust import check_limits, check_prices
 from agentnb.views.panel.viewers import Viewers
 
 
@@ -61,6 +85,8 @@ class Current:
     config: Config
     settings: Settings
     models: Models
+    prices: Mapping[str, Price]
+    """Those of the file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +109,12 @@ class RunParts:
     past: Past | None
     """What the run did before, or what is recorded of it; `None` if nothing answers."""
     budget_gate: BudgetGate | None
+    plan: Plan | None
+    """A person's own list of tasks, or table."""
+    output: OutputType | None
+    """The type of the root's answer."""
+    prices: Mapping[str, Price]
+    """Of the settings file."""
     tally: Tally | None
     """What it asks anew in mode `auto`."""
 
@@ -110,8 +142,8 @@ class RunParts:
             budget_gate=self.budget_gate,
             tools=self.tools,
             journal=journal,
-            plan=options.plan,
-            synthesis=options.synthesis,
+            plan=self.plan,
+            output=self.output,
             head=head,
             past=self.past,
         )
@@ -141,7 +173,13 @@ class RunMaker:
         """The tools of agents, unless a run names its own."""
 
     def make(
-        self, options: RunOptions, now: Current, *, store: RunStore, given: Set[str]
+        self,
+        options: RunOptions,
+        now: Current,
+        *,
+        store: RunStore,
+        given: Set[str],
+        session_pot: RequestBudget | None = None,
     ) -> RunParts:
         """Make the parts of a run.
 
@@ -150,6 +188,7 @@ class RunMaker:
             now: The session's settings and models.
             store: Where its runs are kept.
             given: The settings that code gives to the session.
+            session_pot: The session's budget.
 
         Raises:
             AgentnbError, ValueError: See `Session.spawn`.
@@ -163,6 +202,7 @@ class RunMaker:
         model = settings.model if "model" in options.given else None
         if profile is not None and model is None:
             model = profile.models or None
+        options = with_output_of(profile, options)
         provider, label = now.models.resolve(model)
         self._repeat.check(provider)
         bootstrap_of = config.bootstrap_of_run()
@@ -189,16 +229,25 @@ class RunMaker:
             )
         if isinstance(model, str):
             note_used(model)
-        begin_to_load(label)
+        begin_to_load(label, now.prices)
         kept = as_plain(
             settings, model or now.models.model, tools, profile, instructions, options, gated
         )
         kept |= chain_as_plain(provider)
+        below = _below(options, session_pot)
+        rates = self._rates(options, settings, provider, label, now, below)
+        judges = () if options.table is None else options.table.models
+        asked = [now.models.resolve(name) for name in judges] or [(provider, label)]
+        _check_fits(options, settings, rates, [_labels_of(*each)[0] for each in asked])
+        kept |= _money_as_plain(settings, rates)
         if delegation.by_tools:
             kept |= profiles_as_plain(config.profiles.values(), bootstrap_of)
+        plan = _plan_of(options, settings, now.models, (provider, label))
         # Now: whatever can go wrong before has not used up a label.
         take = self._take(options)
-        request = self._request(settings, options, provider, viewers, store, take, gated)
+        request = self._request(
+            settings, options, provider, viewers, store, take, gated, rates, now.prices, below
+        )
         journal, past = _kept(options, store, take)
         return RunParts(
             options=options,
@@ -218,6 +267,9 @@ class RunMaker:
             journal=journal,
             past=past,
             budget_gate=None if isinstance(warning, str) else warning,
+            plan=plan,
+            output=_output_of_root(options, profile),
+            prices=now.prices,
             tally=None if take is None else take.tally,
         )
 
@@ -262,6 +314,9 @@ class RunMaker:
         store: RunStore,
         take: Take | None,
         gated: Collection[str],
+        rates: Mapping[str, Rate],
+        of_file: Mapping[str, Price],
+        below: RequestBudget | None,
     ) -> RequestContext:
         """The state that the agents of a run share."""
         order, warning = options.order, settings.on_budget_warning
@@ -271,7 +326,8 @@ class RunMaker:
         if options.standing is not None and not is_raised:
             budget = options.standing.budget
         else:
-            budget = RequestBudget(settings.budget, below=None if order is None else order.below)
+            total, unit = budget_amount(settings.budget)
+            budget = RequestBudget(total, below=below, unit=unit)
         return RequestContext(
             budget,
             run_id=_run_id(options, take),
@@ -292,10 +348,52 @@ class RunMaker:
             gated=gated,
             on_plan=settings.on_plan,
             ask_above=settings.ask_above,
-            price=list_price,
+            price=partial(list_price, of_file=of_file),
+            price_usage=partial(list_price_of, of_file=of_file),
+            rates=_recorded_first(rates, take),
             memory=StoredMemories(store.transactions),
             recall=settings.recall,
         )
+
+    def _rates(
+        self,
+        options: RunOptions,
+        settings: Settings,
+        provider: Provider,
+        label: str,
+        now: Current,
+        below: RequestBudget | None,
+    ) -> Mapping[str, Rate]:
+        """What the tokens of all models of a run cost, by label; empty if no budget counts money.
+
+        Raises:
+            NoPrice: One that is sure to be asked has no price.
+            UntrustedSettings: A price of the file lets it spend more, and the file is not trusted.
+        """
+        # As they were when it began, for a run that goes on.
+        known = {} if options.recovering is None else options.recovering.head.rates
+        in_money = options.recovering is None and budget_amount(settings.budget)[1] == USD
+        if known or not (in_money or (below is not None and USD in below.units)):
+            return known
+        models, of_file = now.models, now.prices
+        judges = () if options.table is None else options.table.models
+        asked = [models.resolve(name) for name in judges]
+        own = _labels_of(provider, label)
+        # The root of a map makes no call: only its judges are sure to be asked.
+        needed = {each for found in asked for each in _labels_of(*found)} if asked else {*own}
+        rates = {each: rate_for(each, of_file) for each in sorted(needed)}
+        missing = [each for each, rate in rates.items() if rate is None]
+        if missing and self._repeat.name != REPLAY:
+            raise NoPrice.of(*missing)
+        rates |= {each: rate_for(each, of_file) for each in own}
+        # Those that a profile may ask: without a price only its own agents fail.
+        for profile in now.config.profiles.values():
+            if profile.models:
+                with suppress(AgentnbError, ValueError):
+                    found = models.resolve(profile.models)
+                    rates |= {each: rate_for(each, of_file) for each in _labels_of(*found)}
+        check_prices(now.config, [each for each in rates if makes_cheaper(each, of_file)])
+        return {each: rate for each, rate in rates.items() if rate is not None}
 
     def _head(
         self,
@@ -313,7 +411,7 @@ class RunMaker:
             request.thread_id,
             options.title,
             label,
-            settings.budget,
+            budget_amount(settings.budget)[0],
             settings.max_depth,
             time.time(),
             options.name,
@@ -321,6 +419,77 @@ class RunMaker:
             self._session_id,
             kept,
         )
+
+
+def _below(options: RunOptions, session_pot: RequestBudget | None) -> RequestBudget | None:
+    """The budget that a run's own stands below: its assigner's, else the session's."""
+    order = options.order
+    return session_pot if order is None or order.below is None else order.below
+
+
+def _labels_of(provider: Provider, label: str) -> tuple[str, ...]:
+    """The models that a call may go to, as `provider/model`."""
+    return tuple(link.model for link in provider.links) if is_chain(provider) else (label,)
+
+
+def _recorded_first(rates: Mapping[str, Rate], take: Take | None) -> Mapping[str, Rate]:
+    """Prices of a run: those of its recording before today's."""
+    if take is None or take.past is None:
+        return rates
+    return {**rates, **take.past.journal.head.rates}
+
+
+def _money_as_plain(settings: Settings, rates: Mapping[str, Rate]) -> dict[str, object]:
+    """What is kept of a run in which a budget counts money."""
+    unit = budget_amount(settings.budget)[1]
+    plain: dict[str, object] = {} if unit == TOKENS else {UNIT: unit}
+    if rates:
+        plain[PRICES] = {model: rate.as_plain() for model, rate in rates.items()}
+    return plain
+
+
+def _output_of_root(options: RunOptions, profile: Profile | None) -> OutputType | None:
+    """Of a person's own tasks the root only brings the results together: as its profile says."""
+    if options.plan is None:
+        return options.output
+    return None if profile is None else profile.output
+
+
+def _plan_of(
+    options: RunOptions, settings: Settings, models: Models, own: tuple[Provider, str]
+) -> Plan | None:
+    """A person's own tasks, with the models of a table's judges.
+
+    Args:
+        options: What the run is started with.
+        settings: Its settings.
+        models: The session's.
+        own: The run's provider, and its model as `provider/model`.
+
+    Raises:
+        ValueError: One of the models does not take the table's files.
+    """
+    if options.plan is None:
+        return None
+    rows, table = None, options.table
+    if table is not None:
+        found = [models.resolve(name) for name in table.models]
+        check_taken(table.documents, found or [own])
+        rows = Rows(
+            table.system,
+            is_shared=bool(table.shared),
+            judges=table.judges,
+            models=tuple(
+                ModelChoice(provider, label, gate_of(provider, settings.max_concurrency))
+                for provider, label in found
+            ),
+            attempts=1 + table.retry_failed,
+            sample=table.sample,
+            attachments=table.attachments,
+            answers=options.answers,
+            left_out=options.left_out,
+        )
+    return Plan(options.plan, options.synthesis, options.output, rows)
 
 
 def _metadata_of(options: RunOptions, store: RunStore) -> AgentMetadata | None:
@@ -368,6 +537,42 @@ def _check(options: RunOptions, settings: Settings, config: Config, given: Set[s
             f"{settings.max_depth}: give it to the session or to this call."
         )
     check_limits(config, config.session.keys() - given - options.given.keys())
+
+
+def _check_fits(
+    options: RunOptions, settings: Settings, rates: Mapping[str, Rate], labels: Sequence[str]
+) -> None:
+    """Check a table without a budget of its own against the session's.
+
+    Args:
+        options: What the run is started with.
+        settings: Its settings.
+        rates: Prices, if a budget counts money.
+        labels: The models of the judges.
+
+    Raises:
+        ValueError: See `agentnb.mapping.fitting.check_fits`.
+    """
+    table, plan = options.table, options.plan
+    if table is None or plan is None or "budget" in options.given:
+        return
+    total, unit = budget_amount(settings.budget)
+    of_judges = [] if unit == TOKENS else [rates[each] for each in labels if each in rates]
+    if unit != TOKENS and len(of_judges) < len(labels):
+        return  # a replay, which takes the prices of its recording
+    known = 0 if options.answers is None else len(options.answers)
+    check_fits(
+        expected(
+            plan.tasks,
+            table.system,
+            options.output,
+            known=known,
+            judges=table.judges,
+            documents=table.documents,
+        ),
+        total,
+        of_judges,
+    )
 
 
 def _agent_context(settings: Settings, label: str, instructions: str) -> AgentContext:

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -34,8 +35,15 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.errors import wrong_settings_as_line
+from agentnb.mapping.order import order_of
+from agentnb.mapping.reuse import (
+    KernelAnswers,
+)
+from agentnb.mapping.run import MapRun
+from agentnb.maps import Maps
 from agentnb.models import Models, Origin, registry
 from agentnb.modes import LIVE, REPLAY, Mode
+from agentnb.prices import prices_of_file, rate_for
 from agentnb.record import RunRecord
 from agentnb.repeat import Repeat
 from agentnb.run import Run, note_newest
@@ -67,8 +75,10 @@ from agentnb.tasks.board import Board, Tasks
 from agentnb.tasks.desk import Desk
 from agentnb.tasks.lists import AgentList, ThreadList
 from agentnb.tasks.order import Order, Standing, Work
+from agentnb.tasks.session_pot import session_pot
 from agentnb.tasks.thread import LAST, House, Thread, thread_of
 from agentnb.tools.toolset import Makers
+from agentnb.typed import output_type
 
 if TYPE_CHECKING:
     from agentnb.agent_view import AgentView
@@ -125,7 +135,7 @@ class Session:
     def __init__(
         self,
         model: str | Sequence[str] = DEFAULT_MODEL,
-        budget: int = DEFAULT_BUDGET,
+        budget: int | str | Decimal = DEFAULT_BUDGET,
         max_depth: int = 3,
         soul: str = "",
         identity: str = "",
@@ -143,6 +153,7 @@ class Session:
         provider: Provider | None = None,
         max_concurrency: int = 32,
         max_agents: int = 1000,
+        session_budget: int | str | Decimal | None = None,
         max_output_tokens: int = 8192,
         call_timeout_s: float = 600,
         recall: int = 0,
@@ -164,6 +175,7 @@ class Session:
         project = self.config.folder if self.config.source else None
         self.store = RunStore.of(settings.store, project, mode=self._repeat.name)
         """Where its runs are kept."""
+        self.store.prices = self._current.prices
         self.id = self._repeat.session_id() if settings.id is None else self._found(settings.id)
         """The id of its thread, `nb_YYYYMMDD_xxxxxx`."""
         self._live_id = self.id if self._repeat.name == LIVE else ""
@@ -174,6 +186,7 @@ class Session:
         self._owned = threading.local()
         self._going_on: dict[str, Run] = {}
         self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        self._answers = KernelAnswers()
         if settings.id is not None:
             self._desk.adopt()
 
@@ -196,7 +209,8 @@ class Session:
             self.id = before.id
         is_elsewhere = is_elsewhere or not goes_on
         if not is_elsewhere:
-            self.store = before.store
+            self.store, self._answers = before.store, before._answers
+            self.store.prices = self._current.prices
         self._move_in(self.settings.tools)
         if not is_elsewhere:
             self._desk.go_on(before._desk)
@@ -204,6 +218,7 @@ class Session:
     def _move_in(self, tools: Sequence[Any]) -> None:
         """Make what belongs to its id and store."""
         self._desk = Desk(self.id, self.store, self)
+        self._limit()
         self._board = Board(self._desk)
         self._maker = RunMaker(self.id, self._desk, self._board, tools, self._repeat)
 
@@ -232,7 +247,7 @@ class Session:
             config=config,
             is_replay=self._repeat.name == REPLAY,
         )
-        return Current(config, settings, models)
+        return Current(config, settings, models, prices_of_file(config.prices))
 
     def reread_settings(self) -> None:
         """Read the settings file again if it changed, as each run does when it starts.
@@ -247,7 +262,23 @@ class Session:
         config = reread(last.settings.config, last.config)
         if config is not last.config:
             self._current = self._current_of(config)
+            self.store.prices = self._current.prices
+        self._limit()
         return self._current
+
+    def _limit(self) -> None:
+        """Let the session's budget hold, as it is set now."""
+        kept = self.store.path if self.store.is_shared else self.store
+        prices = self._current.prices
+        self._desk.limit(
+            session_pot(kept, self.id, self.settings.session_budget),
+            lambda model: rate_for(model, prices),
+        )
+
+    @property
+    def spent(self) -> str:
+        """How much of the session's budget is spent, in words; empty without one."""
+        return self._desk.share()
 
     @property
     def config(self) -> Config:
@@ -260,7 +291,7 @@ class Session:
         return self._current.settings
 
     @property
-    def budget(self) -> int:
+    def budget(self) -> int | str | Decimal:
         """Tokens for each run."""
         return self.settings.budget
 
@@ -309,12 +340,13 @@ class Session:
         task: str,
         *,
         model: str | Sequence[str] | None = None,
-        budget: int | None = None,
+        budget: int | str | Decimal | None = None,
         max_depth: int | None = None,
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
         profile: str | None = None,
         thread: str | None = None,
+        output: Any = None,
         name: str | None = None,
         tags: Sequence[str] = (),
     ) -> Run:
@@ -323,7 +355,7 @@ class Session:
         Args:
             task: The root agent's task.
             model: Overrides the session's for this run; so do the arguments below.
-            budget: Tokens.
+            budget: Tokens, or dollars as in `"$4"`.
             max_depth: Depth of the deepest sub-agent.
             max_agents: Most sub-agents.
             tools: Tools of the agents; the session's own tools may be given by name.
@@ -333,6 +365,9 @@ class Session:
             thread: The id of the thread that it continues, with what was said there before; `last`
                 for the one that the person spoke to last. A new thread when left out. While others
                 work there, the run is `pending`.
+            output: The type of the answer, which is then `result.data`: a pydantic model, a
+                dataclass, a `TypedDict`, a `Literal`, an `Enum`, `int`, `float`, `bool` or
+                `list[...]` of them; text when left out.
             name: What the person calls the run, in lists of runs: a text of one line.
             tags: Words by which the person finds the run again.
 
@@ -354,7 +389,17 @@ class Session:
         )
         name, tags = checked_name(name), checked_tags(tags)
         on = None if thread is None else self.thread(thread).id
-        return self._start(RunOptions(task, given, profile, name=name, tags=tags, thread=on))
+        return self._start(
+            RunOptions(
+                task,
+                given,
+                profile,
+                name=name,
+                tags=tags,
+                thread=on,
+                output=output_type(output),
+            )
+        )
 
     @wrong_settings_as_line()
     def spawn_all(
@@ -364,12 +409,13 @@ class Session:
         synthesis: bool = True,
         *,
         model: str | Sequence[str] | None = None,
-        budget: int | None = None,
+        budget: int | str | Decimal | None = None,
         max_depth: int | None = None,
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
         profile: str | None = None,
         thread: str | None = None,
+        output: Any = None,
         name: str | None = None,
         tags: Sequence[str] = (),
     ) -> Run:
@@ -384,12 +430,13 @@ class Session:
             mode: `parallel`, or `sequential`: each sub-agent then gets the result before it.
             synthesis: Whether the root brings the results together.
             model: Overrides the session's for this run; so do the arguments below.
-            budget: Tokens.
+            budget: Tokens, or dollars as in `"$4"`.
             max_depth: Depth of the deepest sub-agent, at least 1.
             max_agents: Most sub-agents that the tasks' agents may start.
             tools: Tools of the agents; the session's own tools may be given by name.
             profile: Profile of the root agent, as for `spawn`.
             thread: The id of the thread that it continues, as for `spawn`.
+            output: The type of each task's answer, as for `spawn`.
             name: What the person calls the run, in lists of runs: a text of one line.
             tags: Words by which the person finds the run again.
 
@@ -415,8 +462,83 @@ class Session:
                 name=checked_name(name),
                 tags=checked_tags(tags),
                 thread=None if thread is None else self.thread(thread).id,
+                output=output_type(output),
             )
         )
+
+    @wrong_settings_as_line()
+    def map(
+        self,
+        rows: Any,
+        prompt: str,
+        output: Any = None,
+        *,
+        key: str | None = None,
+        shared: str = "",
+        models: Sequence[str] | None = None,
+        judges: int = 1,
+        tools: Sequence[Any] = (),
+        max_depth: int = 0,
+        sample: int | None = None,
+        budget: int | str | Decimal | None = None,
+        retry_failed: int = 1,
+        name: str | None = None,
+        reuse: bool = True,
+        progress: bool | None = None,
+    ) -> MapRun:
+        """Ask one question for each row of a table, and return at once.
+
+        Each row is a lean agent of its own, which knows `shared` and its prompt and nothing else.
+
+        Args:
+            rows: A data frame (pandas, polars, or another that narwhals knows) or a series, or a
+                list of texts (`{{text}}`), dicts, objects (their fields) or `Path`s of text files
+                (`{{text}}`, `{{name}}`, `{{path}}`).
+            prompt: The question; `{{column}}` is what the row has there, as a text. What is missing
+                is an empty text.
+            output: The type of each answer, as for `spawn`.
+            key: The column whose values tell rows apart.
+            shared: A text that stands first in each row's prompt.
+            models: A model for each judge.
+            judges: Agents for each row, to be compared; as many as `models` when left out.
+            tools: Tools of the agents; none when left out.
+            max_depth: Levels of sub-agents below a row.
+            sample: Rows that run before a person is asked about the rest.
+            budget: Tokens, or dollars as in `"$4"`.
+            retry_failed: How often a failed row is tried again.
+            name: What the person calls the run, in lists of runs: a text of one line.
+            reuse: Whether rows that completed in an earlier map of that name, or without a name of
+                that prompt, are taken from there and cost nothing.
+            progress: A line on stderr that tells how far it is. By default in a script whose
+                stderr is a terminal; `True` draws it anywhere, `False` nowhere.
+
+        Raises:
+            SessionClosed: As for `spawn`.
+            ValueError: `rows` is no table, or its rows are of several kinds; a file cannot be read;
+                the prompt names a column that is missing, or none; a value of `key` is missing or
+                stands there twice; the rows do not fit the session's budget, and no `budget` is
+                given; or another argument is not what it must be. No call was made.
+            UnknownModel: No provider has the model.
+        """
+        order = order_of(
+            rows,
+            prompt,
+            output,
+            key=key,
+            shared=shared,
+            models=models,
+            judges=judges,
+            tools=tools,
+            max_depth=max_depth,
+            sample=sample,
+            retry_failed=retry_failed,
+        )
+        label, given = checked_name(name), without_none(budget=budget)
+        return self._maps.map(order, label, given, reuse=reuse, progress=progress)
+
+    @property
+    def _maps(self) -> Maps:
+        return Maps(self._start, self.store, self._answers, reads_before=self._repeat.name == LIVE)
 
     def recover(
         self,
@@ -424,7 +546,7 @@ class Session:
         *,
         unknown: str = "tell",
         changed: str = "refuse",
-        budget: int | None = None,
+        budget: int | str | Decimal | None = None,
     ) -> Run:
         """Go on with a run whose process died, as if it had not, or with one that was exhausted.
 
@@ -465,13 +587,19 @@ class Session:
         recovering.past.repeats_unknown = unknown == "repeat"
         head = recovering.head
         own = self._with_id(head.session_id)
+        own._reread()
         try:
             order, standing = own._desk.take_up(head.run_id, head.thread_id)
+            try:
+                options = own._recovery(recovering, standing, order)
+            except BaseException:  # a file of its rows is not what it was
+                own._desk.leave(head.run_id)
+                raise
         except BaseException:
             self.store.give_up(head.run_id)
             raise
         try:
-            found = own._start(own._recovery(recovering, standing, order), is_by_hand=True)
+            found = own._maps.recovered(options, recovering)
         except BaseException:
             own._desk.leave(head.run_id)
             raise
@@ -569,11 +697,18 @@ class Session:
             options = self._recovery(order.recovering, order.standing, order)
         return self._start(options)
 
-    def _start(self, options: RunOptions, *, is_by_hand: bool = False) -> Run:
+    def _start(
+        self, options: RunOptions, *, is_by_hand: bool = False, make: type[Run] | None = None
+    ) -> Run:
         """Start a run. It waits for its turn on its thread, and then begins."""
         self._desk.check_open()
         given = self.given.keys()
-        parts = self._maker.make(options, self._reread(), store=self.store, given=given)
+        now = self._reread()
+        if options.order is None and options.recovering is None:
+            self._desk.check_budget()
+        parts = self._maker.make(
+            options, now, store=self.store, given=given, session_pot=self._desk.session_budget
+        )
         options, request, going_on = parts.options, parts.request, parts.options.recovering
         if hasattr(self._owned, "runs"):
             parts.viewers.only_views_answer(expects_view=self._owned.expects_view)
@@ -605,7 +740,7 @@ class Session:
         if going_on is not None:
             going_on.past.when_settled(partial(settled, going_on))
         try:
-            run = Run(
+            run = (make or Run)(
                 options.title,
                 in_turn(),
                 request=request,
@@ -616,6 +751,7 @@ class Session:
                 among=self._by_id,
                 mode=self.mode.name,
                 tally=parts.tally,
+                of_file=parts.prices,
             )
             run.recovering = going_on
             self.store.began(parts.head, run)

@@ -17,6 +17,15 @@ from textwrap import fill
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentnb.core.money import (
+    MICROS,
+    TOKENS,
+    USD,
+    NotMoney,
+    looks_like_money,
+    micros_in,
+    money_text,
+)
 from agentnb.core.protocols import BudgetGate, Provider, is_provider
 from agentnb.core.text import literal, visible_text
 from agentnb.core.types import MOST
@@ -103,6 +112,38 @@ def whole_number(unit: str = "", *, at_least: int, zero_in_code: bool = False) -
         return number
 
     return Check(right, take, parse)
+
+
+def _budget_check() -> Check:
+    """Check for a run's budget: tokens, or money as text or `Decimal`; money becomes text."""
+    # Code may compute 0, and the run's answer then says so; a typed 0 is a mistake.
+    tokens = whole_number("tokens", at_least=1, zero_in_code=True)
+    right = f'{tokens.right}, or dollars as in "$4"'
+
+    def take(value: Any) -> Any:
+        if isinstance(value, Decimal) or (isinstance(value, str) and looks_like_money(value)):
+            try:
+                return money_text(micros_in(value))
+            except NotMoney as error:
+                raise Wrong(f"{right} ({error})") from None
+        if isinstance(value, float):
+            raise Wrong(f"{right} (a float may mean either: write dollars as text)")
+        return tokens.take(value)
+
+    def parse(words: str) -> object:
+        return words if looks_like_money(words) else tokens.parse(words)
+
+    return Check(tokens.right, take, parse)
+
+
+def budget_amount(budget: int | str | Decimal) -> tuple[int, str]:
+    """A checked budget as a `RequestBudget` counts it: its total, and its unit."""
+    return (budget, TOKENS) if isinstance(budget, int) else (micros_in(budget), USD)
+
+
+def _may_cost_more(budget: int | str | Decimal) -> bool:
+    total, unit = budget_amount(budget)
+    return total > (DEFAULT_BUDGET if unit == TOKENS else MICROS)
 
 
 def _whole_number_in(words: str) -> int:
@@ -250,13 +291,12 @@ class Settings:
         _row("`provider/model`, `pool:NAME`, or a list of them", _is_text, or_text=True),
         option="M",
     )
-    budget: int = _setting(
+    budget: int | str | Decimal = _setting(
         DEFAULT_BUDGET,
-        "Tokens for each run, all agents together.",
-        # Code may compute 0, and the run's answer then says so; a typed 0 is a mistake.
-        whole_number("tokens", at_least=1, zero_in_code=True),
+        "Tokens for each run, all agents together; or dollars, as in `$4`, by list prices.",
+        _budget_check(),
         in_file=True,
-        needs_trust=lambda tokens: tokens > DEFAULT_BUDGET,
+        needs_trust=_may_cost_more,
         option="N",
     )
     max_depth: int = _setting(
@@ -356,6 +396,13 @@ class Settings:
         whole_number("agents", at_least=0),
         in_file=True,
         option="N",
+    )
+    session_budget: int | str | Decimal | None = _setting(
+        None,
+        "Tokens for all runs of the session together, or dollars, as in `$20`; `None` for no "
+        "limit. It holds in all kernels on its store, which then work in turns.",
+        _or_none(_budget_check()),
+        in_file=True,
     )
     max_output_tokens: int = _setting(
         8192,

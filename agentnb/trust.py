@@ -16,7 +16,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,7 +25,7 @@ from pathlib import Path
 from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.core.secrets import without_user
-from agentnb.core.text import literal, one_line
+from agentnb.core.text import literal, one_line, visible
 from agentnb.errors import TrustNotKept, UntrustedSettings
 from agentnb.files import read_file, replace_file
 from agentnb.providers.openai_address import base_url_in_force
@@ -143,6 +143,21 @@ def check_limits(config: Config, names: Collection[str]) -> None:
         raise UntrustedSettings(config.source, what=costly, allow=_how_to_allow(config))
 
 
+def check_prices(config: Config, models: Sequence[str]) -> None:
+    """Refuse prices of an untrusted file by which a budget of money would last for more calls.
+
+    Args:
+        config: The file's settings.
+        models: Those with such a price.
+
+    Raises:
+        UntrustedSettings: There is one.
+    """
+    if models and not is_trusted(config):
+        what = f"`prices.{visible(models[0], 80)}` (lower than is known)"
+        raise UntrustedSettings(config.source, what=what, allow=_how_to_allow(config))
+
+
 def _how_to_allow(config: Config) -> str:
     file = "" if config.source == FILE_NAME else f" {shlex.quote(config.source)}"
     return (
@@ -180,6 +195,8 @@ def trust(config: Config) -> str:
         allowed.append(f"{sending.what} may go to {sending.where}")
     if costly:
         allowed.append(f"a run may spend more ({costly})")
+    if config.prices:
+        allowed.append("budgets of money may count by its `prices`")
     if not allowed:
         return (
             f"{name} names no server but this machine's own, which needs no trust. Nothing is kept."

@@ -89,7 +89,10 @@ def test_run_that_nobody_waits_for_is_answered_once_from_whichever_side_comes_fi
     assert post.sent == ["ann"]
 
 
-def test_view_that_is_shown_keeps_the_question_of_a_waiting_cell_open() -> None:
+def test_view_that_is_shown_keeps_the_question_of_a_waiting_cell_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agentnb.views.panel.viewers.FIRST_VIEW_S", DEADLINE_S)
     post = Post(approval=True)
     one = session(post)
     with one.owning(expects_view=True):  # a view has a few seconds to come

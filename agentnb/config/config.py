@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ class Config:
     openai: OpenAIServer = OpenAIServer()
     session: Mapping[str, Any] = field(default_factory=dict)
     """The settings under `session`, checked."""
+    prices: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
+    """US dollars per million tokens, by `provider/model` and kind of token."""
     digest: str = field(default="", repr=False, compare=False)
     """SHA-256 of the file's text as it was read; empty without a file."""
     watched: tuple[WatchedFile, ...] = field(default=(), repr=False, compare=False)

@@ -145,6 +145,9 @@ def _load(file: Path, source: str) -> Config:
         default_pool=llm.default_pool,
         openai=OpenAIServer(llm.providers.openai.base_url, llm.providers.openai.api_key_env),
         session=MappingProxyType(session.model_dump(exclude_none=True)),
+        prices=MappingProxyType(
+            {model: each.model_dump(exclude_none=True) for model, each in settings.prices.items()}
+        ),
         digest=sha256(text.encode()).hexdigest(),  # of the text as read, even if it changed since
         watched=tuple(watched),
         lines=MappingProxyType(lines),
@@ -161,6 +164,7 @@ def _profile(name: str, section: ProfileSection, pools: dict[str, tuple[str, ...
         tools=None if section.tools is None else tuple(section.tools),
         approval=tuple(section.approval or ()),
         pool=section.pool,
+        fields=tuple((section.output or {}).items()),
         models=pools[section.pool] if section.pool else (),
     )
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from html import escape
 
 from agentnb.core.text import one_line
+from agentnb.typed import TypedOutput
+from agentnb.typed_fields import Fields, output_of_fields
 
 MOST_IN_FIRST_LINE = 200
 """Longest first line of a prompt, in characters, that stands in for a description."""
@@ -35,8 +37,15 @@ class Profile:
     approval: tuple[str, ...] = ()
     """Names of tools that need approval from its agents and all below them."""
     pool: str | None = None
+    fields: Fields = ()
+    """Fields of its answers; none for text."""
     models: tuple[str, ...] = ()
     """Models of its pool, `provider/model` each; empty for its parent's model."""
+
+    @property
+    def output(self) -> TypedOutput | None:
+        """The type of its answers; `None` for text."""
+        return output_of_fields(self.name, self.fields) if self.fields else None
 
     @property
     def summary(self) -> str:

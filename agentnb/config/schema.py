@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -35,8 +36,10 @@ from agentnb.core.shown import listed
 from agentnb.core.text import one_line
 from agentnb.errors import ConfigMistake
 from agentnb.settings import SETTINGS, Wrong, must_be
+from agentnb.typed_fields import checked_field, checked_field_name
 
 _LONGEST_NAME = 64
+_MOST_DOLLARS = 10**9
 _LISTED = 20
 """Known names listed beside a wrong one."""
 
@@ -120,6 +123,12 @@ def _none_is_default(value: object) -> object:
     return None if value == [] else value
 
 
+def _fields(value: object) -> object:
+    if value == {}:
+        raise ValueError("There is no field. Write each below it, as `name: str`; or leave it out.")
+    return value
+
+
 def _no_mapping(value: object) -> object:
     """A key without a value is an empty mapping."""
     return {} if value is None else value
@@ -169,10 +178,35 @@ def _of_session(value: object, info: ValidationInfo) -> object:
         raise ValueError(must_be("This", wrong, value)) from None
 
 
+def _price(value: object) -> Decimal:
+    """Dollars for a million tokens, as written: exactly."""
+    try:
+        found = Decimal(value.written.replace("_", "")) if isinstance(value, Scalar) else None
+    except InvalidOperation:
+        found = None
+    if found is None or not 0 <= found <= _MOST_DOLLARS:
+        raise ValueError(
+            "This must be a number of US dollars for a million tokens, at least 0, such as `3` or "
+            f"`0.25`, not {_shown(value) if isinstance(value, str) else _kind_of(value)}."
+        )
+    return found
+
+
+def _once(prices: dict[str, PriceSection]) -> dict[str, PriceSection]:
+    spelled = [re.sub("[/:]", "/", model, count=1) for model in prices]
+    twice = {model for model in spelled if spelled.count(model) > 1}
+    if twice:
+        raise ValueError(f"{_shown(min(twice))} has two prices. Keep one of the two.")
+    return prices
+
+
 Name = Annotated[str, AfterValidator(_name)]
 Model = Annotated[str, AfterValidator(_model)]
 Pool = Annotated[str, AfterValidator(_pool)]
+FieldName = Annotated[str, AfterValidator(checked_field_name)]
+Field_ = Annotated[Any, PlainValidator(checked_field)]
 File = Annotated[NamedText, PlainValidator(_file)]
+Dollars = Annotated[Decimal, PlainValidator(_price)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Variable = Annotated[str, AfterValidator(_variable)]
 
@@ -203,6 +237,7 @@ class ProfileSection(Section):
     tools: Annotated[list[Name] | None, BeforeValidator(_commas)] = None
     approval: Annotated[list[Name] | None, BeforeValidator(_commas)] = None
     pool: Pool | None = None
+    output: Annotated[dict[FieldName, Field_] | None, BeforeValidator(_fields)] = None
 
 
 class SpawnSection(Section):
@@ -242,6 +277,15 @@ class LlmSection(Section):
     providers: ProvidersSection = ProvidersSection()
 
 
+class PriceSection(Section):
+    """`prices.<model>`: US dollars for a million tokens."""
+
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars | None = None
+    cache_write: Dollars | None = None
+
+
 _Setting = Annotated[Any, PlainValidator(_of_session)]
 SessionSection = create_model(
     "SessionSection",
@@ -257,6 +301,9 @@ class SettingsFile(Section):
     tools: ToolsSection = ToolsSection()
     llm: LlmSection = LlmSection()
     session: SessionSection = SessionSection()  # type: ignore[valid-type]  # made of the settings
+    prices: Annotated[
+        dict[Model, PriceSection], BeforeValidator(_no_mapping), AfterValidator(_once)
+    ] = {}
 
 
 # -- reading, and what is wrong ----------------------------------------------------------------
@@ -333,6 +380,8 @@ def _words(details: ErrorDetails, loc: Loc) -> str:
     match kind:
         case "extra_forbidden":
             return _unknown_key(loc)
+        case "missing":
+            return f"A price needs `{loc[-1]}`. Write it as `{loc[-1]}: 3`."
         case "value_error":
             return str(details["ctx"]["error"])
         case "string_type":
@@ -359,7 +408,7 @@ def _unknown_key(loc: Loc) -> str:
     if loc[0] == "session" and key in SETTINGS:
         return f"A file does not say this. Say it in code: `Session({key}=…)`."
     known = _known_keys(loc[:-1])
-    home = dict(_homes(SettingsFile, "")).get(key)
+    home = dict(reversed([*_homes(SettingsFile, "")])).get(key)
     # A typo of a key known here is likelier than a key of another section.
     if home and not get_close_matches(key, known, n=1, cutoff=0.85):
         return f"There is no such key here. It belongs under `{home}`."

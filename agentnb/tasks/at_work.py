@@ -12,10 +12,14 @@ from agentnb.store import pots
 from agentnb.tasks.order import Standing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from sqlite3 import Connection
 
     from agentnb.core.budget import RequestBudget
+    from agentnb.core.money import Rate
     from agentnb.core.request import RequestContext
+    from agentnb.store.runs import IsAlive
+    from agentnb.tasks.session_pot import SessionPot
 
 _budgets: weakref.WeakValueDictionary[str, RequestBudget] = weakref.WeakValueDictionary()
 """Of this process's runs, by id: several sessions with one id draw on the same."""
@@ -37,6 +41,10 @@ class AtWork:
         """Pots of runs that have assigned tasks, by the run's id."""
         self._standing: dict[str, Standing] = {}
         """Of runs that went on here, by id: kept as long as the desk, like their pots."""
+
+        self.session: SessionPot | None = None
+        """The session's budget, if it has one."""
+        self.rate_for: Callable[[str], Rate | None] = lambda _: None
 
     def __bool__(self) -> bool:
         return bool(self._live)
@@ -72,7 +80,7 @@ class AtWork:
         with _lock:
             budget = _rebuilt.get(run_id) or _budgets.get(run_id)
         if budget is None:
-            budget = pots.pot_of(db, run_id, above=self.pot)
+            budget = pots.pot_of(db, run_id, above=self.pot, session=self._top)
             with _lock:
                 _rebuilt[run_id] = budget
         found = self._standing[run_id] = Standing(budget, self.cancellation_of(run_id))
@@ -83,11 +91,31 @@ class AtWork:
         if run_id not in self._pots:
             found = _budgets.get(run_id) or _rebuilt.get(run_id)
             if found is None:
-                found = pots.pot_of(db, run_id, above=self.pot)
+                found = pots.pot_of(db, run_id, above=self.pot, session=self._top)
                 with _lock:
                     _rebuilt[run_id] = found
             self._pots[run_id] = found
         return self._pots[run_id]
+
+    @property
+    def _top(self) -> RequestBudget | None:
+        return None if self.session is None else self.session.budget
+
+    def session_is_elsewhere(self, db: Connection, *, process: int, is_alive: IsAlive) -> bool:
+        """Whether another process is at work in the session's budget."""
+        if self.session is None:
+            return False
+        return self.session.is_elsewhere(db, process=process, is_alive=is_alive)
+
+    def look_at_session(self, db: Connection, *, process: int) -> None:
+        """Count what other processes have spent in the session's budget."""
+        if self.session is not None:
+            self.session.look(db, process=process, rate_for=self.rate_for)
+
+    def take_over_session(self, db: Connection, *, process: int) -> None:
+        """The same, in the transaction in which a run begins."""
+        if self.session is not None:
+            self.session.take_over(db, process=process, rate_for=self.rate_for)
 
     def catch_up(self, db: Connection, pot: str, *, process: int) -> None:
         """Count what another process has spent in a pot since this one last worked in it.
@@ -106,7 +134,7 @@ class AtWork:
             behind = [*_rebuilt.items(), *(() if before is None else _budgets.items())]
         for run_id, budget in behind:
             if pots.top_of(db, run_id) == top:
-                total, used = pots.state_of(db, run_id)
+                total, used, _ = pots.state_of(db, run_id)
                 budget.catch_up(used, total=total if run_id in _rebuilt else None)
 
     def go_on(self, before: AtWork) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentnb.core.errors import NoSuchThread, SessionClosed, ToolError
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from agentnb.agent_view import AgentView
+    from agentnb.core.budget import RequestBudget
+    from agentnb.core.money import Rate
     from agentnb.core.request import RequestContext
     from agentnb.run_store import RunStore
     from agentnb.store.queue import Begun, Queued
     from agentnb.store.transactions import Transactions
     from agentnb.tasks.assignment import NewAgent
     from agentnb.tasks.order import Order, RunStarter, Standing, Work
+    from agentnb.tasks.session_pot import SessionPot
 
 T = TypeVar("T")
 
@@ -64,6 +68,43 @@ class Desk:
     def transactions(self) -> Transactions:
         """The database that the session's threads and tasks are in."""
         return self._store.transactions()
+
+    # -- the session's budget ---------------------------------------------------------------------
+
+    def limit(self, pot: SessionPot | None, rate_for: Callable[[str], Rate | None]) -> None:
+        """Let the session's runs spend no more together than its pot has.
+
+        Args:
+            pot: The pot; `None` for no limit.
+            rate_for: Gives the price of a model; `None` if it has none.
+        """
+        self._at_work.session, self._at_work.rate_for = pot, rate_for
+
+    @property
+    def session_budget(self) -> RequestBudget | None:
+        """The session's budget, above those of its runs."""
+        pot = self._at_work.session
+        return None if pot is None else pot.budget
+
+    def check_budget(self) -> None:
+        """Raise `SessionBudgetUsedUp` if the session's runs have spent its budget. May block."""
+        if (pot := self._at_work.session) is not None:
+            self._look()
+            pot.check()
+
+    def share(self) -> str:
+        """How much of the session's budget is spent, in words; empty without one. May block."""
+        self._look()
+        return "" if self._at_work.session is None else str(self._at_work.session)
+
+    def _look(self) -> None:
+        """Count what other processes have spent, unless that would hold up the loop."""
+        at_work = self._at_work
+        if at_work.session is None or get_runtime().is_current_thread:
+            return  # a run that begins counts it
+        with suppress(StoreTrouble):
+            process = self.transactions.process
+            self.transactions.do(partial(at_work.look_at_session, process=process))
 
     # -- for the session --------------------------------------------------------------------------
 

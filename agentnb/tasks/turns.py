@@ -123,7 +123,7 @@ class Turns:
         """
         if work.queued is None and work.recovering is None:
             try:
-                return await self.transactions.done(partial(self._begin_new, work, request))
+                return await self._begin_unqueued(work, request)
             except StoreTrouble:  # told by the store; the run goes on in memory
                 return None
         try:
@@ -181,7 +181,24 @@ class Turns:
             cancelled.cancel()
         return None
 
-    def _begin_new(self, work: Work, request: RequestContext, db: Connection) -> Begun:
+    async def _begin_unqueued(self, work: Work, request: RequestContext) -> Begun | None:
+        """Begin on a new thread, as soon as no other process works in the session's budget."""
+        cancelled = asyncio.ensure_future(request.cancellation.root_cancelled())
+        try:
+            while True:
+                begun = await self.transactions.done(partial(self._begin_new, work, request))
+                if begun is not None:
+                    return begun
+                await asyncio.wait((cancelled,), timeout=_POLL_S)
+                if request.cancellation.root_reason is not None:
+                    return None
+        finally:
+            cancelled.cancel()
+
+    def _begin_new(self, work: Work, request: RequestContext, db: Connection) -> Begun | None:
+        if self._is_elsewhere(db):
+            return None
+        self._at_work.take_over_session(db, process=self.transactions.process)
         now = time.time()
         threads.open_session(db, self._session_id, now=now)
         threads.new_thread(db, work.thread_id, self._session_id, now=now)
@@ -202,14 +219,22 @@ class Turns:
         process = transactions.process
         if pots.is_elsewhere(db, run_id, process=process, is_alive=transactions.is_alive):
             return None, []
+        if self._is_elsewhere(db):
+            return None, []
         begun = queue.resume(db, thread_id, run_id, process=process)
         if begun is None:
             raise NotQueued(f"Another run than {run_id} has begun on its thread.")
         self._catch_up(db, run_id, None)
         return begun, []
 
+    def _is_elsewhere(self, db: Connection) -> bool:
+        """Whether another process is at work in the session's budget."""
+        of = self.transactions
+        return self._at_work.session_is_elsewhere(db, process=of.process, is_alive=of.is_alive)
+
     def _catch_up(self, db: Connection, run_id: str, pot: str | None) -> None:
         """Count what other processes have spent in the chain of budgets that a run stands in."""
+        self._at_work.take_over_session(db, process=self.transactions.process)
         top = run_id if pot is None and pots.has_below(db, run_id) else pot
         if top is not None:
             self._at_work.catch_up(db, top, process=self.transactions.process)
@@ -218,14 +243,16 @@ class Turns:
         self, queued: Queued, run_id: str, db: Connection
     ) -> tuple[Begun | None, list[Order]]:
         transactions = self.transactions
-        begun = queue.begin(
-            db,
-            queued.message,
-            run_id,
-            process=transactions.process,
-            is_alive=transactions.is_alive,
-            goes_on=queued.goes_on,
-        )
+        begun = None
+        if not self._is_elsewhere(db):
+            begun = queue.begin(
+                db,
+                queued.message,
+                run_id,
+                process=transactions.process,
+                is_alive=transactions.is_alive,
+                goes_on=queued.goes_on,
+            )
         if begun is not None:
             self._catch_up(db, run_id, queued.pot)
         else:

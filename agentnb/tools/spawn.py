@@ -118,6 +118,7 @@ class _Spawn:
             model=model,
             profile=profile.name if profile is not None else "",
             gated=() if profile is None else tuple(self._settings.gated_of(profile)),
+            output=None if profile is None else profile.output,
         )
         try:
             return jobs.start(order)

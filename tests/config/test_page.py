@@ -117,6 +117,7 @@ Settings of a run (session):
   nested_spawn         no (session.nested_spawn)
   max_concurrency      16 (session.max_concurrency)
   max_agents           100 (session.max_agents)
+  session_budget       $20, $0.00 of $20.00 is used (session.session_budget)
   max_output_tokens    4,096 (session.max_output_tokens)
   call_timeout_s       300 (session.call_timeout_s)
   recall               5 (session.recall)
@@ -140,6 +141,8 @@ Profiles (tools.spawn.profiles):
 Pools (llm.pools):
   quick    anthropic/claude-haiku-4-5, then demo
   careful  anthropic/claude-opus-5, then anthropic/claude-sonnet-5-5
+Dollars for a million tokens (prices):
+  anthropic/claude-opus-5  input 5, output 25, cache_read 0.50, cache_write 6.25
 OpenAI-compatible server (llm.providers.openai):
   base_url     http://localhost:11434/v1
   api_key_env  LOCAL_SERVER_KEY (the variable; its value is not shown)"""
@@ -162,6 +165,7 @@ Settings of a run (session):
   nested_spawn         no (the default)
   max_concurrency      32 (the default)
   max_agents           1,000 (the default)
+  session_budget       no limit (the default)
   max_output_tokens    8,192 (the default)
   call_timeout_s       600 (the default)
   recall               0 (the default)

@@ -57,7 +57,7 @@ def test_signature_of_a_session_is_that_of_the_settings() -> None:
     assert list(SETTINGS) == [name for name, *_ in of(Session)]
 
 
-OF_THE_CALL = ("profile", "thread", "name", "tags")
+OF_THE_CALL = ("profile", "thread", "output", "name", "tags")
 """What a run is started with beside its settings."""
 
 
@@ -117,7 +117,12 @@ MISTAKES = [
     Mistake("budget", -1, TOKENS, "-1", "-1"),
     Mistake("budget", "many", TOKENS, "many", "many"),
     Mistake("budget", "50000", TOKENS, "'50000'"),
-    Mistake("budget", 1.5, TOKENS, typed="1.5"),
+    Mistake(
+        "budget",
+        1.5,
+        f'{TOKENS}, or dollars as in "$4" (a float may mean either: write dollars as text)',
+    ),
+    Mistake("budget", "1.5", TOKENS, typed="1.5"),
     Mistake("budget", True, TOKENS, "true"),
     Mistake("budget", None, TOKENS),
     Mistake("budget", 10**25, "at most 1e+24", str(10**25), str(10**25)),

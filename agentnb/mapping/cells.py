@@ -1,0 +1,82 @@
+"""One cell of a table: whether it is missing, and its text in a prompt."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
+"""Stands where a row has no such column; `None` and NaN are values that say so themselves."""
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell holds nothing: `None`, NaN, NaT or `pandas.NA`."""
+    value = plain(value)
+    if value is None or value is MISSING:
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    # By name: pandas is not loaded for this.
+    return type(value).__name__ in ("NAType", "NaTType") or (
+        isinstance(value, float) and value != value
+    )
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy as Python's, a member of an `Enum` as its value; all else as it is."""
+    if type(value).__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0:
+        return value.item()
+    return value.value if isinstance(value, Enum) else value
+
+
+def cell_text(value: Any) -> str:
+    """A cell as it stands in a prompt.
+
+    What is missing is an empty text. Numbers and dates print as in Python; lists, dicts and objects
+    as JSON.
+
+    Raises:
+        ValueError: It holds bytes.
+    """
+    value = plain(value)
+    if isinstance(value, str):
+        return value
+    if is_missing(value):
+        return ""
+    if isinstance(value, bytes | bytearray):
+        raise ValueError("holds bytes: decode them first")
+    if isinstance(value, bool | int | float | complex | Decimal | date | time):
+        return str(value)
+    if isinstance(value, Mapping | list | tuple | set) or _has_fields(value):
+        return json.dumps(_for_json(value), ensure_ascii=False, default=_for_json)
+    return str(value)
+
+
+def _has_fields(value: object) -> bool:
+    kind = type(value)
+    is_array = kind.__module__ == "numpy"
+    return is_array or dataclasses.is_dataclass(kind) or hasattr(kind, "model_dump")
+
+
+def _for_json(value: Any) -> Any:
+    """One level of a value as JSON knows it; `json.dumps` asks again for those within."""
+    value = plain(value)
+    kind = type(value)
+    if isinstance(value, Mapping):
+        return {str(key): _for_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_for_json(each) for each in value]
+    if hasattr(kind, "model_dump"):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(kind):
+        return _for_json(dataclasses.asdict(value))
+    if kind.__module__ == "numpy":
+        return _for_json(value.tolist())
+    if is_missing(value):
+        return None
+    return value if isinstance(value, str | bool | int | float) else str(value)

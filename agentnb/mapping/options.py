@@ -1,0 +1,46 @@
+"""What a map is started with, beside what every run is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentnb.core.types import Block
+from agentnb.mapping.documents import Document
+
+LEAN = (
+    "You get one row of a table, and one question about it. Answer for that row alone, from what "
+    "it says."
+)
+"""All that a row's agent is told by us."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapOptions:
+    """How the rows of one map are run."""
+
+    shared: str = ""
+    """A text that stands first in each row's prompt."""
+    judges: int = 1
+    """Agents for each row, side by side."""
+    models: tuple[str, ...] = ()
+    """Of the judges, in their order, and then from the first again; empty for the run's model."""
+    sample: int | None = None
+    """Rows that run before a person is asked about the rest."""
+    retry_failed: int = 1
+    """How often a failed row is tried again."""
+    documents: tuple[Document | None, ...] = ()
+    """By row: the image or the PDF that its agents get; empty if no row has one."""
+
+    @property
+    def attachments(self) -> tuple[tuple[Block, ...], ...]:
+        """By task: the files before its prompt; empty if no row has one."""
+        return tuple(
+            () if each is None else (each.block,)
+            for each in self.documents
+            for _ in range(self.judges)
+        )
+
+    @property
+    def system(self) -> str:
+        """The system prompt of every row."""
+        return f"{self.shared}\n\n{LEAN}" if self.shared else LEAN

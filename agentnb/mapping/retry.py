@@ -1,0 +1,86 @@
+"""A map once more: completed rows are taken as they are, others are asked anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentnb.core.plan import ReusedAnswer
+from agentnb.core.text import literal
+from agentnb.core.types import AgentStatus, SubAgentResult
+
+if TYPE_CHECKING:
+    from agentnb.mapping.run import MapRun
+
+LEFT_OUT = "it did not complete, and was left out of the retry"
+"""Why a row is not asked that was not among those to be asked anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What becomes of each row and judge in a retry, by the agent's number."""
+
+    taken: Mapping[int, ReusedAnswer]
+    left_out: Mapping[int, str]
+    """Why they are neither taken nor asked."""
+
+
+def split_of(
+    results: Sequence[SubAgentResult], run_id: str, *, judges: int, rows: Iterable[int] | None
+) -> Split:
+    """Which rows of a map are taken.
+
+    Args:
+        results: Of each row and judge, in order.
+        run_id: The map that has them.
+        judges: Agents for each row.
+        rows: The rows to ask anew, from 0; those that did not complete when left out.
+
+    Raises:
+        ValueError: There is no such row.
+    """
+    asked = None if rows is None else _checked(rows, len(results) // judges)
+    taken: dict[int, ReusedAnswer] = {}
+    left_out: dict[int, str] = {}
+    for at, result in enumerate(results):
+        if asked is not None and at // judges in asked:
+            continue
+        if result.status is AgentStatus.COMPLETED:
+            taken[at + 1] = ReusedAnswer(run_id, result.response)
+        elif asked is not None:
+            left_out[at + 1] = LEFT_OUT
+    return Split(taken, left_out)
+
+
+def _checked(rows: Iterable[int], count: int) -> set[int]:
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise ValueError(f"`rows` must be a list of places in the table, not {literal(rows)}.")
+    places = set()
+    for row in rows:
+        try:
+            place = row.__index__()
+        except AttributeError:
+            place = -1
+        if isinstance(row, bool) or not 0 <= place < count:
+            raise ValueError(
+                f"`rows` must be places in the table, from 0 to {count - 1:,}, not {literal(row)}."
+            )
+        places.add(place)
+    return places
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Starts a map once more."""
+
+    start: Callable[[Mapping[int, ReusedAnswer], Mapping[int, str], str | None], MapRun]
+    """Takes answers by number, what is left out by number, and another model."""
+    results: Sequence[SubAgentResult]
+    run_id: str
+    judges: int
+
+    def __call__(self, rows: Iterable[int] | None, model: str | None) -> MapRun:
+        """See `MapResult.retry`."""
+        split = split_of(self.results, self.run_id, judges=self.judges, rows=rows)
+        return self.start(split.taken, split.left_out, model)

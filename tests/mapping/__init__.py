@@ -1,0 +1,1 @@
+"""Maps: a table in, a table out."""
