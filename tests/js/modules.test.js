@@ -8,6 +8,7 @@ import { test } from "node:test";
 const FOLDER = new URL("../../agentnb/views/static/", import.meta.url);
 const ENTRIES = {
   "board_panel.js": ["initialize", "render"],
+  "map_panel.js": ["initialize", "render"],
   "panel.js": ["initialize", "render"],
   "slider_namer.js": ["initialize"],
 };

@@ -16,6 +16,15 @@ import anywidget
 from ipywidgets import HTML, Button, IntSlider, Layout, Text, VBox
 from traitlets import Bool, Int, Unicode
 
+from agentnb.core.money import (
+    TOKENS,
+    NotMoney,
+    in_words,
+    looks_like_money,
+    micros_in,
+    money_text,
+    share_in_words,
+)
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.commands import PendingValue
 from agentnb.views.panel.frames import FramePublisher
@@ -68,9 +77,12 @@ class _BudgetControl(RunWidget):
 
     def _begin(self, publisher: FramePublisher) -> int:
         """Prepare before the widget is made, under the publisher's lock; returns the total."""
-        self.ceiling = ceiling()
+        summary = publisher.whole().summary
+        self._unit = summary.unit
+        # The teacher's ceiling is a number of tokens.
+        self.ceiling = ceiling() if self._unit == TOKENS else None
         self.publisher = publisher
-        total = publisher.whole().summary.budget_total
+        total = summary.budget_total
         self._pending = PendingValue(total)
         return total
 
@@ -110,16 +122,17 @@ class _BudgetControl(RunWidget):
         total = allowed_total(wanted, used=summary.tokens_used, highest=highest)
         if wanted < summary.tokens_used and not self._may_stop:
             self._put(self._pending.shown)
-            self._say(_below_used(summary.tokens_used, self._pending.shown))
+            self._say(_below_used(summary.tokens_used, self._pending.shown, self._unit))
             return
         if total != self._pending.shown:
             self._pending.give(total)
             commands.set_budget(total, made=self._pending.made)
         self._put(self._pending.shown)
         if total > wanted:
-            self._say(f"The budget is set to {total:,} tokens: that many are used already.")
+            many = "that many are" if self._unit == TOKENS else "that much is"
+            self._say(f"The budget is set to {in_words(total, self._unit)}: {many} used already.")
         elif total < wanted:
-            self._say(f"The budget is set to {total:,} tokens: it may not be larger.")
+            self._say(f"The budget is set to {in_words(total, self._unit)}: it may not be larger.")
 
     def fail(self, error: Exception) -> None:
         """Show an error: raised from a widget's callback, it would be printed into some cell."""
@@ -127,10 +140,11 @@ class _BudgetControl(RunWidget):
             self.publisher.commands.tell_error(error)
 
 
-def _below_used(used: int, total: int) -> str:
+def _below_used(used: int, total: int, unit: str) -> str:
+    of_it = f"{used:,} are" if unit == TOKENS else f"{in_words(used, unit)} is"
     return (
-        f"The budget stays at {total:,} tokens: {used:,} are used already, and a total below that "
-        "would end the run. To end the run, cancel it."
+        f"The budget stays at {in_words(total, unit)}: {of_it} used already, and a total below "
+        "that would end the run. To end the run, cancel it."
     )
 
 
@@ -169,6 +183,8 @@ class BudgetSlider(_BudgetControl, IntSlider):
         with publisher.lock, _own_change():
             total = self._begin(publisher)
             bounds = self._bounds(total, 0)
+            if self._unit != TOKENS:  # its value is in micro-dollars: the label says dollars
+                traits |= {"readout": False, "description": self._label(total)}
             super().__init__(min=0, value=total, continuous_update=False, **bounds, **traits)
             self.attach(publisher)
         hear(self)
@@ -188,6 +204,11 @@ class BudgetSlider(_BudgetControl, IntSlider):
             for name, bound in self._bounds(total, self.max).items():
                 setattr(self, name, bound)
             self.value = total
+            if self._unit != TOKENS:
+                self.description = self._label(total)
+
+    def _label(self, total: int) -> str:
+        return f"Budget {in_words(total, self._unit)}"
 
     def _bounds(self, total: int, end: int) -> dict[str, int]:
         """The slider's end and step for `total`, when it ended at `end` before."""
@@ -208,17 +229,19 @@ class BudgetNumber(_BudgetControl, VBox):
     """
 
     value = Int().tag(sync=False)
-    """The total, in tokens. Python code can set and observe it."""
+    """The total, in tokens or micro-dollars. Python code can set and observe it."""
     max = Int().tag(sync=False)
     """The largest allowed total."""
     disabled = Bool(False).tag(sync=False)
 
     def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
-        traits = {"description": "Total tokens", "layout": Layout(width="15em"), **traits}
-        traits = {"style": {"description_width": "initial"}, **traits}
         with publisher.lock, _own_change():
             total = self._begin(publisher)
-            self.field = _Field(self, value=str(total), continuous_update=False, **traits)
+            label = "Total tokens" if self._unit == TOKENS else "Total dollars"
+            traits = {"description": label, "layout": Layout(width="15em"), **traits}
+            traits = {"style": {"description_width": "initial"}, **traits}
+            shown = self._shown(total)
+            self.field = _Field(self, value=shown, continuous_update=False, **traits)
             self.line = HTML(layout=Layout(display="none", max_width="24em", margin="0 2px"))
             self._said_at = total
             layout = Layout(overflow="visible", flex="0 1 auto")
@@ -240,7 +263,19 @@ class BudgetNumber(_BudgetControl, VBox):
             changed, self.value = total != self.value, total
             # Keep text that the user is correcting, until the total changes.
             if changed or not self.line.value:
-                self.field.value = str(total)
+                self.field.value = self._shown(total)
+
+    def _shown(self, total: int) -> str:
+        return str(total) if self._unit == TOKENS else money_text(total)
+
+    def _read(self, typed: str) -> int:
+        """A total as it was typed: tokens, or dollars with or without their sign."""
+        if self._unit == TOKENS:
+            return tokens_of(typed)
+        try:
+            return micros_in(typed if looks_like_money(typed) else f"${typed.strip()}")
+        except NotMoney as error:
+            raise UnclearNumber(str(error)) from None
 
     def _typed(self, change: Mapping[str, Any]) -> None:
         """The user has finished typing: set the total if the text is clear."""
@@ -253,7 +288,7 @@ class BudgetNumber(_BudgetControl, VBox):
                 self._put(self._pending.shown)
                 return
             try:
-                total = tokens_of(typed)
+                total = self._read(typed)
             except UnclearNumber as error:
                 self._answer(f"{error} The total is left as it is.")
                 return
@@ -263,8 +298,8 @@ class BudgetNumber(_BudgetControl, VBox):
             else:
                 self.value = total
             is_taken = self._pending.shown == total and not self.line.value
-            if is_taken and typed.strip() != str(total):
-                self._answer(f"{typed.strip()} is {total:,} tokens.", role="status")
+            if is_taken and typed.strip() != self._shown(total):
+                self._answer(f"{typed.strip()} is {in_words(total, self._unit)}.", role="status")
 
     def _say(self, line: str) -> None:
         self._answer(line)
@@ -375,13 +410,13 @@ class BudgetBar(HtmlPart):
 
     def markup(self, summary: Summary) -> str:
         """A progress bar, and the same in words."""
-        return bar_markup(summary.tokens_used, summary.budget_total)
+        return bar_markup(summary.tokens_used, summary.budget_total, summary.unit)
 
 
-def bar_markup(used: int, total: int) -> str:
+def bar_markup(used: int, total: int, unit: str = TOKENS) -> str:
     """The budget as a bar: below 80 %, running low, or used up."""
     percent, word, colour = _level(used, total)
-    tokens, share = f"{used:,} of {total:,} tokens", f"({percent} %)"
+    tokens, share = share_in_words(used, total, unit), f"({percent} %)"
     level = f", {word}" if word else ""
     filled = min(percent, 100)
     return (

@@ -21,9 +21,11 @@ from agentnb.core.events import (
     ModelCallStarted,
     Row,
     RunFinished,
+    RunStarted,
     ToolCallReported,
     is_terminal,
 )
+from agentnb.core.money import TOKENS
 from agentnb.core.text import visible
 from agentnb.core.tree import LINE_LENGTH, STALLED_AFTER_S, Activity, AgentState, TreeFold
 from agentnb.core.types import AgentStatus
@@ -70,6 +72,7 @@ class PanelFold:
         self._parts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self._joined: tuple[str, ...] = ()
         self._budget = (0, 0)
+        self._unit = TOKENS
         self._has_changed = False
 
     # -- in ---------------------------------------------------------------------------------------
@@ -146,14 +149,20 @@ class PanelFold:
     def _learn_of_run(self, at_s: float, event: Event) -> None:
         self._has_changed |= not isinstance(event, BudgetUpdate)
         used, total = self._budget
-        self._budget = (
-            getattr(event, "tokens_used", used),
-            getattr(event, "budget_total", total),
-        )
+        if isinstance(event, RunStarted):
+            self._unit = event.unit
+        if not isinstance(event, RunFinished) or self._unit == TOKENS:  # else it counts tokens
+            used = getattr(event, "tokens_used", used)
+        self._budget = used, getattr(event, "budget_total", total)
         match event:
             case BudgetPaused():
                 self._question = Question(
-                    event.tokens_used, event.budget_total, event.percentage, event.wait_s, at_s
+                    event.tokens_used,
+                    event.budget_total,
+                    event.percentage,
+                    event.wait_s,
+                    at_s,
+                    event.unit,
                 )
             case BudgetResumed():
                 self._question = None
@@ -272,6 +281,7 @@ class PanelFold:
             notices=self._lines(),
             is_paused=self.person.is_paused,
             questions=self.person.questions + (self._question is not None),
+            unit=self._unit,
         )
 
     def _lines(self) -> tuple[str, ...]:

@@ -69,6 +69,10 @@ class CostLine(Protocol):
         """Each agent's cost, by path."""
         ...
 
+    def times(self, factor: float) -> str:
+        """So many times the cost, such as `$0.68`; empty if some tokens have no price."""
+        ...
+
 
 class Kept(Protocol):
     """Where a run is kept, in words."""
@@ -195,6 +199,10 @@ class FramePublisher:
     def whole(self) -> Frame:
         """A full frame with the state of the newest one. Call it under the lock."""
         return Frame(self._seq, self._sent, self._summary())
+
+    def cost_times(self, factor: float) -> str:
+        """So many times what the run has cost so far; empty if unknown."""
+        return self._costs.times(factor) if self._costs is not None else ""
 
     def cost_of(self, path: str) -> str:
         """An agent's cost so far, in words; empty if unknown. Call it under the lock."""

@@ -12,6 +12,7 @@ from typing import Any
 from ipywidgets import Box, Layout
 from ipywidgets.widgets.widget_string import HTMLStyle
 
+from agentnb.core.money import TOKENS, share_in_words
 from agentnb.core.types import AgentStatus
 from agentnb.views.figures.words import counted
 from agentnb.views.outline import GLYPHS
@@ -78,7 +79,7 @@ def facts_markup(summary: Summary) -> str:
         ("asked", counted(summary.questions, "question") if summary.questions else ""),
         ("time", clock(summary.at_s)),
         ("agents", _agents(summary)),
-        ("tokens", counted(summary.tokens_used, "token")),
+        ("tokens", _used(summary)),
         ("cost", _short(summary.cost)),
         ("doing", summary.doing),
     )
@@ -89,6 +90,12 @@ def facts_markup(summary: Summary) -> str:
         '<div class="agentnb-facts" style="display:flex;flex-wrap:wrap;gap:0 14px;line-height:1.6;'
         f'min-height:{lines};align-content:flex-start;overflow-wrap:anywhere">{"".join(shown)}</div>'
     )
+
+
+def _used(summary: Summary) -> str:
+    if summary.unit == TOKENS:
+        return counted(summary.tokens_used, "token")
+    return share_in_words(summary.tokens_used, summary.budget_total, summary.unit)
 
 
 def _short(cost: str) -> str:

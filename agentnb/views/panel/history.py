@@ -21,6 +21,8 @@ from agentnb.core.events import (
     RunFinished,
     RunStarted,
 )
+from agentnb.core.media import media_words
+from agentnb.core.money import share_in_words
 from agentnb.core.shown import counted, listed
 from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState, TreeFold
@@ -29,6 +31,7 @@ from agentnb.core.types import (
     AgentStatus,
     Block,
     CompletionRequest,
+    MediaBlock,
     Message,
     TextBlock,
     ThinkingBlock,
@@ -135,6 +138,8 @@ def _block_words(block: Block) -> str:
         case ToolResultBlock():
             said = "tool error" if block.is_error else "tool result"
             return f"({said} {block.tool_use_id}) {block.text}"
+        case MediaBlock():
+            return media_words(block)
     assert_never(block)
 
 
@@ -284,11 +289,15 @@ def _of_exhausted(event: BudgetExhausted | LimitReached, tree: TreeFold) -> str:
         head = f"Stopped by {limit}. {what_was_done}"
         return f"{head} Not done: {left or 'the answer itself'}."
     if event.tokens_used >= event.budget_total:
-        head = f"The budget is used up at {event.tokens_used:,} of {event.budget_total:,} tokens."
+        head = f"The budget is used up at {_share(event)}."
         return f"{head} {what_was_done} Not done: {left or 'the answer itself'}."
     # Other agents may go on, and raising the total does not restore what was cut.
-    head = f"At {event.tokens_used:,} of {event.budget_total:,} tokens the budget had no room for"
+    head = f"At {_share(event)} the budget had no room for"
     return f"{head} {left or 'the answer itself'}. {what_was_done}"
+
+
+def _share(event: BudgetExhausted) -> str:
+    return share_in_words(event.tokens_used, event.budget_total, event.unit)
 
 
 def _of_cancelled(tree: TreeFold) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 STATIC = Path(__file__).parent.parent / "static"
 ENTRY = "panel.js"
-_OWN_SHEETS = ("boards.css",)
+_OWN_SHEETS = ("boards.css", "map.css")
 """Sheets that only their own views need."""
 
 _IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./([\w-]+\.js)";\n', re.MULTILINE)

@@ -74,21 +74,19 @@ class RunPanel(ClosableWidget, VBox):
 
     Args:
         publisher: The run's frames.
-        tree: The widget that shows the tree; by default a `TreeView`.
+        body: The widgets that show the agents; by default a `TreeView`.
         traits: Of `ipywidgets.VBox`.
 
     Raises:
         NotebookError: `AGENTNB_BUDGET_CEILING` is not a number of tokens.
     """
 
-    def __init__(
-        self, publisher: FramePublisher, tree: DOMWidget | None = None, **traits: Any
-    ) -> None:
+    def __init__(self, publisher: FramePublisher, *body: DOMWidget, **traits: Any) -> None:
         if publisher.commands is not None:
             ceiling()  # raises before half a panel is made
         with publisher.lock:  # all parts begin with the same frame
             page = HTMLStyle()
-            parts = [*_parts(publisher, page), tree or TreeView(publisher, can_answer=True)]
+            parts = [*_parts(publisher, page), *(body or [TreeView(publisher, can_answer=True)])]
             if publisher.kept is not None and publisher.kept.footer:
                 parts.append(Footer(publisher, style=page))
         layout = Layout(width="100%", overflow="visible")

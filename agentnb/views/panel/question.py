@@ -10,6 +10,7 @@ from typing import Any
 
 from ipywidgets import HTML, Box, Button, Layout
 
+from agentnb.core.money import share_in_words
 from agentnb.views.panel.clock import clock
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.frames import FramePublisher
@@ -107,7 +108,8 @@ def question_words(question: Question) -> str:
     if math.isfinite(ends_at_s):
         by_itself = f"; without one the run stops at {clock(ends_at_s)} min"
     return (
-        f"{share} of the budget is used: {question.tokens_used:,} of {question.budget_total:,} "
-        f"tokens. New calls wait for your answer{by_itself}. "
+        f"{share} of the budget is used: "
+        f"{share_in_words(question.tokens_used, question.budget_total, question.unit)}. "
+        f"New calls wait for your answer{by_itself}. "
         "Raising the budget lets them go on, too."
     )

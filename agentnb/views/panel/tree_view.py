@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import anywidget
 import traitlets
@@ -23,7 +23,7 @@ from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
-from agentnb.views.panel.module import joined_module, style
+from agentnb.views.panel.module import ENTRY, joined_module, style
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import GONE_AFTER_S
 from agentnb.views.panel.widgets import RunWidget
@@ -50,6 +50,11 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         height: Height of the tree in pixels; 0 for a default that fits most cells.
         can_answer: Whether its viewers can answer the budget question.
     """
+
+    _entry: ClassVar[str] = ENTRY
+    """The module that draws it."""
+    _sheets: ClassVar[tuple[str, ...]] = ()
+    """Style sheets that it needs beside the panel's."""
 
     publisher: FramePublisher
     _esm = traitlets.Unicode().tag(sync=True)
@@ -80,8 +85,8 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         with publisher.lock:  # no frame may come between the sent state and the next frame
             self.attach(publisher)
             super().__init__(
-                _esm=joined_module(),
-                _css=style(),
+                _esm=joined_module(self._entry),
+                _css=style(*self._sheets),
                 controls=publisher.commands is not None,
                 height=height,
             )
@@ -151,8 +156,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             return frame if self._seq is None else {**frame, "seq": self._seq}
 
     def _frame(self, frame: Frame, *, base: int | None, with_questions: bool) -> FrameMessage:
-        # A changed row lacks its path, by which the front end finds it.
-        rows: list[AgentRow] = [{**row, "path": path} for path, row in frame.rows.items()]
+        rows = [self._row(path, row) for path, row in frame.rows.items()]
         message: FrameMessage = {
             "type": "frame",
             "seq": frame.seq,
@@ -166,6 +170,10 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             message["questions"] = list(self._questions.values())
             message["marks"] = self.publisher.fold.person.marks
         return message
+
+    def _row(self, path: str, row: AgentRow) -> AgentRow:
+        """A row for the page, which finds a changed one by its path."""
+        return {**row, "path": path}
 
     # -- in ---------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, Required, TypedDict, TypeVar, cast, get_args
 
+from agentnb.core.money import TOKENS
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.rules import (
     SECONDS,
@@ -40,6 +41,8 @@ class Question:
     """How long it waits for an answer before the run stops, in seconds."""
     asked_at_s: float
     """Seconds since the run began."""
+    unit: str = TOKENS
+    """Of the amounts: `tokens`, or `usd` for micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Summary:
     doing: str
     """One line: what the run waits for, such as "waiting for the first token"; or empty."""
     tokens_used: int
-    """Tokens used, as the budget counts them."""
+    """What is used, as the budget counts it."""
     budget_total: int
     cost: str
     """Such as "about $0.0123 (estimate)"; empty while nothing is known."""
@@ -69,6 +72,8 @@ class Summary:
     """Whether a person has paused the whole run."""
     questions: int = 0
     """Open questions to a person, the budget's included."""
+    unit: str = TOKENS
+    """Of the budget: `tokens`, or `usd` for micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +186,25 @@ class FrameMessage(TypedDict):
     """The open ones, oldest first; so is `marks` left out where nothing has changed."""
     marks: NotRequired[list[float]]
     """When a person paused and resumed, was asked and answered: in seconds since the run began."""
+
+
+class MapRow(AgentRow, total=False):
+    """An agent's row in the table of a map: without task and model, which its details have.
+
+    A new agent's has only what differs from the row of one that has not begun.
+    """
+
+    answer: str
+    """The beginning of its answer, on one line; empty until it has completed."""
+
+
+class MapFrameMessage(FrameMessage):
+    """The agents of a map, or their changes. The three last are in a full frame only."""
+
+    rows: NotRequired[int]
+    judges: NotRequired[int]
+    labels: NotRequired[list[str]]
+    """The beginning of each row, in order; empty where there is none."""
 
 
 class ReplayMessage(TypedDict):

@@ -1,5 +1,6 @@
-// One view of a run: the tree, the details of the selected agent, the replay. Frames are batched and
-// drawn with the next paint; a page in the background draws the last state when it is shown.
+// One view of a run: its picture (a tree, or the table of a map), the details of the selected agent,
+// questions, the replay. Frames are batched and drawn with the next paint; a page in the background
+// draws the last state when it is shown.
 
 import { Announcer } from "./announcer.js";
 import { Details } from "./details.js";
@@ -8,11 +9,8 @@ import { make, makeButton } from "./dom.js";
 import { counted } from "./format.js";
 import { hearAnswer, hearEndKey, nameSliders } from "./labels.js";
 import { Notifier } from "./notifier.js";
-import { Pane } from "./pane.js";
 import { Questions } from "./questions.js";
 import { Scrubber } from "./scrubber.js";
-import { Toolbar } from "./toolbar.js";
-import { Tree } from "./tree.js";
 import { ViewModel } from "./view_model.js";
 
 const TICK_MS = 1_000;
@@ -26,9 +24,7 @@ export class View {
   #over = new AbortController();
   #viewModel;
   #request;
-  #pane;
-  #tree;
-  #toolbar;
+  #picture;
   #details;
   #scrubber;
   #questions;
@@ -49,14 +45,20 @@ export class View {
   #panel = null;
   #isOver = false;
 
-  constructor(connection, model) {
+  /**
+   * `makePicture(given)` makes what shows the agents; `given` has the `viewModel`, the `store`, the
+   * element of the `details`, `isOver()`, `onSelect()` and the `signal` of the view's end. A picture has
+   * the elements `head` and `body`, one whose size it follows (`sized`), `hasReplay`, the path `selected`
+   * (or `null`), and `draw`, `ended`, `tick`, `count`, `show`, `focus`, `settled` and `resize`.
+   */
+  constructor(connection, model, makePicture) {
     this.#connection = connection;
     this.#model = model;
     this.#viewModel = new ViewModel(connection.store, () => performance.now());
     this.#request = new DetailsRequest((wanted) =>
       connection.send({ type: "details", view: this.id, ...wanted }),
     );
-    this.#build();
+    this.#build(makePicture);
     this.#listen();
     connection.join(this);
     this.#choose();
@@ -100,31 +102,8 @@ export class View {
     this.element.remove();
   }
 
-  #build() {
+  #build(makePicture) {
     const { signal } = this.#over;
-    const body = make("div", "agentnb-body");
-    this.#pane = new Pane(body, () => this.#connection.store.done);
-    this.#tree = new Tree(this.#viewModel, {
-      pane: this.#pane,
-      onSelect: () => this.#choose(),
-      onZoom: () => this.#toolbar.zoom(viewport.zoom, viewport.isFitting),
-      signal,
-    });
-    const { viewport } = this.#tree;
-    this.#toolbar = new Toolbar(
-      {
-        filter: (filter) => {
-          this.#tree.filter(filter);
-          this.#count();
-        },
-        collapseAll: () => this.#tree.collapseAll(),
-        expandAll: () => this.#tree.expandAll(),
-        zoomBy: (direction) => viewport.step(direction),
-        naturalSize: () => viewport.naturalSize(),
-        fit: () => viewport.fit(),
-      },
-      signal,
-    );
     this.#details = new Details({
       onCancel: (agent) => this.#connection.send({ type: "cancel", agent }),
       onPause: (agent) => this.#connection.send({ type: "pause", agent }),
@@ -136,22 +115,29 @@ export class View {
       },
       signal,
     });
+    this.#picture = makePicture({
+      store: this.#connection.store,
+      viewModel: this.#viewModel,
+      details: this.#details.element,
+      isOver: () => this.#connection.store.done,
+      onSelect: () => this.#choose(),
+      signal,
+    });
     this.#scrubber = new Scrubber((at) => this.#goTo(at), signal);
     this.#questions = new Questions({
       onAnswer: (answer) => this.#answer(answer),
-      onShow: (path) => this.#tree.show(path),
+      onShow: (path) => this.#picture.show(path),
     });
-    body.append(viewport.element, this.#details.element);
     this.element = make(
       "div",
       // Keep these keys from JupyterLab, which would move cells with them.
       "agentnb-tree-view",
       { "data-lm-suppress-shortcuts": "true" },
       this.#questions.element,
-      this.#toolbar.element,
+      this.#picture.head,
       this.#notice,
-      body,
-      this.#scrubber.element,
+      this.#picture.body,
+      ...(this.#picture.hasReplay ? [this.#scrubber.element] : []),
       this.#announcer.element,
       this.#questions.live,
     );
@@ -165,7 +151,7 @@ export class View {
     const here = setInterval(() => this.#here(), HERE_MS);
     const size = new ResizeObserver(() => this.#settled());
     size.observe(this.element);
-    size.observe(this.#tree.viewport.element);
+    size.observe(this.#picture.sized);
     const controls = () => this.#soon();
     const height = () => this.#resize();
     this.#model.on("change:controls", controls);
@@ -182,7 +168,7 @@ export class View {
   // The element was put into the page, or moved in it.
   #settled() {
     if (!this.element.isConnected) return;
-    this.#tree.viewport.restore();
+    this.#picture.settled();
     const panel = this.element.closest(".agentnb-panel");
     if (!panel || this.#panel === panel) return;
     this.#panel = panel;
@@ -190,12 +176,12 @@ export class View {
     const { signal } = this.#over;
     signal.addEventListener("abort", nameSliders(panel));
     hearEndKey(panel, signal, toEnd);
-    hearAnswer(panel, signal, () => this.#questions.focus() || this.#tree.focus());
+    hearAnswer(panel, signal, () => this.#questions.focus() || this.#picture.focus());
   }
 
   #resize() {
     const height = Number(this.#model.get("height")) || 0;
-    this.#pane.given = Math.max(0, height);
+    this.#picture.resize(Math.max(0, height));
     if (height > 0) this.element.style.setProperty("--agentnb-height", `${height}px`);
     else this.element.style.removeProperty("--agentnb-height");
   }
@@ -209,16 +195,16 @@ export class View {
 
   #draw() {
     if (!this.#viewModel.isReplay) {
-      if (this.#rearrange) this.#tree.arrange();
-      else this.#tree.update([...this.#dirty], { added: this.#added });
+      const paths = [...this.#dirty];
+      this.#picture.draw({ isWhole: this.#rearrange, paths, added: this.#added });
       this.#rearrange = this.#added = false;
       this.#dirty.clear();
     }
     if (this.#connection.store.done && !this.#isOver) {
       this.#isOver = true;
-      this.#tree.viewport.refit();
+      this.#picture.ended();
     }
-    this.#count();
+    this.#picture.count();
     this.#showQuestions();
     this.#showDetails();
     this.#offerReplay();
@@ -263,17 +249,12 @@ export class View {
 
   #tick() {
     if (document.hidden || this.#connection.store.done || this.#viewModel.isReplay) return;
-    this.#tree.tick();
+    this.#picture.tick();
     this.#showDetails();
   }
 
-  #count() {
-    const statuses = this.#viewModel.rows().map((row) => row.status);
-    this.#toolbar.show(statuses, this.#tree.counts);
-  }
-
   #showDetails() {
-    const { selected } = this.#tree;
+    const { selected } = this.#picture;
     const row = this.#viewModel.row(selected);
     if (!row) return;
     if (this.#shown !== selected) {
@@ -288,6 +269,7 @@ export class View {
   #offerReplay() {
     const { store } = this.#connection;
     if (!store.done || this.#at !== null || this.#connection.isClosed) return;
+    if (!this.#picture.hasReplay) return;
     const ofAgents = [...store.rows.values()].flatMap(({ begun, ended }) => [begun, ended]);
     const changes = [...ofAgents, ...store.marks];
     this.#scrubber.offer(store.time(0), changes.filter(Number.isFinite));
@@ -301,7 +283,8 @@ export class View {
   }
 
   #ask() {
-    this.#request.want({ agent: this.#tree.selected, call: this.#call, at: this.#at });
+    const agent = this.#picture.selected;
+    if (agent !== null) this.#request.want({ agent, call: this.#call, at: this.#at });
   }
 
   #goTo(at) {
@@ -323,7 +306,7 @@ export class View {
       this.#ask();
     }
     const { agent, at } = this.#heard ?? {};
-    if (agent !== this.#tree.selected || (at === null) !== (this.#at === null)) return;
+    if (agent !== this.#picture.selected || (at === null) !== (this.#at === null)) return;
     this.#details.take(message);
     this.#soon();
   }
@@ -334,8 +317,8 @@ export class View {
 
   #showReplay(replay) {
     this.#viewModel.replay(replay);
-    this.#tree.arrange();
-    this.#count();
+    this.#picture.draw({ isWhole: true });
+    this.#picture.count();
     this.#showDetails();
     this.element.dataset.replay = String(this.#viewModel.isReplay);
   }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from agentnb.core.bus import EventBus
 from agentnb.core.events import (
@@ -31,13 +31,13 @@ class ManualRun:
         self.clock = ManualClock()
         self.bus = EventBus("run", clock=self.clock)
 
-    def began(self, task: str = "the task") -> ManualRun:
+    def began(self, task: str = "the task") -> Self:
         self.bus.publish(
             RunStarted(task_description=task, model="m", budget_total=1000, max_depth=3)
         )
         return self.spawned("root", task)
 
-    def spawned(self, path: str, task: str = "a task", **how: Any) -> ManualRun:
+    def spawned(self, path: str, task: str = "a task", **how: Any) -> Self:
         parent = None if path == "root" else id_of(path.rpartition(".")[0] or "root")
         depth = 0 if path == "root" else path.count(".") + 1
         self.bus.publish(
@@ -52,7 +52,7 @@ class ManualRun:
         )
         return self
 
-    def called(self, path: str, said: str = "hello", **how: Any) -> ManualRun:
+    def called(self, path: str, said: str = "hello", **how: Any) -> Self:
         request = CompletionRequest(
             model="m/one", system="be brief", messages=(user_message(said),)
         )
@@ -61,11 +61,11 @@ class ManualRun:
         )
         return self
 
-    def said(self, path: str, text: str) -> ManualRun:
+    def said(self, path: str, text: str) -> Self:
         self.bus.publish(AgentTextDelta(agent_id=id_of(path), text=text))
         return self
 
-    def replied(self, path: str, *, tokens: int = 100, **how: Any) -> ManualRun:
+    def replied(self, path: str, *, tokens: int = 100, **how: Any) -> Self:
         self.bus.publish(
             ModelCallFinished(
                 agent_id=id_of(path),
@@ -77,21 +77,19 @@ class ManualRun:
         )
         return self
 
-    def tool(self, path: str, tool_use_id: str, name: str = "look_up", **how: Any) -> ManualRun:
+    def tool(self, path: str, tool_use_id: str, name: str = "look_up", **how: Any) -> Self:
         """A tool call begins."""
         started = ToolCallStarted(
             agent_id=id_of(path), tool_use_id=tool_use_id, name=name, **{"input": {}, **how}
         )
         return self.tell(started)
 
-    def reported(self, path: str, tool_use_id: str, text: str, name: str = "look_up") -> ManualRun:
+    def reported(self, path: str, tool_use_id: str, text: str, name: str = "look_up") -> Self:
         return self.tell(
             ToolCallReported(agent_id=id_of(path), tool_use_id=tool_use_id, name=name, text=text)
         )
 
-    def tool_ended(
-        self, path: str, tool_use_id: str, result: str = "found", **how: Any
-    ) -> ManualRun:
+    def tool_ended(self, path: str, tool_use_id: str, result: str = "found", **how: Any) -> Self:
         ended = ToolCallFinished(
             agent_id=id_of(path),
             tool_use_id=tool_use_id,
@@ -102,7 +100,7 @@ class ManualRun:
         )
         return self.tell(ended)
 
-    def completed(self, path: str, text: str = "done") -> ManualRun:
+    def completed(self, path: str, text: str = "done") -> Self:
         self.bus.publish(
             AgentCompleted(
                 agent_id=id_of(path), result_summary=text, text=text, tokens_used=1, duration_ms=10
@@ -110,16 +108,16 @@ class ManualRun:
         )
         return self
 
-    def ended(self, status: AgentStatus = AgentStatus.COMPLETED, **how: Any) -> ManualRun:
+    def ended(self, status: AgentStatus = AgentStatus.COMPLETED, **how: Any) -> Self:
         self.bus.publish(RunFinished(status=status, tokens_used=1, duration_ms=10, **how))
         return self
 
-    def tell(self, *events: Any) -> ManualRun:
+    def tell(self, *events: Any) -> Self:
         for event in events:
             self.bus.publish(event)
         return self
 
-    def after(self, seconds: float) -> ManualRun:
+    def after(self, seconds: float) -> Self:
         self.clock.advance(seconds)
         return self
 

@@ -387,6 +387,9 @@ def test_cost_is_asked_for_when_a_call_has_ended() -> None:
         def __str__(self) -> str:
             return "about $2"
 
+        def times(self, factor: float) -> str:
+            return f"${2 * factor:g}"
+
     run = ManualRun().began().called("root")
     publisher, screen = FramePublisher(run.bus, cost=Costs), WatchedScreen()
     publisher.attach(screen)
@@ -397,6 +400,7 @@ def test_cost_is_asked_for_when_a_call_has_ended() -> None:
 
     assert screen.frames[-1].summary.cost == "about $2"
     assert (publisher.cost_of("root"), publisher.cost_of("1")) == ("$1", "")
+    assert publisher.cost_times(3) == "$6"
 
 
 def test_replay_shows_the_tree_as_it_was_forwards_and_backwards() -> None:

@@ -1,0 +1,48 @@
+"""What the program runs in, and what a cell there is to show."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from agentnb.core.text import literal
+from agentnb.errors import NotebookError
+
+DISPLAY_VARIABLE = "AGENTNB_DISPLAY"
+ALL = "all"
+_PARTS = ("widget", "static", "text", "none")
+
+
+def wanted_display() -> str:
+    """What a cell shows, from `AGENTNB_DISPLAY`; `all` by default.
+
+    `widget` is the live view alone, `static` the rest, `text` the rest as plain text, and `none`
+    nothing.
+
+    Raises:
+        NotebookError: The variable has another value.
+    """
+    wanted = os.environ.get(DISPLAY_VARIABLE, "").strip().lower() or ALL
+    if wanted not in (*_PARTS, ALL):
+        raise NotebookError(
+            f"The environment variable {DISPLAY_VARIABLE} is {literal(wanted)}: set it to one of "
+            f"{', '.join(_PARTS)}, or remove it."
+        )
+    return wanted
+
+
+def is_interactive() -> bool:
+    """Whether it runs in IPython: a notebook, or its terminal."""
+    return _shell() is not None
+
+
+def is_notebook() -> bool:
+    """Whether it runs in a kernel, whose front end shows widgets."""
+    return hasattr(_shell(), "kernel")
+
+
+def _shell() -> Any:
+    # Without an import: a script must not load IPython to learn that it is not there.
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else getattr(ipython, "get_ipython", lambda: None)()
