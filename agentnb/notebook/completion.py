@@ -38,6 +38,7 @@ from agentnb.notebook.magics import (
 )
 from agentnb.notebook.task_magic import TASK_CELL_VERBS, TASK_VERBS
 from agentnb.notebook.toolbox import names_of_tools
+from agentnb.notebook.types_named import names_of_types
 from agentnb.providers.registry import model_beginnings
 from agentnb.run import Run
 from agentnb.session import Session
@@ -180,6 +181,8 @@ class _Known:
                 return [option for each in asked for option in each.options]
             case Words.MODES:
                 return MODES
+            case Words.TYPES:
+                return names_of_types(self._notebook)
             case Words.FILES:
                 return ()
             case Words.THREADS:

@@ -9,45 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from agentnb.core.secrets import masked_words
-from agentnb.core.text import literal, visible
+from agentnb.core.text import visible
 from agentnb.core.types import AgentNode, OrchestratorResult
-from agentnb.errors import NotebookError
 from agentnb.run import Run
+from agentnb.views.front_end import ALL, is_notebook, wanted_display
 from agentnb.views.panel.limits import ceiling
 from agentnb.views.static import picture_bundle, static_bundle
-
-DISPLAY_VARIABLE = "AGENTNB_DISPLAY"
-_ALL = "all"
-_PARTS = ("widget", "static", "text", "none")
-
-
-def wanted_display() -> str:
-    """What a cell shows, from `AGENTNB_DISPLAY`; `all` by default.
-
-    `widget` is the live view alone, `static` the rest, `text` the rest as plain text, and `none`
-    nothing.
-
-    Raises:
-        NotebookError: The variable has another value.
-    """
-    wanted = os.environ.get(DISPLAY_VARIABLE, "").strip().lower() or _ALL
-    if wanted not in (*_PARTS, _ALL):
-        raise NotebookError(
-            f"The environment variable {DISPLAY_VARIABLE} is {literal(wanted)}: set it to one of "
-            f"{', '.join(_PARTS)}, or remove it."
-        )
-    return wanted
+from agentnb.views.typed_answer import answer_of
 
 
 def show_result(
@@ -70,7 +47,7 @@ def show_result(
     if wanted in ("widget", "none"):
         return
     bundle = static_bundle(
-        result.agent_tree, result.final_response, notes=notes, quiet=quiet, unreported=unreported
+        result.agent_tree, answer_of(result), notes=notes, quiet=quiet, unreported=unreported
     )
     if wanted == "text":
         bundle = {"text/plain": bundle["text/plain"]}
@@ -88,16 +65,12 @@ def show_result(
 
 def has_picture(*, quiet: bool) -> bool:
     """Whether this cell shows a picture at the end of a run."""
-    return _is_notebook() and not quiet and wanted_display() in (_ALL, "static")
+    return is_notebook() and not quiet and wanted_display() in (ALL, "static")
 
 
 def has_live_view(*, quiet: bool) -> bool:
     """Whether this cell shows its run live."""
-    return _is_notebook() and not quiet and wanted_display() in (_ALL, "widget")
-
-
-def _is_notebook() -> bool:
-    return hasattr(get_ipython(), "kernel")
+    return is_notebook() and not quiet and wanted_display() in (ALL, "widget")
 
 
 def check_settings() -> None:
@@ -106,7 +79,7 @@ def check_settings() -> None:
     Raises:
         NotebookError: An environment variable has a wrong value.
     """
-    if wanted_display() in (_ALL, "widget"):
+    if wanted_display() in (ALL, "widget"):
         ceiling()
 
 

@@ -45,6 +45,8 @@ class Words(Enum):
     """Names of agents that stay."""
     QUESTIONS = auto()
     """Ids of a run's open questions."""
+    TYPES = auto()
+    """Types of answers: those of the notebook, then builtin ones."""
     ANSWERS = auto()
     """What these questions may be answered with."""
 

@@ -12,6 +12,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from agentnb.config import load_config
 from agentnb.core.errors import OrchestratorError
+from agentnb.core.money import NotMoney, looks_like_money, share_in_words
 from agentnb.core.shown import counted, listed
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_of
@@ -28,7 +29,6 @@ from agentnb.notebook.display import (
     show_live_view,
     show_result,
     take_live_views_back,
-    wanted_display,
 )
 from agentnb.notebook.errors import partial_result_of, plain_errors
 from agentnb.notebook.line import (
@@ -51,11 +51,13 @@ from agentnb.notebook.steering import tell, telling_in
 from agentnb.notebook.task_magic import thread_meant
 from agentnb.notebook.template import fill, notebook_names
 from agentnb.notebook.toolbox import tools_named
+from agentnb.notebook.types_named import type_named
 from agentnb.repeat import say_mode
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
 from agentnb.settings import SETTINGS, whole_number
 from agentnb.trust import trust
+from agentnb.views.front_end import wanted_display
 from agentnb.views.outline import GLYPHS, lines_below, outline_shortened
 from agentnb.views.table import ROWS, Table
 
@@ -82,6 +84,16 @@ CELL_OPTIONS = {
         ],
         Words.THREADS,
     ),
+    "--output": Option(
+        "output",
+        text,
+        "TYPE",
+        [
+            "the type of the answer, which is then `result.data`: the name of one here",
+            "(a pydantic model, a dataclass, an Enum, …), or `int`, `float`, `bool`",
+        ],
+        Words.TYPES,
+    ),
     "--name": Option("name", text, "N", ["what you call the run, in lists of runs"]),
     "-o": Option(
         "variable", variable_name, "NAME", ["bind the result to NAME (with --bg: the run)"]
@@ -97,7 +109,7 @@ RUN_OPTIONS = {"--run": Option("run", text, words=Words.RUNS)}
 """Options of `%spawn`."""
 RECOVER_OPTIONS = {
     "--budget": Option(
-        "budget", value_of(whole_number("tokens", at_least=1)), "N", ["its total from here on"]
+        "budget", value_of(SETTINGS["budget"].check), "N", ["its total from here on"]
     ),
 }
 """Options of `%spawn recover`."""
@@ -175,6 +187,8 @@ class _CellRequest:
     quiet: bool = False
     raw: bool = False
     profile: str | None = None
+    output: Any = None
+    """The type of the answer; `None` for text."""
     thread: str | None = None
     """A thread's id, an agent's name, or `last`; `None` for a new thread."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -301,6 +315,8 @@ def _read_cell(line: str, cell: str) -> _CellRequest:
     task = cell if values.get("raw") else fill(cell, names)
     if not task.strip():
         raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")
+    if "output" in values:
+        values["output"] = type_named(str(values["output"]), names)
     settings = {name: values.pop(name) for name in SETTINGS.keys() & values.keys()}
     return _CellRequest(task.strip(), settings=settings, **values)  # type: ignore[arg-type]  # read by CELL_OPTIONS
 
@@ -312,7 +328,13 @@ def _start(request: _CellRequest) -> Run:
         settings["tools"] = tools_named(settings["tools"], notebook_names(), session.tools)
     if request.thread is not None:
         settings["thread"] = thread_meant(session, request.thread)
-    run = session.spawn(request.task, profile=request.profile, name=request.name, **settings)
+    run = session.spawn(
+        request.task,
+        profile=request.profile,
+        output=request.output,
+        name=request.name,
+        **settings,
+    )
     if request.in_background:
         _bind(request.variable, run)
         if wanted_display() != "none":
@@ -433,8 +455,10 @@ def _status(run: Run, arguments: list[str]) -> str:
     _take_at_most(0, arguments, "status")
     tree = run.tree
     budget = run.budget
-    spent = f"{budget.tokens_used:,} of {budget.total:,} tokens used"
+    spent = f"{share_in_words(budget.tokens_used, budget.total, budget.unit)} used"
     lines = [f"{steering.state_of(run)}, {spent}"]
+    if together := get_session().spent:
+        lines.append(f"the session's budget: {together} used")
     if asked := len(run.questions):
         lines.append(f"{counted(asked, 'open question')}: `%spawn questions`")
     lines += [outline_shortened(tree, _below(run))] if tree else []
@@ -513,11 +537,16 @@ def _budget(run: Run, arguments: list[str]) -> str:
     _take_at_most(1, arguments, "budget")
     if not arguments:
         raise NotebookError("`%spawn budget` needs the new total: `%spawn budget 90_000`.")
-    total = value_of(whole_number("tokens", at_least=0))("%spawn budget", arguments[0])
+    total: int | str = arguments[0]
+    if not looks_like_money(arguments[0]):
+        total = value_of(whole_number("tokens", at_least=0))("%spawn budget", arguments[0])
     if run.done:
         raise NotebookError("The run has ended, so its budget cannot change any more.")
-    run.set_budget(total)
-    return f"The budget is {total:,} tokens now."
+    try:
+        run.set_budget(total)
+    except NotMoney as error:
+        raise NotebookError(str(error)) from None
+    return f"The budget is {run.budget.in_words(run.budget.total)} now."
 
 
 SPAWN_VERBS = {

@@ -61,6 +61,7 @@ def settings_text(session: Session) -> str:
         ("Settings of a run (session):", _of_a_run(session)),
         ("Profiles (tools.spawn.profiles):", chain(*_profiles(session))),
         ("Pools (llm.pools):", _pools(config)),
+        ("Dollars for a million tokens (prices):", _prices(config)),
         ("OpenAI-compatible server (llm.providers.openai):", _server(config)),
     ]
     lines = [_head(config)]
@@ -98,6 +99,12 @@ def _general(session: Session) -> Iterator[Row]:
     yield "mode", f"{session.mode.name} ({session.mode.why})"
     if session.mode.uses_cassette:
         yield "cassette", _cassette(session.mode)
+
+
+def _prices(config: Config) -> Iterator[Row]:
+    for model, each in islice(config.prices.items(), _MOST):
+        yield model, ", ".join(f"{kind} {dollars:f}" for kind, dollars in each.items())
+    yield from _rest(config.prices)
 
 
 def _store(session: Session) -> Iterator[Row]:
@@ -154,7 +161,8 @@ def _of_a_run(session: Session) -> Iterator[Row]:
         value = getattr(session.settings, name)
         if name == "tools":
             value = tuple(tool.spec.name for tool in session.tools)
-        yield name, f"{_written(value)} ({where})"
+        used = session.spent if name == "session_budget" else ""
+        yield name, f"{_written(value)}{used and f', {used} is used'} ({where})"
 
 
 def _origin(session: Session, name: str) -> str:

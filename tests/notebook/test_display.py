@@ -4,9 +4,10 @@ import pytest
 
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult, SubAgentResult
 from agentnb.errors import NotebookError
-from agentnb.notebook.display import has_something_to_show, show_result, wanted_display
+from agentnb.notebook.display import has_something_to_show, show_result
 from agentnb.providers.scripted import ScriptedProvider
 from agentnb.session import Session
+from agentnb.views.front_end import wanted_display
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ provider = agentnb.ScriptedProvider({
     "Hello": "Well said.",
     "Explain": "This is what it means.",
     "From": "This is the way.",
+    "Rate": '```json\\n{"title": "<b>it</b>", "stars": 4}\\n```',
 })
 session = agentnb.configure(provider=provider)
 asked = lambda: len(provider.requests)
@@ -484,3 +485,26 @@ def test_import_prints_nothing_and_is_enough_for_the_magics() -> None:
     assert "live" in settings.stdout
     (display,) = shown.displays
     assert display["text/plain"].startswith("(demo)")
+
+
+def test_typed_answer_of_a_cell_is_a_value_and_is_shown_as_inert_json(kernel: Kernel) -> None:
+    kernel.ok(
+        "from dataclasses import dataclass\n"
+        "@dataclass\n"
+        "class Rating:\n"
+        "    title: str\n"
+        "    stars: int"
+    )
+    shown = kernel.ok("%%spawn --output Rating --quiet -o rated\nRate it.")
+
+    (text,) = texts(shown)
+    assert '"stars": 4' in text
+    html = shown.displays[0]["text/html"]
+    assert "<b>it</b>" not in html
+    assert kernel.ok("print(rated.data)").text.strip() == "Rating(title='<b>it</b>', stars=4)"
+    before = kernel.ok("print(asked())").text
+    for name in ("Ratings", "rated"):
+        wrong = kernel.run(f"%%spawn --output {name}\nRate it.")
+        assert is_one_line(wrong)
+        assert name in wrong.error
+    assert kernel.ok("print(asked())").text == before

@@ -44,6 +44,12 @@ def kernel() -> Iterator[Kernel]:
         yield kernel
 
 
+@pytest.fixture(autouse=True)
+def own_session(kernel: Kernel) -> None:
+    """Gives each test the session of `SCRIPT`, whatever the one before it has configured."""
+    kernel.ok("_ = agentnb.configure(provider=provider, tools=[from_session])")
+
+
 def test_function_of_the_notebook_is_called_and_answers(kernel: Kernel) -> None:
     shown = kernel.ok("%%spawn --tools look_up -o found\nHow long is the Rhine?")
 
