@@ -170,7 +170,7 @@ def _own_default_session() -> Iterator[None]:
     """No test finds the default session of one before it, nor that one's settings."""
     yield
     if (module := sys.modules.get("agentnb.default_session")) is not None:
-        module._default = None
+        module._default = None  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -82,7 +82,8 @@ print(json.dumps(rounds))
 """
 
 
-def _in_kernel(kernel: Kernel, code: str, **values: object) -> Any:
+def in_kernel(kernel: Kernel, code: str, **values: object) -> Any:
+    """Run code with values put in; returns the last line that it prints, read as JSON."""
     for name, value in values.items():
         code = code.replace(f"{{{name}}}", str(value))
     shown = kernel.collect(kernel.send(code), deadline_s=600)
@@ -101,7 +102,7 @@ def main() -> None:
             (1000, 50, True),
         ):
             values = {"agents": agents, "changing": changing, "with_tools": with_tools}
-            rounds = [_in_kernel(kernel, _FRAMES, **values) for _ in range(ROUNDS)]
+            rounds = [in_kernel(kernel, _FRAMES, **values) for _ in range(ROUNDS)]
             median = statistics.median(middle for middle, _ in rounds)
             how = "call tools" if with_tools else "change"
             worst = max(most for _, most in rounds)
@@ -111,7 +112,7 @@ def main() -> None:
             )
         with server_process() as url:
             for agents in (30,):
-                beside = _in_kernel(kernel, _BESIDE, url=url, agents=agents, rounds=ROUNDS)
+                beside = in_kernel(kernel, _BESIDE, url=url, agents=agents, rounds=ROUNDS)
                 more = statistics.median(shown / alone - 1 for alone, shown in beside)
                 alone = statistics.median(alone for alone, _ in beside)
                 print(

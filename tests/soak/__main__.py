@@ -26,6 +26,7 @@ HARNESSES = {
     "sessions": 2,
     "kernels": 2,
     "recover": 100,
+    "map": 100,
 }
 """Names of the modules, and their number of points by hand."""
 SIZED = ("sessions", "kernels")

@@ -1,0 +1,132 @@
+"""Maps that are killed at a random moment, and run again: no finished row is paid twice.
+
+A process maps rows with a scripted model, over a store, and is killed in the middle: as a row is
+asked, in mid-answer, or as a row has completed. The same map runs again, is perhaps killed again,
+and in the end runs through. A ledger has a line for each row that is asked and for each that a
+person was told has completed, by whichever process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentnb import Session
+from agentnb.core.events import AgentCompleted
+from agentnb.core.types import CompletionRequest
+from agentnb.providers.scripted import Reply, ScriptedProvider
+
+ROWS = 30
+PROMPT = "What is in {{text}}?"
+JUDGES = 2
+_OPEN_AT_ONCE = 6
+_LONGEST_S = 120
+_ACTS = 3 * ROWS * JUDGES
+"""At least as many as a whole map has: rows asked, answers begun, rows completed."""
+
+
+class _Life:
+    """Counts what a process does, keeps the ledger, and kills the process at its moment."""
+
+    def __init__(self, ledger: Path, dies_at: int) -> None:
+        self._file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(self._file, b"begins\n")
+        self._left = dies_at
+
+    def note(self, line: str = "") -> None:
+        if line:
+            os.write(self._file, f"{line}\n".encode())
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run_map(folder: Path, dies_at: int) -> None:
+    """One kernel: map the rows, and die at an act of this number; 0 for never."""
+    life = _Life(folder / "ledger", dies_at)
+
+    async def midway() -> None:
+        life.note()
+        await asyncio.sleep(0)
+
+    def script(request: CompletionRequest) -> Reply:
+        row = request.messages[-1].text
+        life.note(f"asked {row}")
+        return Reply(f"The answer to {row}", pause=midway)
+
+    session = Session(
+        provider=ScriptedProvider(script), store=folder / "x.db", max_concurrency=_OPEN_AT_ONCE
+    )
+
+    async def watched() -> None:
+        rows = [f"row {number}" for number in range(ROWS)]
+        run = session.map(rows, PROMPT, judges=JUDGES)
+        tasks = [PROMPT.replace("{{text}}", row) for row in rows]
+        async for entry in run.stream():
+            event = entry.event
+            if isinstance(event, AgentCompleted) and "." in event.agent_id:
+                number = int(event.agent_id.rpartition(".")[2])
+                life.note(f"done {number} {tasks[(number - 1) // JUDGES]}")
+        out = await run
+        for record in out.to_records():
+            os.write(1, f"{record['status']}\n".encode())
+
+    asyncio.run(watched())
+
+
+def faults_in(ledger: str, statuses: str) -> Iterator[str]:
+    """What broke. In each life a row is asked for the answers that were open when it began."""
+    asked: Counter[str] = Counter()
+    done: dict[str, set[str]] = defaultdict(set)
+    for line in ledger.splitlines():
+        what, _, rest = line.partition(" ")
+        if what == "begins":
+            asked = Counter({row: len(numbers) for row, numbers in done.items()})
+        elif what == "done":
+            number, _, row = rest.partition(" ")
+            done[row].add(number)
+        else:
+            asked[rest] += 1
+            if asked[rest] > JUDGES:
+                yield f"{rest!r} was asked for answers that were finished"
+    if len(done) != ROWS or any(len(numbers) != JUDGES for numbers in done.values()):
+        yield f"{len(done)} of {ROWS} rows have completed"
+    if not statuses or set(statuses.split()) != {"completed"}:
+        yield f"the last map has rows that are {set(statuses.split())}"
+
+
+def one_point(folder: Path, draw: random.Random) -> tuple[str, list[str]]:
+    """Kill a map once or twice, and run it to its end."""
+    folder.mkdir()
+    moments = [draw.randrange(1, _ACTS) for _ in range(draw.choice((1, 1, 2)))]
+    deaths = 0
+    statuses = ""
+    for dies_at in (*moments, 0):
+        command = [sys.executable, "-m", "tests.soak.map", str(folder), str(dies_at)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S)
+        statuses = ended.stdout
+        if ended.returncode == -signal.SIGKILL:
+            deaths += 1
+        elif ended.returncode:
+            return f"killed at {moments}", [ended.stderr.strip()[-2000:]]
+    ledger = (folder / "ledger").read_text()
+    told = f"killed at {moments}: {deaths} deaths, {ledger.count('asked')} calls"
+    return told, list(faults_in(ledger, statuses))
+
+
+def points(folder: Path, count: int, seed: int) -> Iterator[tuple[str, list[str]]]:
+    """See `tests.soak.__main__`."""
+    draw = random.Random(seed)
+    for number in range(count):
+        yield one_point(folder / str(number), draw)
+
+
+if __name__ == "__main__":
+    run_map(Path(sys.argv[1]), int(sys.argv[2]))
