@@ -12,6 +12,7 @@ import gc
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -65,18 +66,19 @@ def map_again_s(store: Path) -> float:
 def map_cancel_s() -> float:
     """Seconds from a cancel of rows that are all at work to the table of what is done."""
 
-    at_work = 0
+    at_work, all_at_work = 0, threading.Event()
 
     async def for_ever() -> None:
         nonlocal at_work
         at_work += 1
+        if at_work == ROWS:
+            all_at_work.set()
         await asyncio.Event().wait()
 
     run = session(None, lambda _: Reply("half of it", pause=for_ever)).map(
         table(ROWS), PROMPT, budget=_BUDGET
     )
-    while at_work < ROWS:
-        time.sleep(0.1)
+    all_at_work.wait()
     began_s = time.perf_counter()
     run.cancel()
     run.result()
