@@ -61,6 +61,12 @@ class AtWork:
         """A run is not at work any more."""
         del self._live[request.run_id]
 
+    def close(self) -> None:
+        """The session is closed: that stops its runs, but cancels nothing that is left queued."""
+        with _lock:
+            for run_id in {*self._live, *self._pots, *self._standing}:
+                _cancellations.pop(run_id, None)
+
     def run_of(self, agent_id: str) -> RequestContext | None:
         """The run at work in this process that an agent belongs to. From any thread."""
         live = list(self._live.values())  # in one step: the loop changes it meanwhile

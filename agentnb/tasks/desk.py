@@ -173,6 +173,7 @@ class Desk:
     def close(self) -> None:
         """Start nothing more. See `Starter.close`."""
         self._starter.close()
+        self._at_work.close()
 
     # -- for the board of tasks -------------------------------------------------------------------
 

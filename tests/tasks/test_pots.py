@@ -201,3 +201,35 @@ def test_pots_stand_as_they_were_when_the_session_is_opened_again(
         (30_000, of_a.budget.tokens_used),
         (30_000, top.budget.tokens_used),
     ]
+
+
+def test_message_left_by_a_close_is_worked_on_if_the_close_met_the_run_above_at_its_end(
+    tmp_path: Path,
+) -> None:
+    """A assigned B, and C to the agent of B; its end was kept, and its handle not done yet."""
+    hold = Hold()
+
+    def a(request: CompletionRequest) -> AnyReply:
+        told = results(request)
+        if not told:
+            return tools(create("B"))
+        of_b = re.search(r"nb_[\w.]+", told[0])
+        assert of_b is not None
+        return "given" if len(told) == 2 else tools(create("C", to=of_b[0]))
+
+    def b(request: CompletionRequest) -> AnyReply:
+        is_c = '"C"' in request.messages[-1].text
+        return "some words" if is_c else Reply("never read", pause=hold)
+
+    provider = by_title({ROOT: once(create("A")), "A": a, "B": b})
+    first = Keeping(provider=provider, tools=["tasks"], budget=30_000, store=tmp_path)
+    with first:
+        ended(first.spawn("x"))
+        of_a = ended(first.started[0])
+        hold.wait()
+        first._desk.close()
+        of_a.stop_soon("the session was closed")  # as a close does to each run that is not done
+    again = Keeping(provider=provider, store=tmp_path, id=first.id)
+    (of_c,) = again.started
+
+    assert ended(of_c).output == "some words"
