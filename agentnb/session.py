@@ -503,7 +503,8 @@ class Session:
             judges: Agents for each row, to be compared; as many as `models` when left out.
             tools: Tools of the agents; none when left out.
             max_depth: Levels of sub-agents below a row.
-            sample: Rows that run before a person is asked about the rest.
+            sample: Rows that run before a person is asked about the rest, at equal distances in
+                the table.
             budget: Tokens, or dollars as in `"$4"`.
             retry_failed: How often a failed row is tried again.
             name: What the person calls the run, in lists of runs: a text of one line.

@@ -65,7 +65,8 @@ class Rows:
     attempts: int = 2
     """How often a row's failed turn is tried in all."""
     sample: int | None = None
-    """Rows that run before a person is asked about the rest; `None` for no question."""
+    """Rows that run before a person is asked about the rest, at equal distances in the table;
+    `None` for no question."""
     attachments: tuple[tuple[Block, ...], ...] = ()
     """By task: the files that stand before its text in the user message; empty for none at all."""
     answers: RowAnswers | None = None

@@ -239,8 +239,10 @@ async def test_stop_ends_the_map_with_what_is_done() -> None:
     tree = await sampled("stop")
     assert isinstance(tree.error, RunCancelled)
     statuses = [result.status for result in tree.result.sub_agent_results]
-    assert statuses == ["completed"] * 2 + ["skipped"] * 3
-    assert all("sample" in (each.error or "") for each in tree.result.sub_agent_results[2:])
+    # The sample's rows stand at equal distances.
+    assert statuses == ["completed", "skipped", "completed", "skipped", "skipped"]
+    left = [each for each in tree.result.sub_agent_results if each.status == "skipped"]
+    assert all("sample" in (each.error or "") for each in left)
 
 
 async def test_without_a_person_it_goes_on_unasked() -> None:
@@ -280,6 +282,40 @@ def test_estimate_is_exact_where_every_row_is_like_the_sample(
     estimate = after_sample([Measured("m", size, usage)], rest, lambda *_: None, is_shared=False)
     assert abs(estimate.tokens - len(rest) * usage.total_tokens) <= 1
     assert estimate.cost_usd is None
+
+
+@given(ROWS, st.integers(0, 900), st.integers(1, 60), st.integers(0, 300), st.integers(0, 40))
+def test_estimate_is_exact_where_a_part_is_the_same_for_each_row_and_a_part_grows(
+    sizes: list[int], fixed: int, tenths: int, mark: int, hundredths: int
+) -> None:
+    sizes = [100 * size for size in sizes]
+
+    def usage(size: int) -> Usage:
+        return Usage(fixed + size // 2 + tenths * size // 10, mark + hundredths * size // 100)
+
+    sample = [Measured("m", size, usage(size)) for size in (100, *sizes)]
+    rest = [7 * size for size in sizes]
+    found = after_sample(
+        sample, [Ahead("m", size) for size in rest], lambda *_: None, is_shared=False
+    )
+    assert found.tokens == pytest.approx(sum(usage(size).total_tokens for size in rest), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "more"),
+    [
+        ((100, 200), (10, 90), (150 * 9, 50 * 9)),  # a steeper line than in proportion: by chance
+        ((400, 200), (90, 10), (300 + 0.5 * 800, 50)),  # a line that falls: by chance, too
+        ((0, 0), (0, 0), (0, 0)),
+    ],
+)
+def test_line_through_a_sample_is_neither_steeper_than_in_proportion_nor_falls(
+    inputs: tuple[int, int], outputs: tuple[int, int], more: tuple[float, float]
+) -> None:
+    sizes = (95, 105)
+    sample = [Measured("m", *each) for each in zip(sizes, map(Usage, inputs, outputs), strict=True)]
+    found = after_sample(sample, [Ahead("m", 900)], lambda *_: None, is_shared=False)
+    assert found.tokens == pytest.approx(sum(more), abs=1)
 
 
 def test_estimate_reads_from_the_cache_what_the_sample_wrote() -> None:

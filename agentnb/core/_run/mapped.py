@@ -4,13 +4,14 @@
   is planned or paid.
 - With a shared prompt the first agent of each model runs until its first byte before the others
   start: only then they read from the cache what it has written.
-- With `Rows.sample` the first rows run alone, and then a person is asked about the rest.
+- With `Rows.sample` some rows run alone, at equal distances, and then a person is asked about the
+  rest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -124,9 +125,9 @@ class MappedRows:
         ]
         refusals = await plans.settle(delegation, refusals)
         places = [at for at, refusal in enumerate(refusals) if refusal is None]
-        first = self._in_sample(places)
-        await self._ask(places[:first])
-        if rest := places[first:]:
+        sample = self._sample(places)
+        await self._ask([at for at in places if at in sample])
+        if rest := [at for at in places if at not in sample]:
             if not self._was_asked() and await self._host.skips_rest(self._root, rest[0]):
                 return
             if await self._goes_on(plans, rest):
@@ -274,13 +275,16 @@ class MappedRows:
 
     # -- the sample -------------------------------------------------------------------------------
 
-    def _in_sample(self, places: Sequence[int]) -> int:
-        """How many of the places are of the sample's rows."""
-        if self._rows.sample is None:
-            return len(places)
+    def _sample(self, places: Sequence[int]) -> Collection[int]:
+        """Those of the places that run before a person is asked: all without a sample.
+
+        Rows that stand beside each other are often alike (of one page, one day, one customer). So
+        the sample's stand at equal distances, from the first on.
+        """
         rows = list(dict.fromkeys(self._row(at) for at in places))
-        sample = {*rows[: self._rows.sample]}
-        return sum(self._row(at) in sample for at in places)
+        count = min(self._rows.sample or len(rows), len(rows))
+        sample = {rows[number * len(rows) // count] for number in range(count)}
+        return {at for at in places if self._row(at) in sample}
 
     def _row(self, at: int) -> int:
         return at // self._rows.judges

@@ -1,9 +1,9 @@
 """A sample of a table: what its rows took tells what the rest will take, and a person is asked.
 
-The estimate is pure. The input of a row is its estimated size, scaled by how far the sample's
-counts differ from their estimates; its output is the sample's mean. Judges of different models are
-estimated apart. Where a prompt is shared through the cache, what the sample wrote there is read by
-the rest.
+The estimate is pure. What a row takes, input and output apart, is read off a line through what the
+sample's rows took, by their estimated size: a part is the same for each row (the API's own words,
+the marks of an answer), and a part grows with the row. Judges of different models are estimated
+apart. Where a prompt is shared through the cache, what the sample wrote there is read by the rest.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from agentnb.core._run.agent import Agent, NumberedTask
@@ -79,20 +80,47 @@ def after_sample(
 
 def _scaled(sample: Sequence[Measured], inputs: Sequence[int], *, is_shared: bool) -> Usage:
     """The usage of agents whose first calls have these sizes."""
+    if not sample:
+        return Usage()
     took = sum((each.usage for each in sample), Usage())
-    seen = max(1, len(sample))
     written, read = took.cache_creation_tokens, took.cache_read_tokens
     if is_shared:
         written, read = 0, written + read
-    counted_input = took.input_tokens + written + read
-    estimated = max(1, sum(each.input_tokens for each in sample))
-    whole = sum(inputs) * counted_input / estimated
-    of_cache = [round(amount * len(inputs) / seen) for amount in (written, read)]
-    return Usage(
-        max(0, round(whole) - sum(of_cache)),
-        round(took.output_tokens * len(inputs) / seen),
-        *of_cache,
-    )
+    of_cache = [round(amount * len(inputs) / len(sample)) for amount in (written, read)]
+    sizes = [each.input_tokens for each in sample]
+    counted = [each.usage.total_tokens - each.usage.output_tokens for each in sample]
+    whole = _by_size(counted, sizes, inputs, flattest=_LEAST_OF_INPUT)
+    output = _by_size([each.usage.output_tokens for each in sample], sizes, inputs)
+    return Usage(max(0, round(whole) - sum(of_cache)), round(output), *of_cache)
+
+
+_LEAST_OF_INPUT = 0.5
+"""Tokens that are counted for one of the estimate, at least: less is chance."""
+
+
+def _by_size(
+    counts: Sequence[int], sizes: Sequence[int], ahead: Sequence[int], *, flattest: float = 0
+) -> float:
+    """What rows take together, by the line of least squares through the sample.
+
+    The line is kept between the flattest and one in proportion to the size, since few rows of
+    nearly one size would give it any slope. Rows of one size give it none: then input is in
+    proportion, and output the same for each row.
+
+    Args:
+        counts: What each row of the sample took.
+        sizes: Their estimated input.
+        ahead: The estimated input of each row that has not started.
+        flattest: Tokens more for each token of size, at least.
+    """
+    mean, size = fmean(counts), max(1, fmean(sizes))
+    in_proportion = mean / size
+    slope = in_proportion if flattest else 0.0
+    if spread := sum((each - size) ** 2 for each in sizes):
+        pairs = zip(sizes, counts, strict=True)
+        slope = sum((each - size) * (count - mean) for each, count in pairs) / spread
+    slope = min(max(slope, flattest), in_proportion)
+    return len(ahead) * mean + slope * (sum(ahead) - len(ahead) * size)
 
 
 def usage_below(agent: Agent) -> Usage:
