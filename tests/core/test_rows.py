@@ -195,12 +195,16 @@ async def test_first_of_each_model_leads() -> None:
     models = tuple(ModelChoice(provider, name, OpenGate()) for name in ("x/a", "x/b"))
     tree = make_tree(provider, **table(3, judges=2, models=models, is_shared=True))
     running = tree.start()
-    await until(lambda: len(asked(tree)) == 2)
-    for _ in range(20):
+    await until(lambda: asked(tree))
+    for _ in range(200):  # a second that never comes must not be waited for until a deadline
         await asyncio.sleep(0)
-    assert sorted(asked(tree)) == ["1", "2"]
+    leaders = sorted(asked(tree))
     provider.go_on.set()
     await running
+    assert leaders == ["1", "2"]
+    assert {call.agent_id[-1]: call.model for call in tree.of(ModelCallStarted)} == {
+        "1": "x/a", "2": "x/b", "3": "x/a", "4": "x/b", "5": "x/a", "6": "x/b",
+    }  # fmt: skip
 
 
 # -- the sample -----------------------------------------------------------------------------------

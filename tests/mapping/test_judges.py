@@ -176,6 +176,18 @@ def test_models_give_the_judges_in_their_order() -> None:
     assert [*run.result().df.columns[:3]] == ["answer", "answer_1", "answer_2"]
 
 
+@pytest.mark.parametrize("judges", [1, 4])
+def test_each_judge_asks_the_model_at_its_place(judges: int) -> None:
+    session = Session(provider=ScriptedProvider(lambda request: request.model), store=None)
+    run = session.map(
+        ["a", "b"], "{{text}}?", models=["scripted/strict", "scripted/mild"], judges=judges
+    )
+
+    for record in run.result().to_records():
+        said = [record[f"answer_{number}"] for number in range(1, max(2, judges) + 1)]
+        assert said == ["strict", "mild"] * (max(2, judges) // 2)
+
+
 # -- agreement ------------------------------------------------------------------------------------
 
 
