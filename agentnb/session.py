@@ -35,7 +35,7 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.errors import wrong_settings_as_line
-from agentnb.mapping.order import order_of
+from agentnb.mapping.order import checked_flag, order_of
 from agentnb.mapping.reuse import (
     KernelAnswers,
 )
@@ -521,6 +521,9 @@ class Session:
                 given; or another argument is not what it must be. No call was made.
             UnknownModel: No provider has the model.
         """
+        checked_flag("reuse", reuse)
+        if progress is not None:
+            checked_flag("progress", progress)
         order = order_of(
             rows,
             prompt,

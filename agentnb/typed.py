@@ -82,6 +82,8 @@ class TypedOutput:
                 raise TypeError("name the type itself, without quotes")
             if isinstance(type_, FunctionType):  # pydantic would call it
                 raise TypeError("that is a function")
+            if type_ in (object, Any):
+                raise TypeError("that is anything: name a type, or `pydantic.JsonValue` for JSON")
             self._adapter: TypeAdapter[Any] = TypeAdapter(_for_pydantic(type_))
             schema = self._adapter.json_schema()
         except Exception as error:  # also a user's own hooks, which may raise anything

@@ -95,6 +95,16 @@ def recovered_order(
     return MapOrder(table, prompt, plan, options, output_type(output), None, {})
 
 
+def checked_flag(name: str, value: object) -> None:
+    """Refuse what is neither true nor false: of a text, each would be true.
+
+    Raises:
+        ValueError: It is.
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be True or False, not {literal(value)}.")
+
+
 def _at_least(name: str, value: object, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(

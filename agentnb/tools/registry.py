@@ -56,14 +56,15 @@ def _made(given: Any, known: Mapping[str, Tool], makers: Makers) -> tuple[Tool, 
             return meant
         names = listed(map(literal, [*known, *makers]))
         raise ValueError(
-            f"There is no tool {literal(given)} (known: {names}). Give the function itself."
+            f"`tools`: there is no tool {literal(given)} (known: {names}). Give the function "
+            "itself."
         )
     if is_tool(given):
         return (given,)
     if is_function(given):
         return (tool(given),)
     raise ValueError(
-        f"{literal(given)} is not a tool: give a function, or an object with a `spec` "
+        f"`tools`: {literal(given)} is not a tool: give a function, or an object with a `spec` "
         "(a `ToolSpec`) and `async call(input, context)`."
     )
 

@@ -54,7 +54,7 @@ def test_functions_tools_and_names_are_tools_in_their_order() -> None:
         (look, "must be a list"),
         ([look, agentnb.tool(look)], "Two tools have the name 'look'"),
         (["workspace", "workspace"], "Two tools have the name 'workspace_read'"),
-        (["lok"], "There is no tool 'lok' (known: 'workspace', 'memory', 'tasks')"),
+        (["lok"], "`tools`: there is no tool 'lok' (known: 'workspace', 'memory', 'tasks')"),
         ([5], "5 is not a tool"),
         ([Own], "is not a tool"),
         ([Own("a b")], "'a b' cannot be a tool's name"),
