@@ -40,7 +40,7 @@ class Maps:
             replay is the same.
     """
 
-    start: Callable[..., Run]
+    start: Callable[..., Run[Any]]
     store: RunStore
     answers: KernelAnswers
     reads_before: bool
@@ -75,7 +75,7 @@ class Maps:
         )
         return self._begin(options, order, progress=progress)
 
-    def recovered(self, options: RunOptions, recovering: Recovering) -> Run:
+    def recovered(self, options: RunOptions, recovering: Recovering) -> Run[Any]:
         """Start a run that goes on; a map as one."""
         if options.table is None or options.plan is None:
             return self.start(options, is_by_hand=True)

@@ -25,7 +25,9 @@ from collections.abc import (
 )
 from contextlib import contextmanager, suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
@@ -64,9 +66,14 @@ interrupted on its way to sleep would sleep on."""
 STOP_PATIENCE_S = 10.0
 """Longest wait of a cancel for agents that do not stop; the receipt then names them."""
 
+R = TypeVar("R", default=OrchestratorResult)
 
-class Run(RunRecord):
-    """One execution of a tree, from one task. Made by `Session.spawn`."""
+
+class Run(RunRecord, Generic[R]):
+    """One execution of a tree, from one task. Made by `Session.spawn`.
+
+    `R` is what waiting for it gives: a map's is a table, any other's the result of its tree.
+    """
 
     def __init__(
         self,
@@ -78,7 +85,7 @@ class Run(RunRecord):
         runtime: Runtime,
         viewers: Viewers | None = None,
         kept: RunStore | None = None,
-        among: MutableMapping[str, Run] | None = None,
+        among: MutableMapping[str, Run[Any]] | None = None,
         mode: str = LIVE,
         tally: object = None,
         of_file: Mapping[str, Price] = NO_PRICES,
@@ -106,10 +113,10 @@ class Run(RunRecord):
 
     # -- waiting ------------------------------------------------------------------------------
 
-    def __await__(self) -> Generator[Any, None, OrchestratorResult]:
+    def __await__(self) -> Generator[Any, None, R]:
         return self._wait().__await__()
 
-    async def _wait(self) -> OrchestratorResult:
+    async def _wait(self) -> R:
         """Wait on the caller's own loop, in slices that let an interrupt through."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
@@ -129,7 +136,11 @@ class Run(RunRecord):
             self._no_longer_waits(wake)
         return self._outcome()
 
-    def _outcome(self) -> OrchestratorResult:
+    def _outcome(self) -> R:
+        return cast("R", self._tree_result())
+
+    def _tree_result(self) -> OrchestratorResult:
+        """The result of the tree of an ended run, or what it raised."""
         self._give_record()
         try:
             return self._future.result()
@@ -150,7 +161,7 @@ class Run(RunRecord):
         if not self._future.done() and not self._runtime.is_alive:
             raise RuntimeError(GONE)
 
-    def result(self, timeout: float | None = None) -> OrchestratorResult:
+    def result(self, timeout: float | None = None) -> R:
         """Block until the run has ended.
 
         Args:
@@ -191,7 +202,7 @@ class Run(RunRecord):
         self._was_awaited |= self._future.done()
         self._waiting.discard(wake)
 
-    def result_or_cancel(self) -> OrchestratorResult:
+    def result_or_cancel(self) -> R:
         """Block as the run's owner: the first interrupt cancels it, the second gives up waiting."""
         try:
             return self.result()
@@ -215,7 +226,7 @@ class Run(RunRecord):
         """Stop when the whole run above is cancelled, now or later."""
         above.add_below(self._request.cancellation)
 
-    async def wait_or_cancel(self) -> OrchestratorResult:
+    async def wait_or_cancel(self) -> R:
         """Await as the run's owner: the first interrupt cancels it, the second gives up waiting."""
         try:
             return await self._wait()
@@ -570,17 +581,17 @@ class Run(RunRecord):
         return line[:1].upper() + line[1:]
 
 
-_newest: weakref.ref[Run] | None = None
+_newest: weakref.ref[Run[Any]] | None = None
 """The run that a person started last in this process, whichever session it is of."""
 
 
-def note_newest(run: Run) -> None:
+def note_newest(run: Run[Any]) -> None:
     """Note that a person has started a run."""
     global _newest
     _newest = weakref.ref(run)
 
 
-def newest_run() -> Run | None:
+def newest_run() -> Run[Any] | None:
     """The run that was started last in this process.
 
     `None` before the first, and if nobody has kept it: a session keeps its own newest one.
@@ -591,7 +602,7 @@ def newest_run() -> Run | None:
 class _ByPanel(RunControls):
     """A run's controls for its panels: their orders are recorded as the panel's."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run[Any]) -> None:
         self._run = run
 
     def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt:

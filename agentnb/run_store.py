@@ -274,11 +274,11 @@ class RunStore:
         _kernel.forget(run_id)  # what was begun of it here
         self._file().give_up(run_id)
 
-    def began(self, head: RunHead, run: Run) -> None:
+    def began(self, head: RunHead, run: Run[Any]) -> None:
         """Note a run that has begun."""
         _kernel.add(_Going(self.path, head, weakref.ref(run)), run)
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: Run[Any]) -> None:
         """Note a run that has ended. The summary goes if the file has the run."""
         _kernel.end(run, is_kept=self.path is not None and self.trouble is None)
 
@@ -465,12 +465,12 @@ class _KernelRuns:
         with self._lock:
             self._recovering.discard(run_id)
 
-    def add(self, noted: _Going, run: Run) -> None:
+    def add(self, noted: _Going, run: Run[Any]) -> None:
         with self._lock:
             self._alive[run.id] = run
             self._noted[run.id] = noted
 
-    def end(self, run: Run, *, is_kept: bool) -> None:
+    def end(self, run: Run[Any], *, is_kept: bool) -> None:
         with self._lock:
             if self._alive.get(run.id, run) is not run:
                 return  # it goes on as another one by now
@@ -483,7 +483,7 @@ class _KernelRuns:
             for run_id in ended[:-MOST_SUMMARIES]:
                 del self._noted[run_id]
 
-    def alive(self, run_id: str) -> Run | None:
+    def alive(self, run_id: str) -> Run[Any] | None:
         """A run that is still referenced."""
         return self._alive.get(run_id)
 
@@ -555,7 +555,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-def _tokens_of(run: Run) -> int:
+def _tokens_of(run: Run[Any]) -> int:
     """Tokens as a budget of tokens counts them."""
     if run.budget.unit == TOKENS:
         return run.budget.tokens_used
@@ -563,7 +563,7 @@ def _tokens_of(run: Run) -> int:
     return sum(event.usage.budget_tokens for event in finished)
 
 
-def _info_of(head: RunHead, run: Run) -> RunInfo:
+def _info_of(head: RunHead, run: Run[Any]) -> RunInfo:
     """What is known of a run now."""
     from agentnb.store.runs import RunInfo
 

@@ -181,11 +181,11 @@ class Session:
         self._live_id = self.id if self._repeat.name == LIVE else ""
         """The id of the person's session in mode `live`; empty if there was none."""
         self._move_in(settings.tools)
-        self._newest: Run | None = None
+        self._newest: Run[Any] | None = None
         self._others: weakref.WeakSet[Session] = weakref.WeakSet()
         self._owned = threading.local()
-        self._going_on: dict[str, Run] = {}
-        self._by_id: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+        self._going_on: dict[str, Run[Any]] = {}
+        self._by_id: weakref.WeakValueDictionary[str, Run[Any]] = weakref.WeakValueDictionary()
         self._answers = KernelAnswers()
         if settings.id is not None:
             self._desk.adopt()
@@ -551,7 +551,7 @@ class Session:
         unknown: str = "tell",
         changed: str = "refuse",
         budget: int | str | Decimal | None = None,
-    ) -> Run:
+    ) -> Run[Any]:
         """Go on with a run whose process died, as if it had not, or with one that was exhausted.
 
         Calls and tools that had ended are not made again: their records answer. What was open is
@@ -626,7 +626,7 @@ class Session:
             found.result()  # raises: it was cancelled
         return found
 
-    def _settled(self, run: Run, recovering: Recovering, own: Session) -> None:
+    def _settled(self, run: Run[Any], recovering: Recovering, own: Session) -> None:
         """A recovery has come to new work, or to nothing: then the run is interrupted as before."""
         if recovering.is_undone:
             with suppress(OrchestratorError):
@@ -702,8 +702,8 @@ class Session:
         return self._start(options)
 
     def _start(
-        self, options: RunOptions, *, is_by_hand: bool = False, make: type[Run] | None = None
-    ) -> Run:
+        self, options: RunOptions, *, is_by_hand: bool = False, make: type[Run[Any]] | None = None
+    ) -> Run[Any]:
         """Start a run. It waits for its turn on its thread, and then begins."""
         self._desk.check_open()
         given = self.given.keys()
@@ -887,7 +887,7 @@ class Session:
 
     # -- finding runs ---------------------------------------------------------------------------
 
-    def _remember(self, run: Run, *, is_newest: bool) -> None:
+    def _remember(self, run: Run[Any], *, is_newest: bool) -> None:
         if is_newest:
             self._newest = run
             note_newest(run)
@@ -907,7 +907,7 @@ class Session:
         run._future.add_done_callback(forget)
 
     @property
-    def newest_run(self) -> Run | None:
+    def newest_run(self) -> Run[Any] | None:
         """The newest run; `None` before the first."""
         return self._newest
 
@@ -916,7 +916,7 @@ class Session:
         """Ids of the runs that `find_run` finds, the newest first."""
         return tuple(reversed(list(self._by_id)))
 
-    def find_run(self, run_id: str) -> Run | None:
+    def find_run(self, run_id: str) -> Run[Any] | None:
         """A run by its id, as long as it is referenced; else `None`."""
         return self._by_id.get(run_id)
 

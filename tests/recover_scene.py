@@ -135,7 +135,7 @@ WITH_TOOL = ("calls a tool", "asks for approval")
 """Scenes with the tool `order_it`."""
 
 
-def begin(session: Session, scene: str, **more: Any) -> Run:
+def begin(session: Session, scene: str, **more: Any) -> Run[Any]:
     """Start the run of a scene."""
     if scene == "is typed":
         return session.spawn_all(["A", "B"], synthesis=False, max_depth=1, output=Score)

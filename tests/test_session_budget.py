@@ -57,7 +57,7 @@ def session(hold: Hold | None = None, **given: Any) -> Session:
     return Session(provider=ScriptedProvider(answer(hold)), **given)
 
 
-def used_in(run: Run) -> int:
+def used_in(run: Run[Any]) -> int:
     """What is spent in the session's budget, with nothing held."""
     (above,) = run.budget.above
     assert above.reserved == 0

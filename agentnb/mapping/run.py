@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentnb.core.errors import OrchestratorError, RunCancelled
 from agentnb.core.shown import Bundle
@@ -33,7 +33,7 @@ _LABEL_LENGTH = 300
 _OF_FILES = ("text", "name", "path")
 
 
-class MapRun(Run):
+class MapRun(Run[MapResult]):
     """A map: a run whose result is a table. Made by `Session.map`.
 
     A map that was stopped has a table, too, of what is done: `result()` and `await` return it, with
@@ -58,10 +58,7 @@ class MapRun(Run):
         """What came in."""
         return self.order.table
 
-    def __await__(self) -> Generator[Any, None, MapResult]:  # type: ignore[override]
-        return super().__await__()  # type: ignore[return-value]
-
-    def result(self, timeout: float | None = None) -> MapResult:  # type: ignore[override]
+    def result(self, timeout: float | None = None) -> MapResult:
         """Block until the map has ended or was stopped.
 
         Args:
@@ -74,18 +71,17 @@ class MapRun(Run):
             RuntimeError: As for `Run.result`.
         """
         try:
-            found: Any = super().result(timeout)
+            return super().result(timeout)
         except KeyboardInterrupt:
             if self.done or not self.stop_soon(_INTERRUPTED):
                 raise
             super().result()
             raise self._stopped() from None
-        return found  # type: ignore[no-any-return]
 
-    async def _wait(self) -> MapResult:  # type: ignore[override]
+    async def _wait(self) -> MapResult:
         with _noting_interrupts() as came:
             try:
-                return await super()._wait()  # type: ignore[return-value]
+                return await super()._wait()
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not came or self.done or task is None or not self.stop_soon(_INTERRUPTED):
@@ -100,7 +96,7 @@ class MapRun(Run):
         error.partial_result = self._outcome()  # type: ignore[assignment]
         return error
 
-    def _outcome(self) -> MapResult:  # type: ignore[override]
+    def _outcome(self) -> MapResult:
         """The table; of a map that was stopped, with what is done."""
         if self._made is None:
             if self._line is not None:
@@ -110,7 +106,7 @@ class MapRun(Run):
 
     def _table_of_result(self) -> MapResult:
         try:
-            return self._as_table(super()._outcome())
+            return self._as_table(self._tree_result())
         except RunCancelled as stopped:
             if stopped.partial_result is None:
                 raise
