@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from agentnb.core.collector import without_collector
-from agentnb.core.types import AgentStatus, OrchestratorResult, SubAgentResult
+from agentnb.core.types import AgentStatus, OrchestratorResult, RunUsage, SubAgentResult
 from agentnb.mapping.cells import MISSING
 from agentnb.prices import Cost
 from agentnb.typed import AnyOutput
@@ -173,6 +173,11 @@ class Answers:
             if at is not None:
                 tokens[at] += node.tokens_used
         return tokens
+
+    @property
+    def usage(self) -> RunUsage:
+        """The provider's counts for the whole map."""
+        return self._result.usage
 
     @property
     def cost(self) -> Cost | None:

@@ -17,6 +17,7 @@ from agentnb.mapping.frames import kind_of, make_frame, selected
 from agentnb.mapping.order import MapOrder
 from agentnb.mapping.rows import no_column
 from agentnb.prices import Cost
+from agentnb.views.figures.words import cache_words
 
 _LABELS = "labels"
 _OUR_KINDS = {STATUS: "text", ERROR: "text", TOKENS: "int", COST: "float", PATH: "text"}
@@ -51,14 +52,14 @@ class MapResult(Shown):
 
     @property
     def in_words(self) -> str:
-        """`12 rows: 10 completed, 2 failed, 3,400 tokens, $0.0123`."""
+        """`12 rows: 10 completed, 2 failed, 3,400 tokens, $0.0123`.
+
+        Behind the tokens is the share of the input that came from a cache, if any was there.
+        """
         rows = counted(len(self), "row", self._answers.statuses)
         tokens = counted(sum(self.columns[self.name_of(TOKENS)]), "token")
-        cost = self.cost
-        if cost is None:
-            return f"{rows}, {tokens}"
-        is_unpriced = cost.unpriced and not cost.at_least_usd  # `cost` itself says why
-        return f"{rows}, {tokens}, {'unpriced' if is_unpriced else cost.amount}"
+        facts = [rows, tokens, cache_words(self._answers.usage), _in_short(self.cost)]
+        return ", ".join(filter(None, facts))
 
     def name_of(self, ours: str) -> str:
         """What one of our own columns is called here."""
@@ -256,3 +257,10 @@ class MapResult(Shown):
         from agentnb.mapping.shown import result_bundle
 
         return result_bundle(self)
+
+
+def _in_short(cost: Cost | None) -> str:
+    if cost is None:
+        return ""
+    is_unpriced = cost.unpriced and not cost.at_least_usd  # `cost` itself says why
+    return "unpriced" if is_unpriced else cost.amount

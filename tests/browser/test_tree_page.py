@@ -126,8 +126,13 @@ def test_reused_agent_is_marked_by_a_word_in_place_of_its_time(open_tree: Open) 
     expect(tree.details).to_contain_text("Reusedit had finished before the run was recovered")
     expect(tree.details.locator("[data-fact=time]")).to_be_hidden()
     tree.item("3").click()
-    tree.looked_at("3", reused="2 of 3 calls")
+    tree.looked_at(
+        "3",
+        reused="2 of 3 calls",
+        tokens={"input": 580, "output": 40, "cache_read": 420, "cache_write": 0},
+    )
     expect(tree.details).to_contain_text("Reused2 of 3 calls")
+    expect(tree.details).to_contain_text("420 read from the cache: 42 % of the input")
     expect(tree.details.locator("[data-fact=time]")).to_be_visible()
 
 

@@ -7,10 +7,12 @@ import {
   duration,
   elapsed,
   openFor,
+  share,
   shortCount,
   textSize,
   timeTaken,
   tokenCount,
+  tokensByKind,
   toolCount,
 } from "../../agentnb/views/static/format.js";
 import { isFinal, STATUSES, shapeOf } from "../../agentnb/views/static/status.js";
@@ -22,6 +24,30 @@ test("tokens have at most four digits, and a tilde while they are an estimate", 
   assert.deepEqual(shown, ["0", "987", "1k", "1.2k", "35k", "1M", "1.2M"]);
   assert.equal(tokenCount(1234, true), "~1.2k");
   assert.equal(tokenCount(undefined, false), "0");
+});
+
+test("an agent's tokens are told by kind, with the share of the input that came from a cache", () => {
+  const tokens = { input: 700, output: 100, cache_read: 300, cache_write: 200 };
+  const words = "1.3k (700 in, 100 out, 300 read from the cache: 25 % of the input, 200 written";
+
+  assert.equal(tokensByKind({ tokens: 1300 }, tokens), `${words} to the cache)`);
+  const uncached = { input: 700, output: 100, cache_read: 0, cache_write: 0 };
+  assert.equal(tokensByKind({ tokens: 800, estimated: true }, uncached), "~800 (700 in, 100 out)");
+  assert.equal(tokensByKind({ tokens: 800 }, null), "800");
+  assert.deepEqual([tokensByKind({ tokens: 0 }, tokens), tokensByKind(null, tokens)], ["", ""]);
+});
+
+test("a share is rounded neither to nothing nor to all", () => {
+  const shares = [
+    share(1, 1000),
+    share(3, 8),
+    share(996, 1000),
+    share(5, 5),
+    share(0, 5),
+    share(1, 0),
+  ];
+
+  assert.deepEqual(shares, ["<1 %", "38 %", ">99 %", "100 %", "0 %", "0 %"]);
 });
 
 test("durations are told in the unit that suits them", () => {

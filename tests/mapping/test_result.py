@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 import agentnb
-from agentnb.core.types import AgentStatus
+from agentnb.core.types import AgentStatus, Usage
 from agentnb.mapping.result import MapResult
 from agentnb.providers.scripted import Reply
 from agentnb.testing import Hold, spawn
@@ -212,6 +212,19 @@ def test_unpriced_row_has_no_cost() -> None:
     assert out.to_records()[0]["cost_usd"] is None
     assert math.isnan(out.df.cost_usd[0])
     assert "unpriced" in str(out.cost)
+
+
+def test_figures_of_the_table_say_how_much_of_the_input_came_from_a_cache() -> None:
+    def reply(request: object) -> Reply:
+        return Reply("late", usage=Usage(25, 5, 0, 75))
+
+    session = agentnb.Session(provider=agentnb.ScriptedProvider(reply), store=None)
+    out = session.map(["first", "second"], "{{text}}?").result()
+
+    words = "2 rows: 2 completed, 210 tokens, 75 % of input from cache (150 tokens), unpriced"
+    assert out.in_words == words
+    assert out._repr_mimebundle_()["text/plain"].startswith(words)
+    assert "cache" not in mapped(["first"]).in_words
 
 
 def test_price_that_is_set_afterwards_counts() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from agentnb.core.types import AgentNode, AgentStatus
+from agentnb.core.types import AgentNode, AgentStatus, RunUsage
 
 _NAMED = 12
 """Most agents that an alternative text names."""
@@ -45,11 +45,22 @@ def seconds(duration_s: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """`12 %`, `<1 %`, `0 %`."""
+    """`12 %`, `<1 %`, `>99 %`, `0 %`: never rounded to nothing, nor to all."""
     if whole <= 0 or part <= 0:
         return "0 %"
     percent = 100 * part / whole
-    return "<1 %" if percent < 1 else f"{percent:.0f} %"
+    if percent < 1:
+        return "<1 %"
+    return ">99 %" if percent >= 99.5 and part < whole else f"{percent:.0f} %"
+
+
+def cache_words(usage: RunUsage) -> str:
+    """`42 % of input from cache (12,345 tokens)`; empty if no input has touched a cache."""
+    cached = usage.cached_tokens
+    if not cached:
+        return "0 % of input from cache" if usage.cache_creation_tokens else ""
+    whole = usage.input_tokens + usage.cache_creation_tokens + cached
+    return f"{share(cached, whole)} of input from cache ({counted(cached, 'token')})"
 
 
 def by_status(statuses: Iterable[AgentStatus]) -> dict[AgentStatus, int]:

@@ -282,6 +282,7 @@ class PanelFold:
             is_paused=self.person.is_paused,
             questions=self.person.questions + (self._question is not None),
             unit=self._unit,
+            usage=self.tree.usage,
         )
 
     def _lines(self) -> tuple[str, ...]:

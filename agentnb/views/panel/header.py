@@ -14,7 +14,7 @@ from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.core.money import TOKENS, share_in_words
 from agentnb.core.types import AgentStatus
-from agentnb.views.figures.words import counted
+from agentnb.views.figures.words import cache_words, counted
 from agentnb.views.outline import GLYPHS
 from agentnb.views.panel.clock import clock
 from agentnb.views.panel.frames import FramePublisher
@@ -29,7 +29,7 @@ _PAUSED_GLYPH = "◫"
 
 
 class Header(ClosableWidget, Box):
-    """Status, time, agents, tokens, cost, and what the run is waiting for.
+    """Status, time, agents, tokens, share from the cache, cost, and what the run waits for.
 
     Args:
         publisher: The run's frames.
@@ -80,6 +80,7 @@ def facts_markup(summary: Summary) -> str:
         ("time", clock(summary.at_s)),
         ("agents", _agents(summary)),
         ("tokens", _used(summary)),
+        ("cache", cache_words(summary.usage)),
         ("cost", _short(summary.cost)),
         ("doing", summary.doing),
     )

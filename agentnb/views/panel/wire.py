@@ -11,11 +11,11 @@ texts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, NotRequired, Required, TypedDict, TypeVar, cast, get_args
 
 from agentnb.core.money import TOKENS
-from agentnb.core.types import AgentStatus
+from agentnb.core.types import AgentStatus, RunUsage
 from agentnb.views.panel.rules import (
     SECONDS,
     Rules,
@@ -74,6 +74,8 @@ class Summary:
     """Open questions to a person, the budget's included."""
     unit: str = TOKENS
     """Of the budget: `tokens`, or `usd` for micro-dollars."""
+    usage: RunUsage = field(default_factory=RunUsage)
+    """The provider's counts for the calls that have ended."""
 
 
 @dataclass(frozen=True, slots=True)

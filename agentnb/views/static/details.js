@@ -3,7 +3,7 @@
 
 import { Calls } from "./calls.js";
 import { make, makeButton, setAttribute, setText } from "./dom.js";
-import { doingNow, timeTaken, tokenCount, wholeNumber } from "./format.js";
+import { doingNow, timeTaken, tokensByKind } from "./format.js";
 import { Prompt } from "./prompt.js";
 import { Prose } from "./prose.js";
 import { isFinal, makeMark, markOf, statusWords } from "./status.js";
@@ -92,7 +92,7 @@ export class Details {
     this.#mark.show(markOf(row));
     setText(this.#status, statusWords(row) + (row.stalled ? ", stalled" : ""));
     setAttribute(this.element, "data-status", row.status);
-    this.#fact("Tokens", this.#tokenWords(row));
+    this.#fact("Tokens", tokensByKind(row, this.#data.tokens));
     // Reused work took the time of reading its record.
     this.#fact("Time", row.reused ? "" : timeTaken(row, now));
     this.#fact("Now", doingNow(row, now));
@@ -162,21 +162,6 @@ export class Details {
     // Later text comes as `add`; only a full text replaces.
     if (typeof data.text === "string") this.#text.set(data.text);
     delete data.text;
-  }
-
-  #tokenWords(row) {
-    const { tokens } = this.#data;
-    const sum = row.tokens ? tokenCount(row.tokens, row.estimated) : "";
-    if (!tokens || !sum) return sum;
-    const parts = [
-      [tokens.input, "in"],
-      [tokens.output, "out"],
-      [tokens.cache_read, "read from the cache"],
-      [tokens.cache_write, "written to the cache"],
-    ];
-    const known = parts.filter(([count]) => count);
-    const words = known.map(([count, what]) => `${wholeNumber(count)} ${what}`);
-    return words.length ? `${sum} (${words.join(", ")})` : sum;
   }
 
   #offer(row, canSteer) {

@@ -23,6 +23,33 @@ export function tokenCount(tokens, estimated) {
   return (estimated ? "~" : "") + shortCount(tokens);
 }
 
+/**
+ * An agent's tokens by kind, from its row and its details: `1.2k (800 in, 100 out, 300 read from the
+ * cache: 27 % of the input)`; `""` for none.
+ */
+export function tokensByKind(row, tokens) {
+  const sum = row?.tokens ? tokenCount(row.tokens, row.estimated) : "";
+  if (!tokens || !sum) return sum;
+  const { input = 0, output = 0, cache_read: read = 0, cache_write: written = 0 } = tokens;
+  const parts = [
+    [input, "in"],
+    [output, "out"],
+    [read, `read from the cache: ${share(read, input + read + written)} of the input`],
+    [written, "written to the cache"],
+  ];
+  const known = parts.filter(([count]) => count);
+  const words = known.map(([count, what]) => `${wholeNumber(count)} ${what}`);
+  return words.length ? `${sum} (${words.join(", ")})` : sum;
+}
+
+/** `12 %`, `<1 %`, `>99 %`, `0 %`: never rounded to nothing, nor to all. */
+export function share(part, whole) {
+  if (!(whole > 0) || !(part > 0)) return "0 %";
+  const percent = (100 * part) / whole;
+  if (percent < 1) return "<1 %";
+  return percent >= 99.5 && part < whole ? ">99 %" : `${Math.round(percent)} %`;
+}
+
 /** `1 agent`, `2 agents`, `1,234 agents`. */
 export function counted(count, what) {
   return `${wholeNumber(count)} ${what}${count === 1 ? "" : "s"}`;

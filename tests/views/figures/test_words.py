@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentnb.core.types import AgentStatus
+from agentnb.core.types import AgentStatus, RunUsage
 from agentnb.views.figures.ticks import ticks, time_ticks
-from agentnb.views.figures.words import by_status, counted, seconds, share, short_count, status_list
+from agentnb.views.figures.words import (
+    by_status,
+    cache_words,
+    counted,
+    seconds,
+    share,
+    short_count,
+    status_list,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,16 @@ def test_times_are_given_in_a_unit_that_fits(duration_s: float, words: str) -> N
 
 def test_shares_and_counts_are_given_in_words() -> None:
     assert [share(1, 8), share(1, 1000), share(0, 5), share(1, 0)] == ["12 %", "<1 %", "0 %", "0 %"]
+    assert [share(996, 1000), share(5, 5)] == [">99 %", "100 %"]
     assert [counted(1, "agent"), counted(1234, "agent")] == ["1 agent", "1,234 agents"]
+
+
+def test_share_of_the_input_from_a_cache_is_told_where_any_input_touched_one() -> None:
+    read = RunUsage(input_tokens=600, cache_creation_tokens=400, cached_tokens=1000)
+
+    assert cache_words(read) == "50 % of input from cache (1,000 tokens)"
+    assert cache_words(RunUsage(100, 10, cache_creation_tokens=5)) == "0 % of input from cache"
+    assert cache_words(RunUsage(100, 10)) == ""
 
 
 def test_statuses_are_counted_in_their_own_order() -> None:

@@ -70,9 +70,8 @@ class ManualRun:
             ModelCallFinished(
                 agent_id=id_of(path),
                 model="m/one",
-                usage=Usage(tokens, 0),
                 duration_ms=10,
-                **{"stop_reason": "end_turn", **how},
+                **{"usage": Usage(tokens, 0), "stop_reason": "end_turn", **how},
             )
         )
         return self

@@ -8,11 +8,16 @@ from collections.abc import Iterator
 import pytest
 from ipywidgets import Widget
 
-from agentnb.core.types import AgentStatus
+from agentnb.core.types import AgentStatus, RunUsage, Usage
 from agentnb.views.figures.words import counted
 from agentnb.views.panel.clock import clock
 from agentnb.views.panel.controls import BudgetBar, bar_markup
+from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.header import Header
+from agentnb.views.panel.map_fold import MapShape
+from agentnb.views.panel.map_panel import MapPanel
+from agentnb.views.panel.panel import RunPanel
+from tests.views.panel.manual_run import ManualRun
 from tests.views.panel.stage import FrontEnd, Stage
 
 HOSTILE = '<img src=x onerror="alert(1)">\x1b[31m\u202e'
@@ -56,6 +61,38 @@ def test_header_leaves_out_what_is_not_known() -> None:
     header = Header(Stage(agents=1, by_status={AgentStatus.RUNNING: 1}))
 
     assert read(header) == "► running | 0:00 1 agent: 1 running 0 tokens"
+
+
+def test_share_of_the_input_from_the_cache_stands_behind_the_tokens() -> None:
+    usage = RunUsage(input_tokens=580, output_tokens=9, cached_tokens=420)
+
+    header = Header(Stage(tokens_used=631, usage=usage, cost="about $0.01 (estimate)"))
+
+    words = "631 tokens 42 % of input from cache (420 tokens) about $0.01 (estimate)"
+    assert words in read(header)
+
+
+@pytest.mark.parametrize("is_map", [False, True])
+def test_share_from_the_cache_follows_the_calls_of_a_tree_and_of_a_map(is_map: bool) -> None:
+    run = ManualRun().began()
+    for path in ("1", "2"):
+        run.spawned(path).called(path)
+    publisher = FramePublisher(run.bus)
+    panel = MapPanel(publisher, MapShape(2)) if is_map else RunPanel(publisher)
+    (header,) = [part for part in panel.children[0].children if isinstance(part, Header)]
+
+    def shown_after(*usages: tuple[str, Usage]) -> str:
+        with publisher.lock:
+            for path, usage in usages:
+                run.after(2).replied(path, usage=usage)
+            publisher._tick()
+        return read(header)
+
+    assert "cache" not in shown_after()
+    assert "0 % of input from cache" in shown_after(("1", Usage(10, 5, 90)))
+    assert "45 % of input from cache (90 tokens)" in shown_after(("2", Usage(10, 5, 0, 90)))
+    run.ended()
+    panel.close()
 
 
 def test_status_is_sent_when_it_changes_and_at_no_other_time() -> None:
