@@ -39,6 +39,7 @@ from agentnb.core.events import (
     ToolCallStarted,
     root_id_in,
 )
+from agentnb.core.money import TOKENS
 from agentnb.core.questions import PLAN
 from agentnb.core.types import AgentStatus, path_key, path_of
 
@@ -90,6 +91,7 @@ class Level:
 
     at_s: float
     used: int
+    """In the unit of the run's budget; so is `total`."""
     total: int
 
 
@@ -101,6 +103,8 @@ class Times:
     """In path order."""
     levels: list[Level] = field(default_factory=list)
     """The budget over time, oldest first."""
+    unit: str = TOKENS
+    """Of the budget: `tokens`, or `usd` for micro-dollars."""
     warnings_s: list[float] = field(default_factory=list)
     pauses: list[tuple[float, float]] = field(default_factory=list)
     """Begin and end of the times in which all new calls waited for a person."""
@@ -281,6 +285,7 @@ class _Fold:
 
     def _run_started(self, at_s: float, event: RunStarted) -> None:
         self._root_id = root_id_in(event)
+        self._times.unit = event.unit
         self._level(at_s, 0, event.budget_total)
 
     def _budget(self, at_s: float, event: BudgetUpdate | BudgetExhausted) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from agentnb.core.events import Row
+from agentnb.core.money import USD, in_words, share_in_words
 from agentnb.core.text import visible
 from agentnb.core.types import ROOT_PATH, AgentStatus
 from agentnb.views.figures.empty import empty_figure
@@ -15,13 +16,12 @@ from agentnb.views.figures.lettering import BOLD, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.spans import AgentTime, SpanKind, Times, times
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, Theme, theme
-from agentnb.views.figures.ticks import ticks, time_ticks
+from agentnb.views.figures.ticks import amount_labels, ticks, time_ticks
 from agentnb.views.figures.words import (
     by_status,
     counted,
     seconds,
     share,
-    short_count,
     status_list,
 )
 
@@ -34,6 +34,9 @@ _NARROW_LABELS = 120.0
 _RIGHT = 34.0
 """Room for the mark of an agent's status."""
 _BUDGET_HEIGHT = 84.0
+_WARNING = f"{100 * WARNING_PART:.0f} % of it"
+_KEY = 25.0
+"""From the left margin to the words of the budget's key."""
 _AXIS = 34.0
 _LABEL_HEIGHT = 15.0
 """Height of a label: if rows are lower, only some have one."""
@@ -83,11 +86,12 @@ def _longest(agents: Sequence[AgentTime]) -> list[AgentTime]:
 def _budget_words(run: Times) -> str:
     if not run.levels:
         return ""
-    newest = run.levels[-1]
-    return (
-        f"{newest.used:,} of {newest.total:,} tokens of the budget used "
-        f"({share(newest.used, newest.total)})"
-    )
+    used, total = run.levels[-1].used, run.levels[-1].total
+    if run.unit == USD:
+        words = f"{in_words(used, USD)} of the budget of {in_words(total, USD)} used"
+    else:
+        words = f"{share_in_words(used, total, run.unit)} of the budget used"
+    return f"{words} ({share(used, total)})"
 
 
 def _keys(run: Times, colours: Theme) -> list[Key]:
@@ -116,7 +120,12 @@ class _Drawing:
     ) -> None:
         self._sheet, self._run, self._drawn, self._row = sheet, run, drawn, row
         wanted = max(self._label_width(agent) for agent in drawn)
-        self._left = MARGIN + max(_NARROW_LABELS, min(_LABELS, wanted)) + 14
+        highest = max((max(level.used, level.total) for level in run.levels), default=0) or 1
+        places = ticks(highest, 3)
+        labels = amount_labels(places, run.unit)
+        self._highest, self._amounts = highest, list(zip(places, labels, strict=True))
+        narrow = max(_NARROW_LABELS, _beside_the_key(labels))
+        self._left = MARGIN + max(narrow, min(_LABELS, wanted)) + 14
         self._right = WIDTH - MARGIN - _RIGHT
         self._budget_top = top
         self._bars_top = top + _BUDGET_HEIGHT + _AXIS
@@ -163,12 +172,11 @@ class _Drawing:
         levels, sheet = self._run.levels, self._sheet
         if not levels:
             return
-        theme = sheet.theme
-        highest = max(max(level.used, level.total) for level in levels) or 1
+        theme, highest = sheet.theme, self._highest
         bottom = self._budget_top + _BUDGET_HEIGHT - 6
 
-        def place(at_s: float, tokens: float) -> Point:
-            return self._x(at_s), bottom - (bottom - self._budget_top - 8) * tokens / highest
+        def place(at_s: float, amount: float) -> Point:
+            return self._x(at_s), bottom - (bottom - self._budget_top - 8) * amount / highest
 
         pauses = [
             (
@@ -191,17 +199,17 @@ class _Drawing:
         for at_s in self._run.warnings_s:
             x = self._x(at_s)
             sheet.lines([[(x, self._budget_top + 4), (x, bottom)]], theme.trouble, width=1.5)
-        self._budget_labels(highest, bottom)
+        self._budget_labels(bottom)
 
-    def _budget_labels(self, highest: int, bottom: float) -> None:
+    def _budget_labels(self, bottom: float) -> None:
         sheet = self._sheet
         tall = bottom - self._budget_top - 8
-        for tokens in ticks(highest, 3):
-            y = bottom - tall * tokens / highest
+        for amount, words in self._amounts:
+            y = bottom - tall * amount / self._highest
             sheet.text(
                 self._left - 8,
                 y + 3.8,
-                short_count(tokens),
+                words,
                 size=SMALL,
                 colour=sheet.theme.muted,
                 ha="right",
@@ -211,13 +219,13 @@ class _Drawing:
         for number, (words, colour, dashed) in enumerate(
             [
                 ("total", theme.text, False),
-                (f"{WARNING_PART:.0%} of it".replace("%", " %"), theme.trouble, True),
+                (_WARNING, theme.trouble, True),
                 ("used", theme.call, False),
             ]
         ):
             y = self._budget_top + 28 + 16 * number
             sheet.lines([[(MARGIN, y), (MARGIN + 18, y)]], colour, width=1.5, dashed=dashed)
-            sheet.text(MARGIN + 25, y + 3.8, words, size=SMALL, colour=theme.muted)
+            sheet.text(MARGIN + _KEY, y + 3.8, words, size=SMALL, colour=theme.muted)
 
     # -- agents -------------------------------------------------------------------------------
 
@@ -258,6 +266,12 @@ class _Drawing:
             x = float(MARGIN)
             x += 7 + sheet.text(x, y, agent.path, room=(right - x) * 0.6, size=size, bold=True)
             sheet.text(x, y, agent.task, room=right - x, size=size, colour=sheet.theme.muted)
+
+
+def _beside_the_key(labels: Sequence[str]) -> float:
+    """The room that the axis of the budget needs beside its key: amounts of cents are long."""
+    widest = max(REGULAR.width(label, SMALL) for label in labels)
+    return _KEY + REGULAR.width(_WARNING, SMALL) + widest + 4
 
 
 def _with_label(paths: Sequence[str], row: float) -> list[int]:

@@ -34,8 +34,10 @@ def rows_of(told: Sequence[tuple[float, Event]]) -> list[Row]:
     ]
 
 
-def started(total: int = 1000) -> Event:
-    return RunStarted(task_description="Do it", model="m", budget_total=total, max_depth=3)
+def started(total: int = 1000, unit: str = "tokens") -> Event:
+    return RunStarted(
+        task_description="Do it", model="m", budget_total=total, max_depth=3, unit=unit
+    )
 
 
 def finished() -> Event:
@@ -84,8 +86,9 @@ def brings_together(agent_id: str) -> Event:
     return SynthesisStarted(agent_id=agent_id, total=1)
 
 
-def budget_update(used: int, total: int = 1000) -> Event:
-    return BudgetUpdate(tokens_used=used, budget_total=total, percentage=100 * used / total)
+def budget_update(used: int, total: int = 1000, unit: str = "tokens") -> Event:
+    percentage = 100 * used / total
+    return BudgetUpdate(tokens_used=used, budget_total=total, percentage=percentage, unit=unit)
 
 
 def record(count: int, *, shape: str = "three levels") -> list[Row]:

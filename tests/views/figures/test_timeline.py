@@ -104,6 +104,36 @@ def test_run_of_any_kind_has_a_timeline(rows: list) -> None:  # type: ignore[typ
     assert crowded(plot_timeline(rows)) == []
 
 
+@pytest.mark.parametrize(
+    ("used", "total", "words", "axis"),
+    [
+        (3_200_000, 4_000_000, "$3.20 of the budget of $4.00 used (80 %)", ["$0", "$2", "$4"]),
+        (12_345, 500_000, "$0.0123 of the budget of $0.50 used (2 %)", ["$0", "$0.20", "$0.40"]),
+        (9, 100, "$0.000009 of the budget of $0.0001 used (9 %)", ["$0", "$0.00005", "$0.00010"]),
+        (1, 10**12, "$0.000001 of the budget of $1,000,000.00 used (<1 %)", ["$0", "$500k", "$1M"]),
+    ],
+)
+def test_budget_of_money_is_told_in_dollars(
+    used: int, total: int, words: str, axis: list[str]
+) -> None:
+    rows = rows_of(
+        [
+            (0, started(total, "usd")),
+            (0, spawned(R)),
+            (1, budget_update(used, total, "usd")),
+            (1, completed(R)),
+            (1, finished()),
+        ]
+    )
+
+    figure = plot_timeline(rows)
+
+    assert words in texts(figure)
+    assert figure.alt_text.endswith(f"{words}.")
+    assert [word for word in texts(figure) if word.startswith("$") and " " not in word] == axis
+    assert crowded(figure) == []
+
+
 @pytest.mark.parametrize("rows", [[], rows_of([(0.0, started())])])
 def test_run_without_an_agent_is_a_figure_that_says_so(rows: list) -> None:  # type: ignore[type-arg]
     figure = plot_timeline(rows)
