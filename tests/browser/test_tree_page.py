@@ -734,6 +734,32 @@ def test_handle_of_a_slider_made_later_gets_its_name(open_tree: Open) -> None:
     expect(tree.page.get_by_role("slider", name="Budget in tokens")).to_have_count(1)
 
 
+def test_handle_of_a_budget_in_dollars_speaks_of_dollars_wherever_it_stands(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=3")
+    tree.page.evaluate(
+        """() => {
+            const handle = document.createElement("div");
+            handle.className = "noUi-handle";
+            handle.setAttribute("role", "slider");
+            window.goTo = (value) => {  // as noUiSlider does
+                handle.setAttribute("aria-valuenow", value);
+                handle.setAttribute("aria-valuetext", value);
+            };
+            goTo("4000000.0");
+            const slider = document.getElementById("slider");
+            slider.className = "agentnb-budget-slider agentnb-in-dollars";
+            slider.append(handle);
+        }"""
+    )
+    handle = tree.page.get_by_role("slider", name="Budget in dollars")
+
+    expect(handle).to_have_attribute("aria-valuetext", "$4.00")
+    tree.page.evaluate("goTo('50000.0')")
+    expect(handle).to_have_attribute("aria-valuetext", "$0.05")
+
+
 def test_end_of_agents_and_run_is_told_to_a_screen_reader(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     tree.frame({"path": "1", "status": "running"})

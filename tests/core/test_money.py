@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,8 @@ from tests.support import run_tree
 
 RATE = rate_of({"input": 3, "output": 15, "cache_read": "0.3", "cache_write": "3.75"})
 PRICES = {"scripted": RATE}
+IN_PAGE = Path(__file__).parents[1] / "js" / "dollars.json"
+"""Amounts as the page's JavaScript writes them."""
 
 
 # -- amounts --------------------------------------------------------------------------------------
@@ -53,10 +57,10 @@ def test_wrong_amount_is_refused_with_why(given: str | Decimal, why: str) -> Non
 
 
 def test_amounts_are_read_in_their_unit() -> None:
-    assert in_words(4_000_000, "usd") == "$4.00"
-    assert in_words(500_000, "usd") == "$0.50"
-    assert in_words(12_300, "usd") == "$0.0123"
-    assert in_words(12, "usd") == "$0.000012"
+    in_page = json.loads(IN_PAGE.read_text("utf-8"))
+    assert in_page["12300"] == "$0.0123"
+    assert {micros: in_words(int(micros), "usd") for micros in in_page} == in_page
+    assert in_words(-500_000, "usd") == "-$0.50"
     assert share_in_words(3_200_000, 4_000_000, "usd") == "$3.20 of $4.00"
     assert share_in_words(1_200, 80_000, "tokens") == "1,200 of 80,000 tokens"
 

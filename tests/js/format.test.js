@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { endWords } from "../../agentnb/views/static/announcer.js";
 import { hiddenWords } from "../../agentnb/views/static/card.js";
 import {
   doingNow,
+  dollars,
   duration,
   elapsed,
   openFor,
@@ -48,6 +50,14 @@ test("a share is rounded neither to nothing nor to all", () => {
   ];
 
   assert.deepEqual(shares, ["<1 %", "38 %", ">99 %", "100 %", "0 %", "0 %"]);
+});
+
+test("dollars are told in the words of the kernel", () => {
+  const url = new URL("dollars.json", import.meta.url); // a test in Python reads it, too
+  const words = Object.entries(JSON.parse(readFileSync(url, "utf8")));
+
+  for (const [micros, amount] of words) assert.equal(dollars(Number(micros)), amount);
+  assert.deepEqual([dollars(-500_000), dollars(Number.NaN)], ["-$0.50", "$0.00"]);
 });
 
 test("durations are told in the unit that suits them", () => {

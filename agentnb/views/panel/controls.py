@@ -190,6 +190,8 @@ class BudgetSlider(_BudgetControl, IntSlider):
         hear(self)
         self.observe(self._changed, "value")
         self.add_class("agentnb-budget-slider")
+        if self._unit != TOKENS:
+            self.add_class("agentnb-in-dollars")  # its handle speaks of dollars
         if is_alone:
             self._namer = SliderNamer()
 

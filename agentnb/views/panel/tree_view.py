@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import anywidget
 import traitlets
 
+from agentnb.core.money import TOKENS
 from agentnb.core.questions import BUDGET
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.asked import question_row, value_of
@@ -245,7 +246,8 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         summary = self.publisher.whole().summary
         if total < summary.tokens_used:  # it would end the run, and no page sends that
             raise MessageRefused("`total` must be at least what is used")
-        highest = highest_total(summary.budget_total, ceiling())
+        limit = ceiling() if summary.unit == TOKENS else None  # a teacher's is one of tokens
+        highest = highest_total(summary.budget_total, limit)
         return allowed_total(total, used=summary.tokens_used, highest=highest)
 
     def _seen(self, view: str) -> None:

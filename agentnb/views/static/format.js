@@ -60,6 +60,29 @@ export function wholeNumber(count) {
   return Math.round(Number.isFinite(count) ? count : 0).toLocaleString("en-US");
 }
 
+const MICROS = 1_000_000;
+
+/** An amount of micro-dollars, in the words of the header: `$4.00`, `$0.0123`, `$0.000012`. */
+export function dollars(micros) {
+  const whole = Math.round(Number.isFinite(micros) ? micros : 0);
+  if (whole < 0) return `-${dollars(-whole)}`;
+  if (whole >= MICROS) {
+    const cents = toEven(whole, MICROS / 100);
+    return `$${wholeNumber(Math.floor(cents / 100))}.${String(cents % 100).padStart(2, "0")}`;
+  }
+  const places = whole >= 1000 ? 4 : 6;
+  const step = MICROS / 10 ** places;
+  const text = ((toEven(whole, step) * step) / MICROS).toFixed(places);
+  return `$${text.slice(0, 4)}${text.slice(4).replace(/0+$/, "")}`;
+}
+
+/** How many steps an amount has, a half rounded to the even number, as the kernel does it. */
+function toEven(amount, step) {
+  const steps = Math.floor(amount / step);
+  const rest = amount - steps * step;
+  return steps + Number(2 * rest > step || (2 * rest === step && steps % 2 === 1));
+}
+
 /** A duration: `340 ms`, `3.2 s`, `2 min 5 s`, `1 h 20 min`. */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";

@@ -1,23 +1,39 @@
-// Adds what the widgets of ipywidgets lack: a name for the slider's handle, an End key that knows a new
-// end, a place for the focus after an answer. A slider may be made after the tree, so the page is watched
-// while the tree is there.
+// Adds what the widgets of ipywidgets lack: a name for the slider's handle, its value in dollars, an End
+// key that knows a new end, a place for the focus after an answer. A slider may be made after the tree, so
+// the page is watched while the tree is there.
+
+import { setAttribute } from "./dom.js";
+import { dollars } from "./format.js";
 
 const NAME = "Budget in tokens";
+const NAME_IN_DOLLARS = "Budget in dollars";
 
-/** Names the handles of the budget sliders in `root`, now and later; returns a function that stops. */
+/**
+ * Names the handles of the budget sliders in `root`, now and later, and tells the value of those that
+ * count micro-dollars in dollars; returns a function that stops.
+ */
 export function nameSliders(root) {
   // A live collection of the browser, so that checking each change of the page is cheap.
   const handles = root.getElementsByClassName("noUi-handle");
   const name = () => {
     for (const handle of handles) {
-      const isOurs = handle.closest(".agentnb-budget-slider, .agentnb-panel");
-      if (isOurs && !handle.hasAttribute("aria-label")) handle.setAttribute("aria-label", NAME);
+      if (handle.closest(".agentnb-in-dollars")) tellInDollars(handle);
+      else if (handle.closest(".agentnb-budget-slider, .agentnb-panel")) {
+        if (!handle.hasAttribute("aria-label")) handle.setAttribute("aria-label", NAME);
+      }
     }
   };
   name();
   const watcher = new MutationObserver(name);
-  watcher.observe(root, { childList: true, subtree: true });
+  // noUiSlider writes the bare number with each step of the handle.
+  const attributeFilter = ["aria-valuetext"];
+  watcher.observe(root, { childList: true, subtree: true, attributes: true, attributeFilter });
   return () => watcher.disconnect();
+}
+
+function tellInDollars(handle) {
+  setAttribute(handle, "aria-label", NAME_IN_DOLLARS);
+  setAttribute(handle, "aria-valuetext", dollars(Number(handle.getAttribute("aria-valuenow"))));
 }
 
 /**

@@ -31,10 +31,11 @@ class ManualRun:
         self.clock = ManualClock()
         self.bus = EventBus("run", clock=self.clock)
 
-    def began(self, task: str = "the task") -> Self:
-        self.bus.publish(
-            RunStarted(task_description=task, model="m", budget_total=1000, max_depth=3)
+    def began(self, task: str = "the task", unit: str = "tokens") -> Self:
+        began = RunStarted(
+            task_description=task, model="m", budget_total=1000, max_depth=3, unit=unit
         )
+        self.bus.publish(began)
         return self.spawned("root", task)
 
     def spawned(self, path: str, task: str = "a task", **how: Any) -> Self:

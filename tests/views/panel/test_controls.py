@@ -230,6 +230,28 @@ def test_slider_shows_what_is_used_beyond_its_end() -> None:
     assert (page.state["value"], page.state["max"]) == (5_000, 10_000)
 
 
+def test_controls_of_a_budget_of_money_speak_of_dollars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CEILING_VARIABLE, "60_000")  # of tokens: it does not hold here
+    stage = Stage(budget_total=4_000_000, tokens_used=1_500_000, unit="usd")
+    slider, number = BudgetSlider(stage), BudgetNumber(stage)
+    assert (slider.description, slider.readout) == ("Budget $4.00", False)
+    assert "agentnb-in-dollars" in slider._dom_classes
+    assert (number.field.description, number.field.value) == ("Total dollars", "$4")
+
+    page = FrontEnd(number.field)
+    page.moves(value="6.5")
+    stage.work()
+    stage.frame()
+    assert stage.given == [("set_budget", 6_500_000)]
+    assert (slider.description, page.state["value"]) == ("Budget $6.50", "$6.50")
+    assert line_of(number) == "6.5 is $6.50."
+
+    for typed, why in {"$1": "$1.50 is used already", "€3": "not in dollars"}.items():
+        page.moves(value=typed)
+        assert why in line_of(number)
+    assert len(stage.given) == 1
+
+
 @BOTH
 def test_control_ends_at_the_ceiling(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CEILING_VARIABLE, "60_000")

@@ -288,6 +288,19 @@ def test_end_key_of_the_slider_is_a_command_that_keeps_to_the_ceiling(
     wire.close()
 
 
+def test_ceiling_of_tokens_does_not_hold_for_the_end_key_of_a_budget_of_money(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGENTNB_BUDGET_CEILING", "4000")
+    run, clicks = ManualRun().began(unit="usd"), Clicks()
+    wire = Wire(FramePublisher(run.bus, commands=lambda tell: Commands(clicks, _at_once, tell)))
+
+    wire.heard(type="budget", total=9000)
+
+    assert clicks.given == [("set_budget", 9000)]
+    wire.close()
+
+
 def test_run_from_a_file_has_nothing_to_cancel(wire: Wire) -> None:
     assert not wire.controls
     assert wire.heard(type="cancel", agent="1") == []
