@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Locator, Page
+from playwright.sync_api import BrowserContext, Dialog, Error, Locator, Page, Request
 
-from tests.browser.chromium import DEADLINE_MS
+from tests.browser.chromium import Heard, hearing, lent_page
 
 
 class BoardPage:
@@ -21,9 +21,21 @@ class BoardPage:
         self.page = page
         self.errors: list[str] = []
         self.requests: list[str] = []
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("dialog", lambda dialog: self.errors.append(dialog.message))
-        page.on("request", lambda request: self.requests.append(request.url))
+        self.heard: Heard = {
+            "pageerror": self._error,
+            "dialog": self._dialog,
+            "request": self._request,
+        }
+
+    def _error(self, error: Error) -> None:
+        self.errors.append(str(error))
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.errors.append(dialog.message)
+        dialog.dismiss()
+
+    def _request(self, request: Request) -> None:
+        self.requests.append(request.url)
 
     @property
     def listbox(self) -> Locator:
@@ -87,15 +99,11 @@ def a_board_page(
     context: BrowserContext, tree_address: str, query: str, *, width: int = 1200
 ) -> Iterator[BoardPage]:
     """A board that is drawn, closed again afterwards; `query` is explained in `board.js`."""
-    page = context.new_page()
-    page.set_default_timeout(DEADLINE_MS)
-    try:
-        page.set_viewport_size({"width": width, "height": 800})
+    with lent_page(context, width=width) as page:
         board = BoardPage(page)
-        page.goto(f"{tree_address.replace('index.html', 'board.html')}?{query}")
-        board.listbox.wait_for()
-        board.painted()
-        yield board
-        assert board.errors == []
-    finally:
-        page.close()
+        with hearing(page, board.heard):
+            page.goto(f"{tree_address.replace('index.html', 'board.html')}?{query}")
+            board.listbox.wait_for()
+            board.painted()
+            yield board
+            assert board.errors == []

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import (
     Browser,
@@ -41,6 +42,7 @@ _FLAGS = (
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
+_EMPTY = "about:blank"
 _AT_HOME = re.compile(r"(https?|wss?)://127\.0\.0\.1(:\d+)?(/|$)|(data|blob|about):")
 # What JupyterLab itself says, of nothing that a test looks at.
 _NOISE = re.compile(
@@ -75,6 +77,43 @@ def a_chromium(playwright: Playwright, path: str) -> Iterator[Browser]:
         yield browser
     finally:
         browser.close()
+
+
+@contextmanager
+def lent_page(context: BrowserContext, *, width: int, height: int = 800) -> Iterator[Page]:
+    """A page as good as new; the context's first one is lent to one test after the other.
+
+    To open one costs a browser with a window three times what it costs to show a small page in it.
+    """
+    kept = context.pages[0] if context.pages else None
+    page = kept if kept is not None and kept.url == _EMPTY else context.new_page()
+    page.set_default_timeout(DEADLINE_MS)
+    page.set_viewport_size({"width": width, "height": height})
+    try:
+        yield page
+        if page is context.pages[0]:
+            page.emulate_media(media="null", forced_colors="null", reduced_motion="null")
+            page.goto(_EMPTY)
+            page.mouse.move(0, 0)
+    finally:
+        if page.url != _EMPTY:  # of a test that failed, or one of several
+            page.close()
+
+
+Heard = Mapping[Any, Callable[..., None]]
+"""What is called at a page's events, by their names."""
+
+
+@contextmanager
+def hearing(page: Page, heard: Heard) -> Iterator[None]:
+    """Calls these at a page's events, for a time."""
+    for event, handler in heard.items():
+        page.on(event, handler)
+    try:
+        yield
+    finally:
+        for event, handler in heard.items():
+            page.remove_listener(event, handler)
 
 
 class Watch:

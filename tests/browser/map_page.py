@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Locator, Page
+from playwright.sync_api import BrowserContext, Dialog, Locator, Page
 
-from tests.browser.chromium import DEADLINE_MS
+from tests.browser.chromium import hearing, lent_page
 from tests.browser.tree_page import TreePage
 
 
@@ -20,7 +20,11 @@ class MapPage(TreePage):
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
-        page.on("dialog", lambda dialog: self.errors.append(dialog.message))
+        self.heard = {**self.heard, "dialog": self._dialog}
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.errors.append(dialog.message)
+        dialog.dismiss()
 
     @property
     def grid(self) -> Locator:
@@ -69,15 +73,11 @@ def a_map_page(
     context: BrowserContext, tree_address: str, query: str, *, width: int = 1400
 ) -> Iterator[MapPage]:
     """A table that is drawn, closed again afterwards; `query` is explained in `map.js`."""
-    page = context.new_page()
-    page.set_default_timeout(DEADLINE_MS)
-    try:
-        page.set_viewport_size({"width": width, "height": 800})
+    with lent_page(context, width=width) as page:
         opened = MapPage(page)
-        page.goto(f"{tree_address.replace('index.html', 'map.html')}?{query}")
-        opened.rows.first.wait_for()
-        opened.painted()
-        yield opened
-        assert opened.errors == []
-    finally:
-        page.close()
+        with hearing(page, opened.heard):
+            page.goto(f"{tree_address.replace('index.html', 'map.html')}?{query}")
+            opened.rows.first.wait_for()
+            opened.painted()
+            yield opened
+            assert opened.errors == []

@@ -14,9 +14,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Locator, Page
+from playwright.sync_api import BrowserContext, Error, Locator, Page, Request
 
-from tests.browser.chromium import DEADLINE_MS
+from tests.browser.chromium import Heard, hearing, lent_page
 
 _ROOT = Path(__file__).parents[2]
 
@@ -50,8 +50,13 @@ class TreePage:
         self.page = page
         self.errors: list[str] = []
         self.requests: list[str] = []
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", lambda request: self.requests.append(request.url))
+        self.heard: Heard = {"pageerror": self._error, "request": self._request}
+
+    def _error(self, error: Error) -> None:
+        self.errors.append(str(error))
+
+    def _request(self, request: Request) -> None:
+        self.requests.append(request.url)
 
     @property
     def items(self) -> Locator:
@@ -118,18 +123,14 @@ def a_tree_page(
     context: BrowserContext, address: str, query: str, *, width: int = 1400
 ) -> Iterator[TreePage]:
     """A tree that is drawn, closed again afterwards; `query` is explained in `page.js`."""
-    page = context.new_page()
-    page.set_default_timeout(DEADLINE_MS)
-    try:
-        page.set_viewport_size({"width": width, "height": 800})
+    with lent_page(context, width=width) as page:
         tree = TreePage(page)
-        page.goto(f"{address}?{query}")
-        page.get_by_role("tree").wait_for()
-        tree.painted()
-        yield tree
-        assert tree.errors == []
-    finally:
-        page.close()
+        with hearing(page, tree.heard):
+            page.goto(f"{address}?{query}")
+            page.get_by_role("tree").wait_for()
+            tree.painted()
+            yield tree
+            assert tree.errors == []
 
 
 def new_agent(path: str, **fields: Any) -> dict[str, Any]:
