@@ -79,6 +79,8 @@ class _Isolation:
         self._patch.setenv("AGENTNB_STORE", "none")  # no test writes into the folder it runs in
         # Where it is set, each kernel and each other process would compile the package anew.
         self._patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        # And this process its tests, whose assertions take seconds to be rewritten.
+        self._patch.setattr(sys, "dont_write_bytecode", False)
         # A kernel must run the same code as the tests, whatever else may be installed.
         self._patch.setenv("PYTHONPATH", str(_ROOT), prepend=os.pathsep)
         self._patch.setattr(socket.socket, "connect", _connect_here)
