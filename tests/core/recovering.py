@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, overload
 
 from agentnb.core._call.services import WAITS_FOR_ROOM
 from agentnb.core.events import (
@@ -18,10 +18,11 @@ from agentnb.core.events import (
     RunResumed,
     ToolCallReported,
 )
-from agentnb.core.memory_journal import MemoryJournal
+from agentnb.core.memory_journal import MemoryJournal, _as_read
 from agentnb.core.past import Past
 from agentnb.core.protocols import Tool
 from agentnb.core.records import FINISHED, RunJournal
+from agentnb.core.secrets import known_secrets
 from agentnb.providers.scripted import ScriptedProvider
 from tests.core.clock import ManualClock
 from tests.support import Tree, by_agent, make_tree, path_of
@@ -30,16 +31,45 @@ Script = Mapping[str, Any]
 MakeTools = Callable[[], Sequence[Tool]]
 
 
+class Moments(Sequence[RunJournal]):
+    """What was committed at each moment. It is read when it is asked for: few of them ever are."""
+
+    def __init__(self) -> None:
+        self._kept: list[RunJournal] = []
+        self._read: dict[int, RunJournal] = {}
+
+    def note(self, kept: RunJournal) -> None:
+        self._kept.append(kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @overload
+    def __getitem__(self, at: int) -> RunJournal: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[RunJournal]: ...
+    def __getitem__(self, at: int | slice) -> RunJournal | list[RunJournal]:
+        places = range(len(self._kept))[at]
+        return (
+            [self._at(each) for each in places] if isinstance(places, range) else self._at(places)
+        )
+
+    def _at(self, place: int) -> RunJournal:
+        if place not in self._read:
+            self._read[place] = _as_read(self._kept[place], known_secrets())
+        return self._read[place]
+
+
 class Mortal(MemoryJournal):
     """Notes what it has at each moment before a commit: the process may die there."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.moments: list[RunJournal] = []
+        self.moments = Moments()
 
     async def commit(self) -> None:
-        if run_id := next(iter(self._runs), ""):
-            self.moments.append(self.load(run_id))
+        if self._runs:
+            self.moments.note(next(iter(self._runs.values())).snapshot())
         await super().commit()
         await asyncio.sleep(0)  # others go on meanwhile, and what they do is not kept
 
@@ -55,7 +85,7 @@ class Unbroken:
     limits: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def moments(self) -> list[RunJournal]:
+    def moments(self) -> Sequence[RunJournal]:
         return self.journal.moments
 
     async def recover(

@@ -18,7 +18,7 @@ from agentnb.core.records import FINISHED
 from agentnb.core.types import CompletionRequest, ToolUse
 from agentnb.providers.scripted import Reply
 from agentnb.tools.spawn import spawn_tools
-from tests.core.recovering import Mortal, NothingLost, Unbroken, finished, told, unbroken
+from tests.core.recovering import Moments, Mortal, NothingLost, Unbroken, finished, told, unbroken
 from tests.core.replaying import check_replay
 from tests.core.test_reading import SCRIPTS, look
 from tests.core.tool_bodies import Tool
@@ -205,7 +205,7 @@ async def test_changed_prompt_names_the_agents_and_asks_for_nothing() -> None:
     assert set(tree.past.misfits) == {"root"}
     assert provider.requests == []
     assert isinstance(tree.journal, Mortal)
-    assert tree.journal.moments == []
+    assert not tree.journal.moments
 
 
 async def test_changed_prompt_names_every_agent_whose_record_is_kept_all_the_same() -> None:
@@ -230,7 +230,8 @@ async def test_open_tool_call_stays_known_when_the_process_dies_again_at_once() 
     class Held(Mortal):
         async def let_go(self) -> None:
             await self.commit()
-            self.moments = [self.load(moment.head.run_id)]  # until now the old record stood
+            self.moments = Moments()  # until now the old record stood
+            self.moments.note(self._runs[moment.head.run_id].snapshot())
 
     tree, _ = await run.recover(moment, journal=Held())
 

@@ -91,7 +91,7 @@ async def check_every_moment(person: Person, script: dict[str, Any], **limits: A
     return run
 
 
-def moments_of(tree: Tree) -> list[RunJournal]:
+def moments_of(tree: Tree) -> Sequence[RunJournal]:
     return tree.journal.moments  # type: ignore[union-attr, no-any-return]
 
 

@@ -216,7 +216,7 @@ def test_of_lines_that_are_too_many_the_end_is_kept() -> None:
     assert 100 < len(shown) <= 200
 
 
-@given(st.text(st.characters(codec="ascii"), max_size=60) | st.text(max_size=20))
+@given(st.text(st.characters(max_codepoint=127), max_size=60) | st.text(max_size=20))
 def test_literal_of_what_is_printable_is_what_python_writes(text: str) -> None:
     shown = literal(text)
 
