@@ -6,6 +6,7 @@ many of them; what a kernel does first, and how long that takes, is not to be se
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import subprocess
@@ -21,8 +22,13 @@ from jupyter_client.manager import KernelManager
 from tests.notebook.kernel import DEADLINE_S, Kernel
 
 _IMPORTED = (
+    "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.core.logger",
+    "IPython.core.oinspect",
     "IPython.extensions.storemagic",
     "agentnb.config.document",
+    "agentnb.config.schema",
     "agentnb.default_session",
     "agentnb.providers.aio_transport",
     "agentnb.providers.anthropic",
@@ -37,7 +43,9 @@ _IMPORTED = (
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "openai.types.chat",
+    "psutil",
     "tests.soak.recover_run",
+    "tornado.platform.asyncio",
     "yaml",
 )
 
@@ -161,4 +169,6 @@ def _be_a_kernel(connection_file: str) -> None:
 if __name__ == "__main__":
     for name in _IMPORTED:
         import_module(name)
+    gc.collect()
+    gc.freeze()  # else each kernel's first search for garbage would copy all of it
     _serve(sys.stdin, sys.stdout)
