@@ -8,7 +8,7 @@ record holds.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -82,6 +82,8 @@ from agentnb.store.trouble import RunIsThere
 _Columns = tuple[str | None, int | None, str | None]
 """Path, number and body of an event."""
 _NOT_OURS = "it was deleted meanwhile, or another process has taken it"
+_TYPED = '{"typed":true}'
+"""All that the end of an agent with a typed answer has beyond its record."""
 CONTENTS = ("system", "user", "assistant", "message", "tools", FILE)
 """Kinds of contents: texts (a system prompt, a message that is one text), JSON (any other message,
 a list of tools), and the bytes of files."""
@@ -190,6 +192,9 @@ class RunEncoder:
         they are in memory anyway."""
         self._last_content = 0
         self._tool_specs: tuple[tuple[ToolSpec, ...], int] = ((), 0)
+        """The newest tools and the number of their content: the same object in all agents that have
+        them. So is the newest schema of an answer."""
+        self._answer_schema: tuple[Mapping[str, Any] | None, int] = (None, 0)
         self._changed: dict[_Call, _Agent] = {}
         self._places = {"orders": 0, "ends": 0}
         self._spawned = 0
@@ -400,16 +405,17 @@ class RunEncoder:
             agent.system = request.system
             agent.system_number = self._content("system", request.system, rows)
         tools = self._tools(request.tools, rows) if request.tools else 0
+        answer = ""
+        if request.output_schema is not None:
+            answer = f',"answer":{self._answer_tool(request, rows)}'
         rest: dict[str, Any] = {}
         if request.extra:
             rest["extra"] = plain(request.extra)
         if request.model != bare_model(record.model):
             rest["model"] = request.model
-        if request.output_schema is not None:
-            rest["answer"] = self._answer_tool(request, rows)
         return (
             f'{{"after":{after},"same":{same},"new":{new},"system":{agent.system_number},"tools":{tools},'
-            f'"max_tokens":{request.max_tokens},"cache_prefix":{request.cache_prefix}'
+            f'"max_tokens":{request.max_tokens},"cache_prefix":{request.cache_prefix}{answer}'
             f"{',' + json_of(rest)[1:] if rest else '}'}"
         )
 
@@ -434,11 +440,15 @@ class RunEncoder:
 
         A model with tools is asked by that tool, so that its content is there already.
         """
-        tools = request.tools
-        if len(tools) != 1 or tools[0].input_schema is not request.output_schema:
-            assert request.output_schema is not None
-            tools = (ToolSpec(FINAL_ANSWER, "", request.output_schema),)
-        return self._content("tools", json_of(list(tools)), rows)
+        schema, number = self._answer_schema
+        if request.output_schema is not schema:
+            tools, schema = request.tools, request.output_schema
+            assert schema is not None
+            if len(tools) != 1 or tools[0].input_schema is not schema:
+                tools = (ToolSpec(FINAL_ANSWER, "", schema),)
+            number = self._content("tools", json_of(list(tools)), rows)
+            self._answer_schema = schema, number
+        return number
 
     def _file(self, block: MediaBlock, rows: Rows) -> MediaBlock:
         """The block without its file, which stands once in the run, under its digest."""
@@ -653,10 +663,9 @@ class RunEncoder:
             and event.tokens_used == record.tokens_used
             and event.duration_ms == record.duration_ms
             and event.cut == record.cut
-            and not event.typed
             and event.result_summary == summary_of(record.text)
         ):  # nearly always
-            return agent.path, place, None
+            return agent.path, place, _TYPED if event.typed else None
         return agent.path, place, difference(event, fields_of_end(type(event), record))
 
     def _run_finished(self, event: RunFinished) -> _Columns:

@@ -190,7 +190,7 @@ class FakeRun:
         )
         return record
 
-    async def end_agent(self, path: str, text: str) -> EndRecord:
+    async def end_agent(self, path: str, text: str, *, typed: bool = False) -> EndRecord:
         """Keep an agent's end, and publish it."""
         record = EndRecord(path, AgentStatus.COMPLETED, text, None, False, 357, 13, at_s=self.now_s)
         self.ends.append(record)
@@ -203,6 +203,7 @@ class FakeRun:
                 text=text,
                 tokens_used=357,
                 duration_ms=13,
+                typed=typed,
             )
         )
         return record

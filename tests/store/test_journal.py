@@ -7,6 +7,7 @@ import dataclasses
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from agentnb.core.errors import ServerFailed, ToolError
 from agentnb.core.events import (
+    AgentCompleted,
     AgentWaiting,
     Event,
     MemoryCreated,
@@ -385,3 +387,30 @@ async def test_text_of_an_open_call_is_there_before_it_ends(writer: Writer) -> N
     held.release()
     await running
     _loaded(tree, writer)
+
+
+# -- typed answers --------------------------------------------------------------------------------
+
+
+async def test_calls_of_one_run_that_ask_for_different_types_are_read_with_their_own(
+    writer: Writer,
+) -> None:
+    run = FakeRun(SqliteJournal(writer))
+    run.begin()
+    number, word = {"type": "number"}, {"type": "string"}
+    for place, schema in enumerate((number, number, None, word, number), 1):
+        run.spawn(str(place), "a task")
+        request = CompletionRequest("model", "s", (user_message("u"),), output_schema=schema)
+        record = await run.start_call(str(place), "s", (), request=request)
+        await run.end_call(record, [run.say(str(place), "1")])
+        await run.end_agent(str(place), "1", typed=schema is not None)
+    await run.end()
+
+    kept = load(writer.path, run.run_id)
+
+    asked = [call.request.output_schema for call in kept.journal.calls]
+    assert asked == [number, number, None, word, number]
+    ends = [row[1] for row in kept.rows if isinstance(row[1], AgentCompleted)]
+    assert [end.typed for end in ends] == [True, True, False, True, True]
+    with closing(sqlite3.connect(writer.path)) as db:
+        assert db.execute("SELECT count(*) FROM contents WHERE kind = 'tools'").fetchone() == (2,)
