@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.cancel import is_own_cancellation
+from agentnb.core.collector import MANY, TurnPause
 from agentnb.core.errors import InternalError
 from agentnb.core.events import ModelCallFinished, ModelCallStarted, TextRow
 from agentnb.core.keys import CallKeys
@@ -140,7 +141,9 @@ class Recorder:
         """Return once everything so far is kept. A cancel meanwhile is raised after it."""
         if self._commit is None:
             return
-        await self._next_batch()
+        batch = self._next_batch()
+        batch.one_waits()
+        await batch
 
     async def commit_end(self) -> None:
         """`commit` for the run's end: a cancel that comes now is too late, and is dropped."""
@@ -291,6 +294,15 @@ class Recorder:
 class _Batch(asyncio.Future[None]):
     """What one commit keeps. All who wait for it share it, so none of them can cancel it."""
 
+    _waiting = 0
+    _pause: TurnPause | None = None
+
+    def one_waits(self) -> None:
+        """One more waits for it. While many do, and then go on, the collector pauses."""
+        self._waiting += 1
+        if self._waiting == MANY:
+            self._pause = TurnPause()
+
     def cancel(self, msg: Any = None) -> bool:
         """Do nothing: the task that is cancelled hears of it when the batch has ended."""
         return False
@@ -299,6 +311,9 @@ class _Batch(asyncio.Future[None]):
         """Everything is kept."""
         if not self.done():
             self.set_result(None)
+            if self._pause is not None:
+                self._pause.end_behind()
+                self._pause = None
 
 
 class AgentLog:

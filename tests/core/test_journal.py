@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from agentnb.core.collector import MANY
 from agentnb.core.errors import InternalError, LlmError, RateLimited
 from agentnb.core.events import (
     AgentCancelled,
@@ -518,6 +520,33 @@ async def test_agents_that_ask_during_a_commit_share_the_next_one() -> None:
     while not running.done():
         await journal.let_go()
     assert len(journal.kept) < 20
+
+
+async def test_collector_pauses_while_very_many_wait_for_a_commit_and_until_they_went_on() -> None:
+    runs = list[list[bool]]()
+
+    def reply(_: CompletionRequest) -> str:
+        runs[-1].append(gc.isenabled())
+        return "ok"
+
+    for count in (3, 2 * MANY):
+        runs.append([])
+        journal, tasks = Held(), tuple(f"T{n}" for n in range(count))
+        tree = make_tree(
+            ScriptedProvider(reply),
+            journal=journal,
+            plan=SpawnInstruction(SpawnMode.PARALLEL, tasks),
+            synthesis=False,
+            max_agents=count,
+        )
+        running = tree.start()
+        while not running.done():
+            await journal.let_go()
+        assert gc.isenabled()
+
+    few, many = runs
+    assert few == [True] * 3
+    assert many.count(False) >= MANY, "the first ones have commits of their own"
 
 
 async def test_cancel_during_a_commit_comes_after_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import polars as pl
 import pytest
 from pydantic import BaseModel
 
+from agentnb.core.collector import MANY
 from agentnb.mapping.cells import cell_text, is_missing
 from agentnb.mapping.prompts import prompts_of
 from agentnb.mapping.rows import read_rows
@@ -313,3 +315,20 @@ except ImportError as error:
 def test_rows_without_any_column_are_an_empty_map_or_a_clear_error() -> None:
     assert prompts_sent(pd.DataFrame(), "{{text}}?", key="text") == []
     assert "no 'text'" in refusal_of([{}])
+
+
+def test_collector_pauses_while_very_many_rows_begin_and_then_goes_on() -> None:
+    seen = list[bool]()
+
+    def answer(_: str) -> str:
+        seen.append(gc.isenabled())
+        return "ok"
+
+    session = session_of(answer, max_concurrency=1_000)
+    session.map(["a"] * 3, "{{text}}?").result()
+    few, seen = seen, []
+    session.map(["b"] * MANY, "{{text}}?").result()
+
+    assert few == [True] * 3
+    assert seen == [False] * MANY
+    assert gc.isenabled()

@@ -20,7 +20,7 @@ from agentnb.core._run.agent import Agent, AgentEnd, NumberedTask, Spawned
 from agentnb.core._run.planning import Plans, Upcoming
 from agentnb.core._run.row_calls import RowCalls
 from agentnb.core._run.sampling import Ahead, Measured, Sampling, usage_below, why_stopped
-from agentnb.core.collector import without_collector
+from agentnb.core.collector import MANY, TurnPause
 from agentnb.core.limits import Refusal
 from agentnb.core.plan import Plan, ReusedAnswer, Rows
 from agentnb.core.protocols import TypedAnswer, WrongAnswer
@@ -235,8 +235,13 @@ class MappedRows:
 
     async def _ask(self, places: Sequence[int]) -> None:
         """Run some rows, all at once but for those that lead."""
-        with without_collector():  # thousands of objects that all stay until the rows have ended
+        # Thousands of objects that all stay until the rows have ended.
+        pause = TurnPause() if len(places) >= MANY else None
+        try:
             running = self._start(places)
+        finally:
+            if pause is not None:
+                pause.end_behind()
         await self._host.join(self._root, running)
 
     def _start(self, places: Sequence[int]) -> list[tuple[int, Agent, asyncio.Task[None]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentnb.core._run.agent import Agent, AgentEnd
+from agentnb.core.collector import without_collector
 from agentnb.core.errors import InvalidOutput
 from agentnb.core.events import EventRow
 from agentnb.core.reading import memories_in
@@ -18,6 +19,7 @@ from agentnb.core.types import (
 )
 
 
+@without_collector()  # what it makes of thousands of agents stays
 def result_of(
     root: Agent,
     end: AgentEnd,
