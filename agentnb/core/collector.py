@@ -1,7 +1,7 @@
 """A pause of the garbage collector, for work that makes very many objects that stay.
 
 The collector walks through all that is new again and again while it only grows. Each pause is for
-work that has an end, and none outlives the event loop that was to end it.
+work that ends soon; one whose event loop was left before ends with the next pause.
 """
 
 from __future__ import annotations
