@@ -208,9 +208,8 @@ def _usd(call: Call, of_file: Mapping[str, Price] = NO_PRICES) -> Decimal | str:
     if own is not None:
         return own.of(call.usage)
     try:
-        return _by_genai_prices(call.model, call.usage, call.at)
-    except LookupError:
-        return _UNKNOWN
+        usd = _by_genai_prices(call.model, call.usage, call.at)
+        return _UNKNOWN if usd is None else usd
     except Exception as error:  # a missing price must not stop a person from viewing a run
         return f"genai-prices failed ({visible(str(error), 100)})"
 
@@ -327,10 +326,12 @@ def _from(price: Any, tokens: int) -> Any:
 
 
 @lru_cache(maxsize=2**16)
-def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal:
+def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal | None:
+    """The price of a call; `None` if its model is unknown there."""
     provider, slash, name = _spelled(model).partition("/")
-    if not slash:
-        raise LookupError("by the name alone it would guess a provider")
+    # By the name alone it would guess a provider.
+    if not slash or not _is_priced(provider, name, at):
+        return None
     import genai_prices  # heavy: loaded only when a cost is needed
 
     counted = genai_prices.Usage(
@@ -343,6 +344,18 @@ def _by_genai_prices(model: str, usage: Usage, at: datetime | None) -> Decimal:
     return genai_prices.calc_price(
         counted, name, provider_id=provider, genai_request_timestamp=at
     ).total_price
+
+
+@lru_cache(maxsize=4096)
+def _is_priced(provider: str, name: str, at: datetime | None) -> bool:
+    """Whether genai-prices knows a model. It looks long for one that it does not know."""
+    from genai_prices import data_snapshot
+
+    try:
+        data_snapshot.get_snapshot().find_provider_model(name, None, provider, None)
+    except LookupError:
+        return False
+    return True
 
 
 # -- adding up ------------------------------------------------------------------------------------

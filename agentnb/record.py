@@ -13,7 +13,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -379,11 +378,11 @@ class RunRecord(Shown):
             if not self._ended_cost.is_current:
                 self._ended_cost, self._priced = CostSoFar(self.prices), 0
             began, root_id = _began(self.id), self.thread_id
-            rows = self._bus.lifecycle_rows
-            for at_s, event in islice(rows, self._priced, None):
+            rows = self._bus.lifecycle_since(self._priced)
+            for at_s, event in rows:
                 if isinstance(event, ModelCallFinished):
                     self._ended_cost.add(_call(began, at_s, event, root_id))
-            self._priced = len(rows)
+            self._priced += len(rows)
             return self._ended_cost
 
     def _new_publisher(self) -> FramePublisher:

@@ -194,6 +194,27 @@ def test_call_has_the_price_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None
         assert asked == []
 
 
+def test_model_that_has_no_price_is_looked_for_once_and_not_for_each_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from genai_prices.data_snapshot import DataSnapshot
+
+    asked: list[str] = []
+    look_for = DataSnapshot.find_provider_model
+
+    def counting(self: Any, name: str, *how: Any) -> Any:
+        asked.append(name)
+        return look_for(self, name, *how)
+
+    monkeypatch.setattr(DataSnapshot, "find_provider_model", counting)
+    usages = [Usage(tokens, 1) for tokens in range(1, 50)]
+
+    found = cost(*((f"openai/none-of-theirs-{NOW:%Y}", usage) for usage in usages))
+
+    assert found.usd is None
+    assert asked == [f"none-of-theirs-{NOW:%Y}"]
+
+
 def test_id_of_a_run_says_when_it_began() -> None:
     before = datetime.now(UTC) - timedelta(milliseconds=1)
     run = Session(provider=ScriptedProvider(["ok"])).spawn("a task")

@@ -119,6 +119,10 @@ class EventBus:
         """All rows so far but text: enough to fold a run that has ended."""
         return self._lifecycle_rows.copy()
 
+    def lifecycle_since(self, place: int) -> list[EventRow]:
+        """Those of `lifecycle_rows` from a place on, for those who read on and on."""
+        return self._lifecycle_rows[place:]
+
     @property
     def newest(self) -> Event | None:
         """The newest event that is not text."""

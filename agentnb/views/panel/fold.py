@@ -8,10 +8,11 @@ agent waits for, how long its reply is, and whether it is silent.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from agentnb.core.budget import BYTES_PER_TOKEN
 from agentnb.core.events import (
-    AgentCompleted,
+    AgentCancelled,
     AgentSpawned,
     BudgetPaused,
     BudgetResumed,
@@ -30,7 +31,7 @@ from agentnb.core.text import visible
 from agentnb.core.tree import LINE_LENGTH, STALLED_AFTER_S, Activity, AgentState, TreeFold
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.history import ReceiptOf, ReusedWork, RunNotices
-from agentnb.views.panel.person import PAUSED, PersonFold
+from agentnb.views.panel.person import HEARD, PAUSED, PersonFold
 from agentnb.views.panel.wire import AgentRow, Question, Summary, ToolMark
 
 TIME_DIGITS = 2
@@ -60,6 +61,7 @@ class PanelFold:
         self.calls_ended = 0
         self.person = PersonFold()
         """What a person ordered and was asked."""
+        self._statuses = _StatusCount(self.tree)
         self.newest_s = 0.0
         """Time of the newest row, in seconds since the run began."""
         self._calling: dict[str, Activity] = {}
@@ -82,9 +84,11 @@ class PanelFold:
         if not rows:
             return
         apply_text, said_more, own = self.tree.apply_text, self.said_more, self.own
+        changed = self._statuses.changed
         for row in rows:
             if len(row) == 3:
                 at_s, agent_id, text = row
+                changed.add(agent_id)
                 if apply_text(at_s, agent_id, text).said == len(text):
                     self.touched.add(agent_id)  # its first text
                 said_more.add(agent_id)
@@ -97,13 +101,15 @@ class PanelFold:
         if isinstance(event, ToolCallReported):
             self._reported(event)  # before the tree overwrites the last report
         self.tree.learn(at_s, event)
-        agent_id = getattr(event, "agent_id", None)
-        path = "" if agent_id is None else self.tree.path_of(agent_id)
-        if self.person.learn(at_s, event, path):
-            self._touch_open()
+        agent_id: str | None = getattr(event, "agent_id", None)
+        if type(event) in HEARD:
+            path = "" if agent_id is None else self.tree.path_of(agent_id)
+            if self.person.learn(at_s, event, path):
+                self._touch_open()
         if agent_id is None:
             self._learn_of_run(at_s, event)
             return
+        self._statuses.changed.add(agent_id)
         self.own.setdefault(agent_id, []).append((at_s, event))
         match event:
             case ToolCallReported():
@@ -126,8 +132,9 @@ class PanelFold:
         self.touched.update(a.agent_id for a in agents if not self.tree.status_of(a).is_terminal)
 
     def _touch(self, agent_id: str | None) -> None:
-        if agent_id in self.tree.agents:
+        if agent_id is not None and agent_id in self.tree.agents:
             self.touched.add(agent_id)
+            self._statuses.changed.add(agent_id)
 
     def _reported(self, event: ToolCallReported) -> None:
         agent = self.tree.agents.get(event.agent_id)
@@ -142,8 +149,8 @@ class PanelFold:
 
     def _ended(self, agent_id: str, event: Event) -> None:
         self._no_call(agent_id)
-        if not isinstance(event, AgentCompleted):
-            self._notices.is_stale = True
+        if isinstance(event, AgentCancelled):
+            self._notices.learn(event)
         self._touch(self.tree.agents[agent_id].parent_id)
 
     def _learn_of_run(self, at_s: float, event: Event) -> None:
@@ -186,11 +193,12 @@ class PanelFold:
         return has_changed
 
     def take_touched(self) -> list[str]:
-        """Ids of the agents that may have changed, in the order of their creation."""
-        if len(self.touched) < 50:
-            touched = sorted(self.touched, key=lambda agent_id: self.tree.agents[agent_id].key)
-        else:
-            touched = [agent_id for agent_id in self.tree.agents if agent_id in self.touched]
+        """Ids of the agents that may have changed, parents first."""
+        agents = self.tree.agents
+        if len(self.touched) < len(agents) // 8:
+            touched = sorted(self.touched, key=lambda agent_id: agents[agent_id].key)
+        else:  # in the order of their creation
+            touched = [agent_id for agent_id in agents if agent_id in self.touched]
         self.touched.clear()
         return touched
 
@@ -264,15 +272,13 @@ class PanelFold:
             cost: The cost, in words.
             budget: Tokens used and the total; `None` takes them from the events.
         """
-        agents = self.tree.agents.values()
-        counts = Counter(map(self.tree.status_of, agents))
         used, total = self._budget if budget is None else budget
         return Summary(
             status=self.status,
             done=self.done,
             at_s=self._end.duration_ms / 1000 if self._end is not None else now_s,
-            agents=len(agents),
-            by_status=counts,
+            agents=len(self.tree.agents),
+            by_status=self._statuses.counts(),
             doing=self._run_activity(),
             tokens_used=used,
             budget_total=total,
@@ -321,6 +327,34 @@ class PanelFold:
             return "starting" if self.tree.root_id else "waiting for its turn"
         is_stalled = root.agent_id in self._stalled
         return self.tree.describe(root, is_stalled=is_stalled, with_reports=True)
+
+
+class _StatusCount:
+    """How many agents have which status: counted anew for those with news alone.
+
+    A tree of 6,000 agents would take longer to count than all else that a frame does.
+    """
+
+    def __init__(self, tree: TreeFold) -> None:
+        self.changed: set[str] = set()
+        """Ids of the agents whose status may have changed since they were counted."""
+        self._tree = tree
+        self._known: dict[str, AgentStatus] = {}
+        self._counts: Counter[AgentStatus] = Counter()
+
+    def counts(self) -> Mapping[AgentStatus, int]:
+        """The number of agents by status, without zeros."""
+        tree, known, counts = self._tree, self._known, self._counts
+        for agent_id in self.changed:
+            status, before = tree.status_of(tree.agents[agent_id]), known.get(agent_id)
+            if status is before:
+                continue
+            known[agent_id] = status
+            counts[status] += 1
+            if before is not None:
+                counts[before] -= 1
+        self.changed.clear()
+        return +counts
 
 
 def _open_tool(activity: Activity) -> ToolMark | None:

@@ -31,8 +31,6 @@ FRAME_S = 0.15
 TICK_S = 1.0
 """How often numbers that only grow (time, tokens) are shown: users read them, and do not watch.
 Silence is also checked at this interval."""
-_COST_EVERY_S = 2.0
-"""The shortest time between two sums of the cost, which read every call of the run."""
 
 _MOST_SAID = 5
 
@@ -94,7 +92,7 @@ class FramePublisher:
     Args:
         bus: The run's events.
         budget: Returns tokens used and the total; left out for a run from a file.
-        cost: Returns the run's cost so far.
+        cost: Returns the run's cost so far, in a time that the newest calls alone take.
         viewers: The views that pages really show.
         commands: Makes the user's commands, given what shows the user one line; left out for a run
             from a file.
@@ -133,7 +131,6 @@ class FramePublisher:
         self._cost_words = ""
         self._costs: CostLine | None = None
         self._cost_of = -1
-        self._cost_at_s = float("-inf")
         self._position = 0
         self._changes_known = 0
         self._seq = 0
@@ -337,11 +334,11 @@ class FramePublisher:
         return replace(summary, notices=(*summary.notices, *self._said)) if self._said else summary
 
     def _add_up(self) -> None:
-        calls, now = self.fold.calls_ended, time.monotonic()
-        is_early = now < self._cost_at_s + _COST_EVERY_S and not self.fold.done
-        if self._cost is None or not calls or calls == self._cost_of or is_early:
+        """Sum up the cost with each frame: its newest calls are few."""
+        calls = self.fold.calls_ended
+        if self._cost is None or not calls or calls == self._cost_of:
             return
-        self._cost_of, self._cost_at_s = calls, now
+        self._cost_of = calls
         self._costs = self._cost()
         self._cost_words = str(self._costs)
 

@@ -7,12 +7,13 @@ whole run: what was stopped, and what was not done.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, assert_never
 
 from agentnb.core.calls import CallState, ToolCallState
 from agentnb.core.codec import plain
 from agentnb.core.events import (
+    AgentCancelled,
     BudgetExhausted,
     BudgetResumed,
     Event,
@@ -201,6 +202,8 @@ class RunNotices:
         self.is_stale = False
         """Whether the lines may have changed."""
         self._answers: list[str] = []
+        self._cancelled: list[str] = []
+        """Ids of the agents that were cancelled; they may have gone on since."""
         self._exhausted: BudgetExhausted | LimitReached | None = None
         self._end: RunFinished | None = None
         self._lines: tuple[str, ...] = ()
@@ -210,8 +213,10 @@ class RunNotices:
         """How many times."""
 
     def learn(self, event: Event) -> None:
-        """Record an event of the whole run."""
+        """Record an event of the whole run, or an agent's cancellation."""
         match event:
+            case AgentCancelled():
+                self._cancelled.append(event.agent_id)
             case RunStarted(recovered=times) if times:
                 self._recovered = times
             case BudgetResumed(reason=reason) if reason.startswith("stop: "):
@@ -238,7 +243,7 @@ class RunNotices:
         lines = [*self._of_recovery(), *self._answers]
         if self._exhausted is not None:
             lines.append(_of_exhausted(self._exhausted, tree))
-        lines += _of_cancelled(tree)
+        lines += _of_cancelled(tree.agents[agent_id] for agent_id in self._cancelled)
         if self._end is not None:
             lines += self._of_end(self._end, tree)
         return lines
@@ -300,13 +305,9 @@ def _share(event: BudgetExhausted) -> str:
     return share_in_words(event.tokens_used, event.budget_total, event.unit)
 
 
-def _of_cancelled(tree: TreeFold) -> list[str]:
+def _of_cancelled(agents: Iterable[AgentState]) -> list[str]:
     """One line for each cancelled branch, by its topmost agent."""
-    gone = {
-        agent_id: agent
-        for agent_id, agent in tree.agents.items()
-        if agent.status is AgentStatus.CANCELLED
-    }
+    gone = {a.agent_id: a for a in agents if a.status is AgentStatus.CANCELLED}
     tops: dict[str, str] = {}
     below: dict[str, list[str]] = {}
     for agent in sorted(gone.values(), key=lambda agent: agent.key):  # parents first

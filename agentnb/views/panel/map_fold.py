@@ -14,8 +14,11 @@ from dataclasses import dataclass
 
 from agentnb.core.bus import EventBus
 from agentnb.core.events import (
+    AgentCancelled,
     AgentCompleted,
+    AgentExhausted,
     AgentFailed,
+    AgentInterrupted,
     AgentSpawned,
     BudgetPaused,
     BudgetResumed,
@@ -99,6 +102,16 @@ class _RowState:
         self.has_called = self.has_failed = False
 
 
+_HEARD = frozenset(
+    {
+        *(AgentSpawned, ModelCallStarted, RunPaused, RunResumed, BudgetPaused, BudgetResumed),
+        *(QuestionAsked, QuestionAnswered, RunFinished, AgentCompleted, AgentFailed),
+        *(AgentCancelled, AgentExhausted, AgentInterrupted),
+    }
+)
+"""Types of the events that move a row; the others are most of a record."""
+
+
 class MapFold:
     """Counts the rows of a map. Feed each event once, in order."""
 
@@ -123,6 +136,8 @@ class MapFold:
 
     def learn(self, at_s: float, event: Event) -> None:
         """Fold in an event of `at_s` seconds since the run began."""
+        if type(event) not in _HEARD:
+            return
         match event:
             case AgentSpawned(depth=0):
                 self._root = event.agent_id
@@ -233,13 +248,21 @@ class MapWatch:
         self._position = 0
         self._lock = threading.Lock()
 
+    def follow(self) -> None:
+        """Read what has come since; `progress` reads only the rest."""
+        with self._lock:
+            self._read()
+
     def progress(self) -> MapProgress:
         """How far it is now."""
         with self._lock:
-            rows = self._bus.rows_since(self._position)
-            self._position += len(rows)
-            self._fold.feed(rows)
+            self._read()
             return self._fold.progress(self._bus.now_s)
+
+    def _read(self) -> None:
+        rows = self._bus.rows_since(self._position)
+        self._position += len(rows)
+        self._fold.feed(rows)
 
 
 # -- in words -------------------------------------------------------------------------------------

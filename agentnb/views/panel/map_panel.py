@@ -17,7 +17,7 @@ from agentnb.views.panel.map_fold import (
 from agentnb.views.panel.map_table import MapTable
 from agentnb.views.panel.panel import RunPanel
 from agentnb.views.panel.widgets import HtmlPart, text
-from agentnb.views.panel.wire import Summary
+from agentnb.views.panel.wire import Frame, Summary
 
 
 class MapPanel(RunPanel):
@@ -50,6 +50,11 @@ class MapLine(HtmlPart):
     def __init__(self, publisher: FramePublisher, watch: MapWatch, **traits: Any) -> None:
         self._watch = watch
         super().__init__(publisher, **traits)
+
+    def show(self, frame: Frame) -> None:
+        """Read the events of each frame, so that those of a second never make one frame long."""
+        self._watch.follow()
+        super().show(frame)
 
     def markup(self, summary: Summary) -> str:
         """The bar, and below it the words."""

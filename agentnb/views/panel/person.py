@@ -11,6 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentnb.core.events import (
+    AgentCancelled,
+    AgentCompleted,
+    AgentExhausted,
+    AgentFailed,
+    AgentInterrupted,
     AgentTold,
     Event,
     QuestionAnswered,
@@ -31,6 +36,15 @@ PAUSED = "paused"
 """Why a held agent waits: its `AgentWaiting.reason`."""
 HERE, ABOVE = "here", "above"
 """Where an agent's pause is: at itself, or at the run or a branch above."""
+
+HEARD = frozenset(
+    {
+        *(RunPaused, RunResumed, QuestionAsked, QuestionAnswered, SpawnPlanned, AgentTold),
+        *(RunFinished, AgentFailed, AgentCompleted, AgentCancelled, AgentExhausted),
+        AgentInterrupted,
+    }
+)
+"""Types of the events that `PersonFold` learns from: of a large map they are few."""
 
 _WHOLE_RUN = ""
 _BY = {
@@ -65,6 +79,7 @@ class PersonFold:
         """By a question's id, the place of its note."""
         self._told: Counter[str] = Counter()
         self._pauses: list[_Pause] = []
+        self._open_pauses: list[_Pause] = []
         self._notices: tuple[str, ...] = ()
 
     # -- in ---------------------------------------------------------------------------------------
@@ -74,7 +89,7 @@ class PersonFold:
 
         Args:
             at_s: When it was, in seconds since the run began.
-            event: Any event.
+            event: Any event; those that are not `HEARD` change nothing.
             path: The path of its agent; empty for an event of the whole run.
 
         Returns:
@@ -83,6 +98,7 @@ class PersonFold:
         match event:
             case RunPaused():
                 self._pauses.append(_Pause(path, at_s))
+                self._open_pauses.append(self._pauses[-1])
             case RunResumed():
                 self._resume(path, at_s)
             case QuestionAsked():
@@ -112,17 +128,18 @@ class PersonFold:
         return is_of_pauses
 
     def _resume(self, path: str, at_s: float) -> None:
-        for pause in self._open_pauses:
-            if pause.path == path or _is_below(pause.path, path):
-                pause.until_s = at_s
-        self._notices = tuple(_pause_words(pause) for pause in self._pauses)
+        self._over([p for p in self._open_pauses if _is_in(p.path, path)], at_s)
 
     def _end(self, path: str, at_s: float) -> None:
         """An agent has ended, and with it a pause at it, of which no event tells."""
-        for pause in self._open_pauses:
-            if pause.path == path:
-                pause.until_s = at_s
-                self._notices = tuple(_pause_words(each) for each in self._pauses)
+        if ended := [pause for pause in self._open_pauses if pause.path == path]:
+            self._over(ended, at_s)
+
+    def _over(self, pauses: Sequence[_Pause], at_s: float) -> None:
+        for pause in pauses:
+            pause.until_s = at_s
+            self._open_pauses.remove(pause)
+        self._notices = tuple(_pause_words(pause) for pause in self._pauses)
 
     def _ask(self, event: QuestionAsked) -> None:
         if event.question == BUDGET:  # the panel shows that one by its own events
@@ -160,6 +177,8 @@ class PersonFold:
 
     def paused(self, path: str) -> str:
         """Whether a person has paused an agent, and where: `HERE`, `ABOVE` or empty."""
+        if not self._open_pauses:
+            return ""
         tops = {pause.path for pause in self._open_pauses}
         if path in tops:
             return HERE
@@ -177,9 +196,9 @@ class PersonFold:
         """How many texts of a person an agent has read."""
         return self._told[agent_id]
 
-    @property
-    def _open_pauses(self) -> list[_Pause]:
-        return [pause for pause in self._pauses if pause.until_s is None]
+
+def _is_in(path: str, top: str) -> bool:
+    return path == top or _is_below(path, top)
 
 
 def _is_below(path: str, top: str) -> bool:

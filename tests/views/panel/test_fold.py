@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -357,6 +359,40 @@ def test_notice_of_a_failed_run_says_why() -> None:
 @pytest.mark.parametrize("reason", ["continue", "raised"])
 def test_answer_that_lets_the_run_go_on_needs_no_notice(reason: str) -> None:
     assert summary(ManualRun().began().tell(BudgetResumed(reason=reason))).notices == ()
+
+
+def test_statuses_are_counted_as_if_all_were_counted_anew() -> None:
+    chance, fold, position = random.Random(7), PanelFold(), 0
+    run = ManualRun().began()
+    paths = [f"{number}" for number in range(1, 9)]
+    for path in paths:
+        run.spawned(path)
+    for _ in range(300):
+        path = chance.choice(paths)
+        cancelled = AgentCancelled(agent_id=id_of(path), reason="")
+        waiting = AgentWaiting(agent_id=id_of(path), reason="for a slot")
+        match chance.randrange(7):
+            case 0:
+                run.called(path)
+            case 1:
+                run.said(path, "more")  # goes on from a wait, without a call
+            case 2:
+                run.replied(path)
+            case 3:
+                run.completed(path)
+            case 4:
+                run.spawned(f"{path}.1")  # its parent is at work then
+            case 5:
+                run.tell(cancelled)
+            case _:
+                run.tell(waiting)
+        rows = run.bus.rows_since(position)
+        position += len(rows)
+        fold.feed(rows)
+        shown = fold.summary(run.clock.now(), cost="", budget=None).by_status
+        agents = fold.tree.agents.values()
+        assert shown == Counter(fold.tree.status_of(agent) for agent in agents)
+        assert 0 not in shown.values()
 
 
 def test_only_agents_that_something_happened_to_are_touched() -> None:

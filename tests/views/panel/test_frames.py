@@ -403,6 +403,30 @@ def test_cost_is_asked_for_when_a_call_has_ended() -> None:
     assert publisher.cost_times(3) == "$6"
 
 
+def test_cost_is_summed_up_with_each_frame_so_that_no_frame_has_many_calls() -> None:
+    run, asked = ManualRun().began().spawned("1").spawned("2").called("1").called("2"), []
+
+    class Costs:
+        by_agent: ClassVar = dict[str, str]()
+
+        def __init__(self) -> None:
+            asked.append(len(run.bus))
+
+        def times(self, factor: float) -> str:
+            return ""
+
+    publisher, screen = FramePublisher(run.bus, cost=Costs), Screen()
+    with publisher.lock:
+        publisher.attach(screen)
+        for path in ("1", "2"):
+            run.replied(path)
+            publisher._tick()
+        publisher._tick()  # no call has ended since
+    run.ended()
+
+    assert asked == [len(run.bus) - 2, len(run.bus) - 1]
+
+
 def test_replay_shows_the_tree_as_it_was_forwards_and_backwards() -> None:
     run = ManualRun().began().called("root").after(1).said("root", "x" * 40).after(1)
     run.replied("root", tokens=50).spawned("1").after(1).completed("1").completed("root").ended()

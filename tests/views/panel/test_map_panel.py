@@ -10,8 +10,8 @@ import pytest
 from agentnb.core.events import AgentFailed
 from agentnb.views.panel import wire
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.map_fold import MapProgress, MapShape
-from agentnb.views.panel.map_panel import MapPanel, cost_words, progress_markup
+from agentnb.views.panel.map_fold import MapProgress, MapShape, MapWatch
+from agentnb.views.panel.map_panel import MapLine, MapPanel, cost_words, progress_markup
 from agentnb.views.panel.map_table import BLANK, MapTable, short_answer
 from agentnb.views.panel.module import STATIC, in_order
 from tests.views.panel.manual_run import ManualRun, id_of
@@ -132,6 +132,25 @@ def test_panel_has_the_parts_of_a_runs_panel_and_its_line_above_the_table(run: M
     assert "0 of 3 rows done" in line
     assert 'aria-valuenow="0"' in line
     assert repr(panel) == "MapPanel()"
+
+
+def test_line_reads_the_events_of_each_frame_so_that_no_frame_has_those_of_a_second(
+    run: ManualRun,
+) -> None:
+    publisher, watch = FramePublisher(run.bus), MapWatch(run.bus, MapShape(3))
+    line = MapLine(publisher, watch)
+    with publisher.lock:
+        run.spawned("1").called("1")
+        publisher._tick()
+        shown = line.value
+        run.replied("1").completed("1")
+        publisher._tick()
+        read = watch._position
+    run.ended()
+    line.close()
+
+    assert line.value == shown  # what only grows is shown once a second
+    assert read == len(run.bus) - 1
 
 
 def test_cost_is_told_in_dollars_where_there_are_prices_and_else_in_tokens() -> None:
