@@ -44,6 +44,11 @@ class Panel:
         return self.place.get_by_role("textbox", name="Total tokens")
 
     @property
+    def dollars(self) -> Locator:
+        """The budget of a run that counts money."""
+        return self.place.get_by_role("textbox", name="Total dollars")
+
+    @property
     def question(self) -> Locator:
         """What the run asks at 80 %."""
         return self.place.get_by_role("alert")

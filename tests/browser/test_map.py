@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Locator, expect
 
 from tests.browser.desk import Desk
@@ -65,3 +67,58 @@ def test_rows_fill_one_is_opened_and_the_run_is_cancelled(desk: Desk) -> None:
     expect(again.locator("[data-order='failed']")).to_have_text("Failed only 3")
     again.locator('[role=row][data-row="21"]').click()
     expect(again.locator("[data-agent-details='21']")).to_contain_text("What is in held one?")
+
+
+PRICED = """
+%load_ext agentnb
+import agentnb
+from agentnb import Price, Reply, ScriptedProvider
+from agentnb.core.types import Usage
+
+agentnb.set_prices({"scripted": Price(3, 15, cache_read=0.3)})
+usages = [Usage(20_000, 2_000), Usage(5_000, 2_000, 0, 15_000)]
+
+def answer(request):
+    return Reply("It is late.", usage=usages[0] if "parcel 0" in str(request) else usages[1])
+
+session = agentnb.Session(provider=ScriptedProvider(answer), store=None)
+rows = [f"parcel {number}" for number in range(12)]
+"""
+SAMPLED = """
+run = session.map(rows, "What is in {{text}}?", sample=2, budget="$4")
+run
+"""
+SAID = "print(run.result().in_words, run.budget); agentnb.set_prices({})"
+
+
+def test_sample_is_answered_in_the_panel_and_a_budget_in_dollars_is_changed_there(
+    desk: Desk,
+) -> None:
+    notebook = desk.notebook(PRICED, SAMPLED, SAID)
+    notebook.run(0, 1)
+    output = notebook.output(1)
+    panel = Panel(output)
+    progress = output.locator(".agentnb-map-progress")
+    expect(panel.button("Go")).to_be_visible()
+    expect(progress).to_contain_text("2 of 12 rows done")
+    expect(panel.header).to_contain_text("of $4.00")
+    expect(panel.header).to_contain_text("38 % of input from cache (15,000 tokens)")
+
+    panel.dollars.fill("6.5")
+    panel.dollars.press("Enter")
+    expect(panel.bar).to_have_attribute("aria-valuetext", re.compile(r"^\$0\.\d+ of \$6\.50 "))
+    expect(output).to_contain_text("6.5 is $6.50.")
+    handle = output.get_by_role("slider", name="Budget in dollars")
+    expect(handle).to_have_attribute("aria-valuetext", "$6.50")
+    handle.focus()
+    handle.press("ArrowRight")
+    expect(panel.dollars).not_to_have_value("$6.50")
+    raised = panel.dollars.input_value()
+    expect(handle).to_have_attribute("aria-valuetext", raised)
+
+    panel.button("Go").click()
+    expect(progress).to_contain_text("12 of 12 rows done")
+    expect(panel.status).to_contain_text("completed")
+    notebook.run(2)
+    expect(notebook.output(2)).to_contain_text("12 rows: 12 completed")
+    expect(notebook.output(2)).to_contain_text(f"of {raised})")

@@ -320,6 +320,26 @@ def test_spawn_line_steers_the_newest_run(kernel: Kernel, door: Door) -> None:
     assert [each.unstable for each in every] == [[]] * len(every)
 
 
+def test_spawn_budget_takes_dollars_where_the_run_counts_money(kernel: Kernel, door: Door) -> None:
+    kernel.ok("agentnb.set_prices({'scripted': agentnb.Price(3, 15)})")
+    kernel.ok("%%spawn --bg --budget $4 -o priced\nPlan")
+    door.wait_for_knock()
+
+    raised = kernel.ok("%spawn budget $6")
+    status = kernel.ok("%spawn status")
+    refused = kernel.run("%spawn budget 90_000")
+    kernel.ok("%spawn cancel")
+    door.wait_until_left()
+    kernel.ok("agentnb.set_prices({})")
+
+    assert kernel.value("(priced.budget.total, priced.budget.unit)") == (6_000_000, "usd")
+    assert "$6.00" in raised.stdout
+    assert "of $6.00" in status.stdout
+    assert is_one_line(refused)
+    assert "$4" in refused.error  # how an amount is written
+    assert [each.unstable for each in (raised, status)] == [[], []]
+
+
 def test_spawn_cancel_stops_the_whole_run_which_then_raises(kernel: Kernel, door: Door) -> None:
     kernel.ok("%%spawn --bg -o alone\nAlone")
     door.wait_for_knock()
