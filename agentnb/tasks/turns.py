@@ -164,7 +164,9 @@ class Turns:
         try:
             while request.cancellation.root_reason is None:
                 waiting.news.clear()
-                is_first = line[0] is waiting
+                # A session that closes stops its runs one by one: one that it comes to later must
+                # not begin because an earlier one has ended.
+                is_first = line[0] is waiting and not self._starter.is_closed
                 if is_first:
                     begun, adopted = await self.transactions.done(try_to)
                     await self._starter.start(adopted)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentnb import Session
+from agentnb import AgentStatus, Session
 from agentnb.core.durable import MessageKind
 from agentnb.core.types import CompletionRequest
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
@@ -57,6 +57,30 @@ def test_message_that_a_dead_process_had_begun_waits_on_in_a_closed_session(tmp_
     )
     first.close()
     assert begun.done
+
+    again = Session(provider=echo(), store=tmp_path, id=first.id)
+    ended(again.thread(run.thread_id).send("3"))
+
+    texts = [message.content for message in again.thread(run.thread_id).messages]
+    assert texts[-4:] == ["2", "heard: 2", "3", "heard: 3"]
+
+
+def test_message_waits_on_if_the_run_before_it_ends_while_its_session_closes(
+    tmp_path: Path,
+) -> None:
+    hold = Hold()
+    first = Session(
+        provider=ScriptedProvider(lambda _: Reply("a word", pause=hold)), store=tmp_path
+    )
+    run = first.spawn("1")
+    hold.wait()
+    second = first.thread(run.thread_id).send("2")
+    first._desk.close()
+    run.cancel()  # as a close does, which has not come to the second run yet
+    with pytest.raises(TimeoutError):
+        second.result(0.5)
+    assert second.status is AgentStatus.PENDING
+    first.close()
 
     again = Session(provider=echo(), store=tmp_path, id=first.id)
     ended(again.thread(run.thread_id).send("3"))
