@@ -21,6 +21,7 @@ from agentnb.core.cancel import Cancellation
 from agentnb.core.clock import Clock, MonotonicClock
 from agentnb.core.cycles import CycleDetector, mark
 from agentnb.core.errors import NoOpenQuestion, NoPrice
+from agentnb.core.handles import Handles
 from agentnb.core.limits import Refusal, RunLimits
 from agentnb.core.money import USD, Amount, Rate
 from agentnb.core.numbers import ChildNumbers
@@ -120,6 +121,7 @@ class RequestContext:
         inbox: Texts for the run's agents while they work; none when left out.
         memory: Keeps what agents remember; nothing does when left out.
         recall: Most memories for the task's words in the root's prompt.
+        handles: Objects that agents refer to by name; none when left out.
 
     Raises:
         ValueError: A limit is out of its range, or the warning policy is unknown.
@@ -156,6 +158,7 @@ class RequestContext:
         inbox: Inbox | None = None,
         memory: MemoryKeeper | None = None,
         recall: int = 0,
+        handles: Handles | None = None,
     ) -> None:
         self.limits = RunLimits(
             max_depth=max_depth,
@@ -198,6 +201,7 @@ class RequestContext:
         self.inbox = inbox
         self.memory = memory
         self.recall = recall
+        self.handles = handles
         self.abandoned = AbandonedTools()
         self.pauses = Pauses(self.thread_id, self.limits)
         self.numbers = numbers or ChildNumbers()

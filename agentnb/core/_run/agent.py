@@ -352,7 +352,8 @@ def root_agent(
 ) -> Agent:
     """Create the root; with a plan its conversation begins with the results."""
     request = run.request
-    first = () if has_plan else (user_message(task),)
+    told = "" if request.handles is None else request.handles.told_to_root()
+    first = () if has_plan else (_with_objects(task, told),)
     spawn_tools = () if has_plan else run.delegation.tools_at(0, request.max_depth)
     return _make(
         run,
@@ -436,6 +437,11 @@ def _child(
     run: RunState, host: JobHost, parent: Agent, order: JobOrder, message: str, spawned: Spawned
 ) -> Agent:
     request, model = parent.request.child(order.gated), order.model
+    agent_id = child_id(parent.agent_id, spawned.number)
+    told = ""
+    if request.handles is not None:
+        told = request.handles.told_to_child(parent.agent_id, order.task, order.context)
+        request.handles.hand_over(parent.agent_id, agent_id, order.task, order.context)
     context = parent.context.child_for_task(
         order.task,
         request.depth,
@@ -446,13 +452,13 @@ def _child(
     child = _make(
         run,
         host,
-        child_id(parent.agent_id, spawned.number),
+        agent_id,
         parent,
         order.task,
         context,
         request,
         system=context.system_prompt,
-        messages=(user_message(message),),
+        messages=(_with_objects(message, told),),
         provider=parent.provider if model is None else model.provider,
         gate=parent.services.gate if model is None else model.gate,
         own_tools=order.tools,
@@ -464,16 +470,23 @@ def _child(
     return child
 
 
+def _with_objects(message: str, told: str) -> Message:
+    """The first message of an agent, and behind it what the agent is told of its objects."""
+    first = user_message(message)
+    return with_texts((first,), (told,))[0] if told else first
+
+
 def first_request(run: RunState, parent: Agent, task: str) -> CompletionRequest:
     """What the sub-agent for a task of a spawn block or a plan would send first."""
     request = parent.request.child()
     context = parent.context.child_for_task(task, request.depth, inherit_memory=run.inherit_memory)
     tools = (*parent.own_tools, *run.delegation.tools_at(request.depth, request.max_depth))
-    config = context.agent_config
+    config, handles = context.agent_config, request.handles
+    told = "" if handles is None else handles.told_to_child(parent.agent_id, task)
     return CompletionRequest(
         model=bare_model(config.model),
         system=context.system_prompt,
-        messages=(user_message(prompt.child_message(task)),),
+        messages=(_with_objects(prompt.child_message(task), told),),
         tools=tuple(tool.spec for tool in tools),
         max_tokens=config.max_output_tokens,
         extra=config.extra,

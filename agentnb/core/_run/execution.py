@@ -248,6 +248,16 @@ class Execution:
             end = self._end_from_error(agent, error)
         finally:
             work.close()  # an agent cancelled before its first step never awaited it
+        try:
+            await self._release(agent)
+        except InternalError as error:  # what it had is kept, and the error is seen
+            end = replace(end, status=AgentStatus.FAILED, error=end.error or error)
+        finally:  # also when its task is cancelled from outside meanwhile
+            end = await self._ended(agent, end)
+        return end
+
+    async def _ended(self, agent: Agent, end: AgentEnd) -> AgentEnd:
+        """Make an agent's end known, without a block in its text that nobody follows."""
         if agent.is_root:  # the answer stands: a limit that is reached from now on changes nothing
             self._run.limits.end()
         text = without_block(end.text)
@@ -257,6 +267,18 @@ class Execution:
             end = replace(end, text=text)
         await self._finish(agent, end)
         return end
+
+    async def _release(self, agent: Agent) -> None:
+        """End what the agent held outside the run, before anyone is told that it has ended."""
+        handles = self._run.request.handles
+        if handles is None:
+            return
+        release = asyncio.ensure_future(handles.agent_ended(agent.agent_id))
+        cancelled = await wait_shielded([release])
+        with foreign("the objects of an agent"):
+            release.result()
+        if cancelled is not None:
+            raise cancelled
 
     def _end_from_error(self, agent: Agent, error: BaseException) -> AgentEnd:
         """The end of an agent whose work raised `error`: its partial answer is kept."""
