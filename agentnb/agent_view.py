@@ -13,12 +13,13 @@ from typing import Any
 from agentnb.core.calls import CallHistory, CallState
 from agentnb.core.events import Row
 from agentnb.core.keys import CallKeys
-from agentnb.core.prompt import BLOCK_BESIDE_TOOLS, result_for_model
+from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
 from agentnb.core.records import FINISHED, CallRecord, ErrorRecord, ToolCallRecord
 from agentnb.core.secrets import known_secrets
 from agentnb.core.shown import Listed, Shown
 from agentnb.core.spawn import read_reply
 from agentnb.core.text import quoted, visible
+from agentnb.core.tool_results import ToolResult, blocks_of
 from agentnb.core.tree import AgentState
 from agentnb.core.types import (
     AgentNode,
@@ -28,7 +29,6 @@ from agentnb.core.types import (
     Role,
     RunUsage,
     TextBlock,
-    ToolResultBlock,
     ToolUseBlock,
     Usage,
     assistant_message,
@@ -263,10 +263,7 @@ def _messages(
 
 def _results_message(call: CallState, made: Sequence[ToolCallRecord]) -> Message:
     """The results of a reply's tool calls, as the engine gives them to the model."""
-    results: list[Block] = [
-        ToolResultBlock(each.tool_use_id, result_for_model(each.result), each.is_error)
-        for each in made
-    ]
+    results: list[Block] = [*blocks_of([ToolResult(each) for each in made])]
     if read_reply(text_so_far(call.request.messages) + call.text).has_block:
         results.append(TextBlock(BLOCK_BESIDE_TOOLS))
     return Message(Role.USER, tuple(results))

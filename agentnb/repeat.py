@@ -358,6 +358,8 @@ def _tool_in_words(miss: Miss, source: str) -> str:
     advice = f"To add it to {source}: `%agentnb mode auto`, or set AGENTNB_MODE=auto."
     if miss.was is None:
         return f"{what} is not recorded. {advice}"
+    if (tool.result, tool.is_error) == (miss.was.result, miss.was.is_error):
+        return f"{what} was run again and returned other pictures than the recorded ones. {advice}"
     return (
         f"{what} was run again and returned {literal(tool.result, 200)}, and not "
         f"{literal(miss.was.result, 200)}, which is recorded. {advice}"

@@ -15,11 +15,12 @@
     ]
     }
 
-The last section is there if an event cuts an input or a result of a tool call: it has each of these
-whole, by the call's number among those of its agent, from 1. An event's index in `entries` is its
-`seq`. The document is always strict JSON, equal records make equal documents, and reading one gives
-equal entries, except for secrets: the document has `[secret NAME]` in their place. An image or a
-PDF is whole in the first message that has it; each later one names it by its digest.
+The last section is there if an event cuts an input or a result of a tool call, or names a file in a
+result: it has each of these whole, by the call's number among those of its agent, from 1. An
+event's index in `entries` is its `seq`. The document is always strict JSON, equal records make
+equal documents, and reading one gives equal entries, except for secrets: the document has
+`[secret NAME]` in their place. An image or a PDF is whole in the first message that has it, or the
+first result; all else names it by its digest.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from sys import intern
 from typing import Any
 
 from agentnb.core.calls import ToolCallState, tool_calls_in
-from agentnb.core.codec import UnknownKind, event_of, plain, rows_without_secrets
+from agentnb.core.codec import UnknownKind, event_of, media_block, plain, rows_without_secrets
 from agentnb.core.errors import UnreadableRun
 from agentnb.core.events import Event, ModelCallStarted, Row, root_id_in
 from agentnb.core.media import EachOnce, with_media
@@ -48,7 +49,7 @@ VERSION = 2
 
 2: `limit_reached`. Later without an increase, since an older reader passes over it and shows what
 it showed before: `message` of `model_call_finished`, `by` of orders, the section `tool_calls`,
-`recovered` of `run_started`.
+`recovered` of `run_started`, `media` of tool calls.
 """
 
 _DELTA = "agent_text_delta"
@@ -91,10 +92,10 @@ def write_document(
     }
     top = [f"{_json(name)}: {_json(value)},\n" for name, value in head.items()]
     rows = list(rows)
-    tool_calls = _tool_call_lines(rows, whole_tool_calls or {}, secrets)
     masked = rows_without_secrets(rows, secrets)
     files = EachOnce()
     lines = ",\n".join([_line(row, secrets, files) for row in masked])
+    tool_calls = _tool_call_lines(rows, whole_tool_calls or {}, secrets, files)
     parts = ["{\n", *top, '"entries": [\n', lines, "\n]"]
     if tool_calls:
         parts += [',\n"tool_calls": [\n', ",\n".join(tool_calls), "\n]"]
@@ -102,7 +103,10 @@ def write_document(
 
 
 def _tool_call_lines(
-    rows: Sequence[Row], whole: Mapping[tuple[str, int], ToolCallRecord], secrets: Secrets
+    rows: Sequence[Row],
+    whole: Mapping[tuple[str, int], ToolCallRecord],
+    secrets: Secrets,
+    files: EachOnce,
 ) -> list[str]:
     """A line for each tool call that the rows cut: what is cut, whole."""
     lines: list[str] = []
@@ -110,15 +114,18 @@ def _tool_call_lines(
         return lines
     for key, call in tool_calls_in(rows, {agent_id for agent_id, _ in whole}).items():
         record = whole.get(key)
-        if record is None or not (call.input_is_cut or call.result_is_cut):
+        if record is None or not call.is_cut:
             continue  # a call is kept whole before its events are published
-        if call.result_is_cut and record.status != FINISHED:
+        if (call.result_is_cut or call.media) and record.status != FINISHED:
             continue
         line: dict[str, Any] = {"agent_id": secrets.mask(key[0]), "number": key[1]}
         if call.input_is_cut:
             line["input"] = plain(record.input, secrets.mask)
         if call.result_is_cut:
             line["result"] = secrets.mask(record.result)
+        if call.media:
+            line["media"] = plain([files.write(block) for block in record.media], secrets.mask)
+            line["unseen"] = [*record.unseen]
         lines.append(_json(line | {"effects": record.effects}))
     return lines
 
@@ -241,13 +248,13 @@ def _read(document: Any) -> Document:
     run_id, task, lines = (head.get(name) for name in ("run_id", "task", "entries"))
     if not (isinstance(run_id, str) and isinstance(task, str) and isinstance(lines, list)):
         raise _Wrong("its head lacks a text `run_id`, a text `task` or a list `entries`")
-    rows = _rows_of(lines)
-    return Document(run_id, task, rows, _tool_calls_of(head.get("tool_calls", []), rows))
-
-
-def _rows_of(lines: list[Any]) -> list[Row]:
-    """Convert the lines to rows in place, to save memory. Text, which most lines are, inline."""
     files = EachOnce()
+    rows = _rows_of(lines, files)
+    return Document(run_id, task, rows, _tool_calls_of(head.get("tool_calls", []), rows, files))
+
+
+def _rows_of(lines: list[Any], files: EachOnce) -> list[Row]:
+    """Convert the lines to rows in place, to save memory. Text, which most lines are, inline."""
     for seq, line in enumerate(lines):
         try:
             if line["kind"] == _DELTA:
@@ -283,7 +290,9 @@ def _row_of(seq: int, line: Any) -> tuple[float, Event]:
     return at_s, event
 
 
-def _tool_calls_of(lines: Any, rows: Sequence[Row]) -> dict[tuple[str, int], ToolCallRecord]:
+def _tool_calls_of(
+    lines: Any, rows: Sequence[Row], files: EachOnce
+) -> dict[tuple[str, int], ToolCallRecord]:
     """The tool calls that the rows cut, whole."""
     if not isinstance(lines, list):
         raise _Wrong("its `tool_calls` is not a list")
@@ -295,7 +304,7 @@ def _tool_calls_of(lines: Any, rows: Sequence[Row]) -> dict[tuple[str, int], Too
     root_id = next((root for row in rows if len(row) == 2 and (root := root_id_in(row[1]))), "")
     for place, line in enumerate(lines):
         try:
-            record = _tool_call_of(line, calls, root_id)
+            record = _tool_call_of(line, calls, root_id, files)
             if (record.agent_id, record.number) in whole:
                 raise ValueError("the call came before")
         except ValueError as error:
@@ -306,7 +315,7 @@ def _tool_calls_of(lines: Any, rows: Sequence[Row]) -> dict[tuple[str, int], Too
 
 
 def _tool_call_of(
-    line: Any, calls: Mapping[tuple[str, int], ToolCallState], root_id: str
+    line: Any, calls: Mapping[tuple[str, int], ToolCallState], root_id: str, files: EachOnce
 ) -> ToolCallRecord:
     if not isinstance(line, dict):
         raise ValueError("it is not an object")
@@ -322,12 +331,34 @@ def _tool_call_of(
     if call.input_is_cut is not ("input" in line) or call.result_is_cut is not ("result" in line):
         raise ValueError("it must have what its events cut, `input` or `result`, and nothing else")
     record = call.record(path_of(agent_id, root_id), None)
+    media, unseen = _media_of(line, call, files)
     return replace(
         record,
         input=line.get("input", record.input),
         result=line.get("result", record.result),
         effects=effects,
+        media=media,
+        unseen=unseen,
     )
+
+
+def _media_of(
+    line: Mapping[str, Any], call: ToolCallState, files: EachOnce
+) -> tuple[tuple[MediaBlock, ...], tuple[int, ...]]:
+    """The files of a call's result, and which of them its model does not take."""
+    given, unseen = line.get("media", []), line.get("unseen", [])
+    if not isinstance(given, list) or not isinstance(unseen, list):
+        raise ValueError("its `media` or its `unseen` is not a list")
+    if not all(type(place) is int and 1 <= place <= len(given) for place in unseen):
+        raise ValueError("its `unseen` has no places of its `media`")
+    try:
+        blocks = [media_block(each) for each in given]
+    except ValueError as error:
+        raise ValueError(f"`media`: {error}") from None
+    media = tuple([files.read(block) for block in blocks])
+    if tuple([block.named() for block in media]) != call.media:
+        raise ValueError("its `media` are not the files that its event names")
+    return media, tuple(unseen)
 
 
 def _shown(value: Any) -> str:

@@ -21,6 +21,7 @@ from agentnb import Reply, Run, Session
 from agentnb.core.events import AgentCompleted
 from agentnb.core.types import CompletionRequest, ToolUse, Usage
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
+from tests.files_of import png
 from tests.support import DEADLINE_S, Hold, events_of, path_of, spawn, task_of, until
 
 Model = Callable[[CompletionRequest], AnyReply]
@@ -103,6 +104,19 @@ def maps_files(request: CompletionRequest, hold: Hold | None) -> AnyReply:
     return Reply(f"Seen: {prompt}", pause=hold if "b.png" in prompt else None)
 
 
+def draws(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """One agent whose tool gave it pictures; its answer to them is held."""
+    if told_by(request) == 1:
+        return Reply(tool_uses=(ToolUse("u1", "draw", {}),))
+    return Reply("Seen.", pause=hold)
+
+
+@agentnb.tool
+def draw() -> list[Any]:
+    """A picture twice, and words."""
+    return ["black", png(640, 480), png(640, 480)]
+
+
 class Score(BaseModel):
     value: int = Field(le=10)
 
@@ -128,6 +142,7 @@ SCENES: dict[str, Callable[[CompletionRequest, Hold | None], AnyReply]] = {
     "is paused": delegates,
     "maps files": maps_files,
     "is typed": is_typed,
+    "draws": draws,
 }
 
 
@@ -173,8 +188,12 @@ def session_of(
             ordered.append(what)
         return f"{what} is ordered"
 
-    given = {"tools": [order_it] if scene in WITH_TOOL else (), **settings}
+    given = {"tools": _tools_of(scene, order_it), **settings}
     return Session(provider=provider, **settings_of(store, scene), **given), provider
+
+
+def _tools_of(scene: str, order_it: Any) -> Sequence[Any]:
+    return [draw] if scene == "draws" else [order_it] if scene in WITH_TOOL else ()
 
 
 def killed(store: Path, scene: str, *recovers: str) -> str:
@@ -198,7 +217,7 @@ def main(store: str, scene: str, recovers: str = "") -> None:
             signal.pause()
         return what
 
-    tools: Sequence[Any] = [order_it] if scene in WITH_TOOL else ()
+    tools = _tools_of(scene, order_it)
     provider = ScriptedProvider(lambda request: SCENES[scene](request, hold))
     session = Session(provider=provider, tools=tools, **settings_of(Path(store), scene))
     more: dict[str, Any] = {}
@@ -220,7 +239,7 @@ def main(store: str, scene: str, recovers: str = "") -> None:
         asyncio.run(until(lambda: run.questions))
     else:
         assert hold.reached.wait(DEADLINE_S)
-    if scene not in (*WITH_TOOL, "is asked again"):
+    if scene not in (*WITH_TOOL, "is asked again", "draws"):
         asyncio.run(until(lambda: "1" in _ended(run)))
     if scene == "is paused":  # while the last answer is on its way
         run.pause()

@@ -131,6 +131,9 @@ print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"]
     assert said.splitlines() == [
         "It is 2850 km long.",
         "{'length': 1233}",
+        "The Danube is.",
+        "(figure: Length in km)",
+        "(picture 1 below)",
         "May the root call send_mail? {'tool': 'send_mail', 'arguments': "
         "{'to': 'everyone@example.org', 'text': 'Hello.'}}",
         "It is done. ['ann@example.org']",

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from agentnb.cassette.lines import Line
 from agentnb.cassette.schema import text_of
-from agentnb.core.codec import message_of
+from agentnb.core.codec import media_of, message_of
 from agentnb.core.records import (
     FINISHED,
     CallRecord,
@@ -202,6 +202,8 @@ def _tool_call(fields: Mapping[str, Any]) -> ToolCallRecord:
         fields["duration_ms"],
         FINISHED,
         fields.get("ended", 0),
+        tuple([media_of(each) for each in fields.get("media", ())]),
+        tuple(fields.get("unseen", ())),
     )
 
 

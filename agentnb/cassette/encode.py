@@ -311,6 +311,10 @@ def _tool_call(label: str, record: ToolCallRecord, text: _Text) -> dict[str, Any
         fields["is_error"] = True
     if not record.effects:
         fields["effects"] = False
+    if record.media:  # whole: no other place has them, and the calls behind it need them
+        fields["media"] = plain(record.media, text)
+    if record.unseen:
+        fields["unseen"] = list(record.unseen)
     return fields | {
         "ended": record.ended,
         "at_s": round(record.at_s, 3),

@@ -69,6 +69,7 @@ def _by(discriminator: str, choices: Mapping[str, _Schema]) -> _Schema:
     return {"type": "tagged-union", "discriminator": discriminator, "choices": choices}
 
 
+_MEDIA = _object({"kind": _TEXT, "media_type": _TEXT, "data": _TEXT}, {"name": _TEXT})
 _BLOCK = _by(
     "kind",
     {
@@ -83,9 +84,7 @@ _BLOCK = _by(
         "tool_result_block": _object(
             {"kind": _TEXT, "tool_use_id": _TEXT, "text": _TEXT}, {"is_error": _TRUTH}
         ),
-        "media_block": _object(
-            {"kind": _TEXT, "media_type": _TEXT, "data": _TEXT}, {"name": _TEXT}
-        ),
+        "media_block": _MEDIA,
     },
 )
 _MESSAGE = _object(
@@ -179,7 +178,14 @@ _LINES: dict[str, _Schema] = {
             "result": _TEXT,
             **_TIMED,
         },
-        {"is_error": _TRUTH, "effects": _TRUTH, "ended": _COUNT, **_TAIL},
+        {
+            "is_error": _TRUTH,
+            "effects": _TRUTH,
+            "ended": _COUNT,
+            "media": _list(_MEDIA),
+            "unseen": _list(_NUMBER),
+            **_TAIL,
+        },
     ),
     "verdict": _object({**_PLACE, "what": _TEXT, "value": _ANY}, _TAIL),
     "order": _object(

@@ -20,7 +20,7 @@ from agentnb.core.events import (
     is_terminal,
 )
 from agentnb.core.records import FINISHED, STARTED, Piece, ToolCallRecord
-from agentnb.core.types import CompletionRequest, Usage
+from agentnb.core.types import CompletionRequest, MediaBlock, Usage
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +61,16 @@ class ToolCallState:
         return self.finished is not None and self.finished.result_length is not None
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the events hold only a part of what was given and returned."""
+        return self.input_is_cut or self.result_is_cut or bool(self.media)
+
+    @property
+    def media(self) -> tuple[MediaBlock, ...]:
+        """The files in the result: only named."""
+        return () if self.finished is None else self.finished.media
+
+    @property
     def result(self) -> str:
         """The result as the events hold it; empty while the call is open."""
         if self.finished is None:
@@ -78,7 +88,7 @@ class ToolCallState:
         if finished is None or (finished.result_summary and not finished.result):
             return False
         has_whole = whole is not None and whole.status == FINISHED
-        return has_whole or not (self.input_is_cut or self.result_is_cut)
+        return has_whole or not self.is_cut
 
     def record(self, path: str, whole: ToolCallRecord | None) -> ToolCallRecord:
         """The call as a record.
@@ -102,6 +112,8 @@ class ToolCallState:
             duration_ms=finished.duration_ms if finished is not None else None,
             status=STARTED if finished is None else FINISHED,
             ended=self.ended,
+            media=self.media if whole is None or not self.media else whole.media,
+            unseen=() if whole is None else whole.unseen,
         )
 
 

@@ -169,6 +169,21 @@ def message_of(parts: Mapping[str, Any], text: str = "") -> types.Message:
     return types.Message(types.Role(parts["role"]), tuple(blocks))
 
 
+def media_of(fields: Mapping[str, Any]) -> types.MediaBlock:
+    """The block of which `fields` are the plain values, known to be such."""
+    return types.MediaBlock(fields["media_type"], fields["data"], fields.get("name", ""))
+
+
+def media_block(value: Any) -> types.MediaBlock:
+    """The block of a plain value, which may be anything.
+
+    Raises:
+        ValueError: It is no such block; the message is a clause.
+    """
+    block: types.MediaBlock = _object_reader(types.MediaBlock)(value)
+    return block
+
+
 _TEXT_LEFT_OUT = {"kind": "text_block"}
 
 

@@ -17,7 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex, overload
 
 from agentnb.core.shown import Shown, counted
-from agentnb.core.types import AgentStatus, CompletionRequest, Message, SpawnMode, Usage
+from agentnb.core.types import (
+    AgentStatus,
+    CompletionRequest,
+    MediaBlock,
+    Message,
+    SpawnMode,
+    Usage,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +240,8 @@ class ToolCallFinished:
     """A long result is cut here, and whole in the journal."""
     result_length: int | None = None
     """Characters of the whole result, if `result` is cut; `None` if it is whole."""
+    media: tuple[MediaBlock, ...] = ()
+    """The images and PDFs in the result. They are only named here, and whole in the journal."""
 
     @property
     def was_cancelled(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from struct import unpack_from
 
 from agentnb.core.text import visible
-from agentnb.core.types import MediaBlock, Message
+from agentnb.core.types import MediaBlock, Message, ToolOutput
 
 PDF = "application/pdf"
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -22,6 +22,11 @@ MB = 1024 * 1024
 MOST_BASE64 = {PDF: 32 * MB, **dict.fromkeys(IMAGES, 5 * MB)}
 """Most characters of base64. An image: 5 MB. A PDF: 32 MB, which is that of a whole request. From
 Anthropic's pages "Vision" and "PDF support", July 2026; OpenAI takes larger images."""
+
+MOST_OF_TOOL = 8
+"""Files in the result of one tool call."""
+MOST_BYTES_OF_TOOL = MB
+"""Of each of them: a cassette has them whole, and every later call of the agent sends them."""
 
 _PIXELS_PER_TOKEN = 750
 _LONGEST_EDGE = 1568
@@ -155,6 +160,44 @@ def size_words(size: int) -> str:
     if size < 1000:
         return f"{size} bytes"
     return f"{-(-size // 1000):,} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+def described(block: MediaBlock) -> str:
+    """What a model is told of a file: `image/png, 640 x 480`."""
+    size = image_size(block.media_type, _bytes_of(block, _HEADER))
+    about = size_words(block.size) if size is None else f"{size[0]:,} x {size[1]:,}"
+    return f"{visible(block.media_type, 100)}, {about}"
+
+
+# -- what a tool returns --------------------------------------------------------------------------
+
+
+def taken(output: ToolOutput) -> ToolOutput:
+    """A tool's output with the files that a model can be sent, and a line for each other one."""
+    lines, kept = [output.text], list[MediaBlock]()
+    for block in output.media:
+        if why := _why_left_out(block):
+            lines.append(f"(a file was left out: {visible(block.media_type, 100)}, {why})")
+        else:
+            kept.append(block)
+    if len(kept) > MOST_OF_TOOL:
+        more = len(kept) - MOST_OF_TOOL
+        lines.append(f"({more:,} more left out: a result has at most {MOST_OF_TOOL} files)")
+    return ToolOutput("\n".join(filter(None, lines)), tuple(kept[:MOST_OF_TOOL]))
+
+
+def _why_left_out(block: MediaBlock) -> str:
+    if block.media_type not in MEDIA_TYPES:
+        return f"and only {', '.join(MEDIA_TYPES)} are taken"
+    if block.size > MOST_BYTES_OF_TOOL:
+        return f"{size_words(block.size)}, and at most 1 MB is taken"
+    try:
+        content = binascii.a2b_base64(block.data, strict_mode=True)
+    except ValueError:
+        return "whose data is not base64"
+    if media_type_of(content) != block.media_type:
+        return "and its content is not of that type"
+    return ""
 
 
 # -- a file stands once ---------------------------------------------------------------------------

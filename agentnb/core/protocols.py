@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Message,
         StreamEvent,
         SubAgentResult,
+        ToolOutput,
         ToolSpec,
         ToolUse,
         ToolUseBlock,
@@ -280,7 +281,7 @@ class Tool(Protocol):
 
     spec: ToolSpec
 
-    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str | ToolOutput:
         """Run the tool.
 
         May raise anything: an error becomes an error result for the model, never a failure of the
@@ -291,7 +292,7 @@ class Tool(Protocol):
             context: The call. See `ToolContext`.
 
         Returns:
-            The result for the model.
+            The result for the model: text, or text with images and PDFs.
         """
         ...
 

@@ -303,6 +303,7 @@ def tool_call_finished(record: ToolCallRecord) -> ToolCallFinished:
         duration_ms=record.duration_ms or 0,
         result=text[:MOST_IN_EVENT],
         result_length=len(text) if len(text) > MOST_IN_EVENT else None,
+        media=tuple([block.named() for block in record.media]),
     )
 
 

@@ -21,7 +21,7 @@ from agentnb.core.errors import (
 )
 from agentnb.core.events import Entry, TextRow
 from agentnb.core.money import TOKENS, Rate, rate_of
-from agentnb.core.types import AgentStatus, CompletionRequest, Message, Usage
+from agentnb.core.types import AgentStatus, CompletionRequest, MediaBlock, Message, Usage
 
 STARTED, FINISHED = "started", "finished"
 """`status` of a record: what began, and what has its result."""
@@ -296,6 +296,10 @@ class ToolCallRecord:
     ended: int = 0
     """Position among its agent's tool calls, from 1, in the order in which they ended; 0 while the
     call is open, and in older records."""
+    media: tuple[MediaBlock, ...] = ()
+    """The images and PDFs in its result, whole."""
+    unseen: tuple[int, ...] = ()
+    """Of `media`, by its place from 1, what the model does not take: a line told it instead."""
 
 
 @dataclass(frozen=True, slots=True)

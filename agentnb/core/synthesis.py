@@ -6,7 +6,7 @@ start another spawn. In an answer for a person each agent's Markdown is a separa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agentnb.core import parts
@@ -15,6 +15,7 @@ from agentnb.core.quotation import attribute, escaped
 from agentnb.core.types import (
     AgentStatus,
     Block,
+    MediaBlock,
     Message,
     Role,
     SubAgentResult,
@@ -167,14 +168,33 @@ def answer_out_of_turns(
     return "\n\n".join(filter(None, (has, note)))
 
 
+_NO_PICTURES_BELOW = 10_000
+"""Characters: where results are cut to fewer, their files are left out. Each is as dear as some
+thousand characters."""
+
+
 def with_short_tool_results(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
-    """The conversation with each tool result cut to `limit` characters."""
+    """The conversation with each tool result cut to `limit` characters.
+
+    At a low limit without the files of the results, too.
+    """
     return tuple(
-        replace(message, content=tuple(_shortened(block, limit) for block in message.content))
+        replace(message, content=tuple(_short_content(message.content, limit)))
         if any(isinstance(block, ToolResultBlock) for block in message.content)
         else message
         for message in messages
     )
+
+
+def _short_content(content: Sequence[Block], limit: int) -> Iterator[Block]:
+    files = sum(isinstance(block, MediaBlock) for block in content)
+    leaves_out = bool(files) and limit < _NO_PICTURES_BELOW
+    for block in content:
+        if not (leaves_out and isinstance(block, MediaBlock)):
+            yield _shortened(block, limit)
+    if leaves_out:
+        them = "1 file was" if files == 1 else f"{files} files were"
+        yield TextBlock(f"({them} left out: the budget is used up)")
 
 
 def _shortened(block: Block, limit: int) -> Block:

@@ -6,6 +6,7 @@ another machine consists of these values only.
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,6 +159,17 @@ class MediaBlock(_Measured):
         """Whether the file itself is not in `data`."""
         return _NAMED_FILE.fullmatch(self.data) is not None
 
+    @property
+    def is_image(self) -> bool:
+        """Whether it is a whole image, and of the type that it says: no page takes it for more."""
+        begins = _IMAGE_BEGINS.get(self.media_type)
+        if begins is None or self.is_named:
+            return False
+        try:
+            return begins.match(binascii.a2b_base64(self.data, strict_mode=True)) is not None
+        except ValueError:
+            return False
+
     def named(self) -> MediaBlock:
         """The block without the file, which `digest` still tells."""
         if self.is_named:
@@ -167,9 +179,20 @@ class MediaBlock(_Measured):
     def __repr__(self) -> str:
         return f"MediaBlock({literal(self.media_type)}, {self.size} bytes, {literal(self.name)})"
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """In a notebook an image is shown as such."""
+        return {"text/plain": repr(self)} | ({self.media_type: self.data} if self.is_image else {})
+
 
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _NAMED_FILE = re.compile("sha256:([0-9a-f]{64})/([0-9]{1,12})")
+_IMAGE_BEGINS = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
+"""The first bytes of each type of image: what shows itself as an image is nothing else."""
 
 
 def _utf8(text: str) -> bytes:
@@ -177,6 +200,19 @@ def _utf8(text: str) -> bytes:
 
 
 Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool returns that has more than text: the text, and images or PDFs.
+
+    The model gets the files behind all results of its turn, if it takes their type; else a line in
+    the text tells what it cannot see. So the text should say what matters without them, too.
+    """
+
+    text: str
+    media: tuple[MediaBlock, ...] = ()
+    """At most 8, of at most 1 MB each; what is beyond that is left out, and a line says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +22,15 @@ JUST_TEXT = "true"
 
 FILE = "file"
 """Kind of the contents that are a file's bytes. A message names them by the block's digest."""
+
+
+MEDIA = "media"
+"""Kind of the contents that are the files of one tool call, named: see `media_json`."""
+
+
+def media_json(path: str, number: int, named: Iterable[MediaBlock], unseen: Iterable[int]) -> str:
+    """What a tool call's record has besides its row."""
+    return json_of({"path": path, "number": number, "media": [*named], "unseen": [*unseen]})
 
 
 def file_bytes(block: MediaBlock) -> bytes | None:

@@ -61,10 +61,12 @@ from agentnb.core.types import (
 )
 from agentnb.store.as_json import (
     FILE,
+    MEDIA,
     difference,
     event_json,
     file_bytes,
     json_of,
+    media_json,
     number_of,
     reply_json,
     usage_json,
@@ -84,7 +86,7 @@ _Columns = tuple[str | None, int | None, str | None]
 _NOT_OURS = "it was deleted meanwhile, or another process has taken it"
 _TYPED = '{"typed":true}'
 """All that the end of an agent with a typed answer has beyond its record."""
-CONTENTS = ("system", "user", "assistant", "message", "tools", FILE)
+CONTENTS = ("system", "user", "assistant", "message", "tools", FILE, MEDIA)
 """Kinds of contents: texts (a system prompt, a message that is one text), JSON (any other message,
 a list of tools), and the bytes of files."""
 
@@ -593,6 +595,10 @@ class RunEncoder:
             number_of(record.duration_ms),
             record.ended,
         ))  # fmt: skip
+        if record.media:  # seldom: no column for it
+            named = [self._file(block, rows) for block in record.media]
+            body = media_json(record.path, record.number, named, record.unseen)
+            self._content(MEDIA, body, rows)
 
     def _tool_event(self, event: ToolCallStarted | ToolCallFinished) -> _Columns:
         agent = self._agent_of(event.agent_id)

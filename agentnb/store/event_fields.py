@@ -90,6 +90,7 @@ def fields_of_tool_call(
         "duration_ms": record.duration_ms or 0,
         "result": record.result[:cut_at],
         "result_length": None if cut_at is None else len(record.result),
+        "media": tuple([block.named() for block in record.media]),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from agentnb.core.codec import event_of, message_of
+from agentnb.core.codec import event_of, media_of, message_of
 from agentnb.core.collector import without_collector
 from agentnb.core.errors import NoSuchRun
 from agentnb.core.events import (
@@ -54,7 +54,7 @@ from agentnb.core.types import (
     id_at,
     path_key,
 )
-from agentnb.store.as_json import FILE, JUST_TEXT, file_data
+from agentnb.store.as_json import FILE, JUST_TEXT, MEDIA, file_data
 from agentnb.store.database import open_to_read, trouble_of
 from agentnb.store.event_fields import (
     fields_of_end,
@@ -178,9 +178,14 @@ class _Reading:
         found = self._select("number, kind, body", "contents", "number")
         self._bodies = {number: (kind, body) for number, kind, body in found}
         self._files = EachOnce()
+        self._media: dict[tuple[str, int], Mapping[str, Any]] = {}
+        """By path and number of a tool call: its files."""
         for kind, body in self._bodies.values():
             if kind == FILE:
                 self._files.read(MediaBlock("", file_data(body)))
+            elif kind == MEDIA:
+                about = _json(body)
+                self._media[about["path"], about["number"]] = about
         self._messages: dict[int, Message] = {}
         self._tools: dict[int, tuple[ToolSpec, ...]] = {0: ()}
 
@@ -310,7 +315,18 @@ class _Reading:
                 _whole_number(duration_ms),
                 status,
                 ended,
+                *self._media_of(path, number, status),
             )
+
+    def _media_of(
+        self, path: str, number: int, status: str
+    ) -> tuple[tuple[MediaBlock, ...], tuple[int, ...]]:
+        """The files of a tool call, and which of them its model does not take."""
+        about = self._media.get((path, number))
+        if about is None or status == STARTED:
+            return (), ()
+        media = [self._files.read(media_of(fields)) for fields in about["media"]]
+        return tuple(media), tuple(about["unseen"])
 
     def _read_ends(self) -> None:
         for (
@@ -424,8 +440,11 @@ class _Reading:
         if made is ToolCallStarted:
             started.append(number)
         cut_at = own.pop("cut_at", None)
+        if "media" in own:
+            own["media"] = tuple([media_of(fields) for fields in own["media"]])
         event = made(agent_id=record.agent_id, **(fields_of_tool_call(made, record, cut_at) | own))
-        if cut_at is not None or own.get("input_length") is not None:
+        has_media = made is ToolCallFinished and bool(record.media)
+        if cut_at is not None or own.get("input_length") is not None or has_media:
             place = started.index(number) + 1 if number in started else number
             self._whole[record.agent_id, place] = record
         return event

@@ -470,7 +470,7 @@ def _cut_in(
             places[call] = started[event.agent_id]
             is_cut = event.input_length is not None
         else:
-            is_cut = event.result_length is not None
+            is_cut = event.result_length is not None or bool(event.media)
         if at >= told and is_cut and call in records and call in places:
             found[event.agent_id, places[call]] = records[call]
     return found

@@ -391,7 +391,8 @@ async def tell_everything(
             agent_id=root, tool_use_id=text("use"), name=text("look"), text=report
         )
     )
-    run.finish_tool(tool, text("seen"), is_error=True)
+    picture = MediaBlock("image/png", "aGVsbG8=", text("plot") + ".png")
+    run.finish_tool(tool, text("seen"), is_error=True, media=(picture, picture), unseen=(2,))
     await run.commit()
     run.verdict(
         ROOT_PATH,

@@ -202,6 +202,28 @@ async def _(bench: Bench) -> None:
     same_run(bench.after_death(), run.committed)
 
 
+@promise("the files in a tool result are kept whole, in their order and with their names")
+async def _(bench: Bench) -> None:
+    run = bench.begin()
+    run.spawn(ROOT_PATH, "1")
+    files = (
+        MediaBlock("image/png", "aGVsbG8=", "hello.png"),
+        MediaBlock("application/pdf", "JVBERi0xLjc="),
+        MediaBlock("image/png", "aGVsbG8=", "again.png"),
+        MediaBlock("image/gif", "no base64", "x.gif"),
+    )
+    for path in (ROOT_PATH, "1"):
+        run.finish_tool(run.start_tool(path), media=files, unseen=(2, 4))
+        run.finish_tool(run.start_tool(path, effects=False), media=files[:1])
+        run.finish_tool(run.start_tool(path))
+    question = Message(Role.USER, files[:1])
+    run.finish_call(run.start_call(ROOT_PATH, CompletionRequest("any", "", (question,))))
+    await run.commit_all()
+    found = bench.after_death()
+    same_run(found, run.committed)
+    same(found.tool_calls[0].media, files, "the files of a tool call")
+
+
 @promise("long texts are kept whole")
 async def _(bench: Bench) -> None:
     run = bench.begin(task="task " * 50_000)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from agentnb.core.protocols import RECORDED, RUN, ToolContext
 from agentnb.core.text import LONGEST_LINE, literal, visible
-from agentnb.core.types import ToolSpec
-from agentnb.tools.result import as_text
+from agentnb.core.types import ToolOutput, ToolSpec
+from agentnb.tools.result import as_output, has_to_draw
 
 if TYPE_CHECKING:
     from agentnb.core.questions import Question
@@ -66,7 +66,7 @@ class FunctionTool(Generic[P, R]):
         """Call the function directly."""
         return self._function(*args, **kwargs)
 
-    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str | ToolOutput:
         """Call the function with a model's arguments. See `agentnb.core.protocols.Tool`.
 
         Raises:
@@ -75,13 +75,16 @@ class FunctionTool(Generic[P, R]):
         arguments, named = self._parameters.bound(input, context)
         call: Callable[[], Any] = partial(self._function, *arguments, **named)
         value = call() if self._is_async else await context.on_thread(lambda: _called(call))
-        return as_text(await value if inspect.isawaitable(value) else value)
+        value = await value if inspect.isawaitable(value) else value
+        if has_to_draw(value):
+            return await context.on_thread(lambda: as_output(value))
+        return as_output(value)
 
 
 def _called(call: Callable[[], Any]) -> Any:
-    """Call on the thread, and convert to text there too: a large table takes long."""
+    """Call on the thread, and convert there too: a large table takes long, and so does drawing."""
     value = call()
-    return value if inspect.isawaitable(value) else as_text(value)
+    return value if inspect.isawaitable(value) else as_output(value)
 
 
 @overload
@@ -124,7 +127,10 @@ def tool(
     A synchronous function runs on a thread of its own, an `async def` one on the run's loop. A
     parameter annotated with `agentnb.ToolContext` gets the call's context and is hidden from the
     model. The return value becomes text: a `str` as it is; dicts, lists, dataclasses and pydantic
-    models as JSON; `None` as `(no output)`; anything else by `str`.
+    models as JSON; `None` as `(no output)`; anything else by `str`. A figure of matplotlib, an
+    image of PIL, the bytes of an image or a PDF, and what draws itself by `_repr_png_` become
+    pictures, also those in a list or a tuple with texts; a `ToolOutput` is text and files as they
+    are.
 
     Args:
         function: A function, a bound method or a partial.

@@ -26,7 +26,14 @@ from agentnb.core.events import (
     TerminalEvent,
     is_terminal,
 )
-from agentnb.core.types import AgentStatus, CompletionRequest, SpawnMode, Usage, user_message
+from agentnb.core.types import (
+    AgentStatus,
+    CompletionRequest,
+    MediaBlock,
+    SpawnMode,
+    Usage,
+    user_message,
+)
 
 CLASSES = [
     cls
@@ -50,6 +57,7 @@ BY_TYPE: dict[str, Any] = {
     "CompletionRequest": CompletionRequest("m", "s", (user_message("u"),)),
     "tuple[str, ...]": ("a", "b"),
     "tuple[int, ...]": (1, 2),
+    "tuple[MediaBlock, ...]": (MediaBlock("image/png", "aGVsbG8=", "hello.png").named(),),
 }
 
 
@@ -94,7 +102,7 @@ def test_field_of_an_event_has_a_name_from_the_contract(cls: type) -> None:
         "tasks", "input_length", "result", "result_length", "job_id", "profile",
         "thread_id", "number", "numbers", "limit", "value", "memory_id", "created_at", "recovered",
         "question_id", "question", "options", "answer", "estimated_tokens", "estimated_cost_usd",
-        "typed", "unit",
+        "typed", "unit", "media",
     }  # fmt: skip
     shared = {
         "agent_id", "parent_id", "task_description", "depth", "index", "total", "text",

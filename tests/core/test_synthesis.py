@@ -16,8 +16,17 @@ from agentnb.core.synthesis import (
     even_limit,
     result_body,
     results_as_text,
+    with_short_tool_results,
 )
-from agentnb.core.types import AgentStatus, SubAgentResult
+from agentnb.core.types import (
+    AgentStatus,
+    MediaBlock,
+    Message,
+    Role,
+    SubAgentResult,
+    TextBlock,
+    ToolResultBlock,
+)
 
 COMPLETED, FAILED, SKIPPED = AgentStatus.COMPLETED, AgentStatus.FAILED, AgentStatus.SKIPPED
 
@@ -231,3 +240,22 @@ def test_answer_of_a_run_that_did_nothing_says_so_and_what_to_do() -> None:
         "The budget of 40 tokens does not cover this task, and nothing of it was done: "
         "the call needs 50. Give it a larger budget."
     )
+
+
+@pytest.mark.parametrize(("limit", "said"), [(10_000, ""), (2_000, "(2 files were left out")])
+def test_pictures_of_tools_are_left_out_where_their_texts_are_cut_short(
+    limit: int, said: str
+) -> None:
+    picture = MediaBlock("image/png", "aGVsbG8=")
+    task = Message(Role.USER, (picture, TextBlock("What is it?")))
+    results = Message(Role.USER, (ToolResultBlock("u", "seen"), picture, picture))
+
+    first, second = with_short_tool_results([task, results], limit)
+
+    assert first is task  # the person's own
+    if not said:
+        assert second == results
+    else:
+        kept, told = second.content
+        assert (kept, second.text[: len(said)]) == (ToolResultBlock("u", "seen"), said)
+        assert isinstance(told, TextBlock)

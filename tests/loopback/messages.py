@@ -153,6 +153,8 @@ def _blocks(message: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
 
 def _check_answers(blocks: Sequence[Mapping[str, Any]], asked: set[str], where: str) -> None:
     answered = [block.get("tool_use_id") for block in blocks if block["type"] == "tool_result"]
+    before = [block["type"] for block in blocks[: len(answered)]]
+    need(set(before) <= {"tool_result"}, _unanswered(where, asked))  # they come first
     missing = asked.difference(name for name in answered if name is not None)
     need(not missing, _unanswered(where, missing))
     for name in answered:

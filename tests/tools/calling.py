@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agentnb.core.protocols import Jobs, Memory, Tool, ToolContext
+from agentnb.core.types import ToolOutput
 
 T = TypeVar("T")
 
@@ -37,5 +38,13 @@ def in_context(notes: dict[str, str] | None = None) -> ToolContext:
     return Context(notes={} if notes is None else notes)
 
 
-def called(tool: Tool, input: Mapping[str, Any], context: ToolContext | None = None) -> str:
+def output_of(
+    tool: Tool, input: Mapping[str, Any], context: ToolContext | None = None
+) -> str | ToolOutput:
     return asyncio.run(tool.call(input, context or in_context()))
+
+
+def called(tool: Tool, input: Mapping[str, Any], context: ToolContext | None = None) -> str:
+    text = output_of(tool, input, context)
+    assert isinstance(text, str)
+    return text

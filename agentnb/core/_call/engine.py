@@ -12,7 +12,7 @@ results before it are kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agentnb.core._budget.meter import BudgetExceeded
@@ -23,8 +23,17 @@ from agentnb.core._call.tool_call import run_tool
 from agentnb.core.errors import InternalError
 from agentnb.core.events import SpawnIgnored
 from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
-from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunServices, Tool
+from agentnb.core.protocols import (
+    AgentOutcome,
+    AgentWork,
+    Provider,
+    RunServices,
+    Tool,
+    links_of,
+    supports_media,
+)
 from agentnb.core.spawn import SpawnReading, read_reply
+from agentnb.core.tool_results import blocks_of
 from agentnb.core.types import (
     FINAL_ANSWER,
     Block,
@@ -34,6 +43,7 @@ from agentnb.core.types import (
     TextBlock,
     ToolUseBlock,
     assistant_message,
+    bare_model,
     sendable_reply,
     text_so_far,
     with_texts,
@@ -110,7 +120,8 @@ class InProcessEngine:
                 # Published before the tools run: the agent may be cancelled during one of them.
                 if (reading := read_reply(outcome.text)).has_block:
                     _publish_ignored(work.agent_id, reading, services)
-                results = await _run_tools(work.agent_id, orders, tools, services)
+                takes = _takes(provider, work.model)
+                results = await _run_tools(work.agent_id, orders, tools, services, takes)
                 if reading.has_block:
                     results = (*results, TextBlock(BLOCK_BESIDE_TOOLS))
                     outcome = replace(outcome, text=reading.text_before)
@@ -152,11 +163,35 @@ def _publish_ignored(agent_id: str, reading: SpawnReading, services: RunServices
     services.publish(SpawnIgnored(agent_id=agent_id, reason=reason, tasks=tasks, numbers=numbers))
 
 
+def _takes(provider: Provider, model: str) -> Callable[[str], bool]:
+    """Whether a model takes files of a media type: of a chain, whether each of its models does."""
+
+    def takes(media_type: str) -> bool:
+        try:
+            return all(
+                supports_media(link.provider, bare_model(link.model), media_type)
+                for link in links_of(provider, model)
+            )
+        except Exception:  # a provider is foreign code: a text harms no model
+            return False
+
+    return takes
+
+
 async def _run_tools(
-    agent_id: str, orders: Sequence[ToolUseBlock], tools: Mapping[str, Tool], services: RunServices
+    agent_id: str,
+    orders: Sequence[ToolUseBlock],
+    tools: Mapping[str, Tool],
+    services: RunServices,
+    takes: Callable[[str], bool],
 ) -> tuple[Block, ...]:
-    """Run one turn's tool calls in parallel. Returns the results in the order of the calls."""
+    """Run one turn's tool calls in parallel.
+
+    Returns the results in the order of the calls, and their files behind them.
+    """
     # `run_tool` lets no tool's error out: it would make the group cancel the others.
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(run_tool(agent_id, o, tools, services)) for o in orders]
-    return tuple(task.result() for task in running)
+        running = [
+            group.create_task(run_tool(agent_id, order, tools, services, takes)) for order in orders
+        ]
+    return blocks_of([task.result() for task in running])

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from agentnb.core.arguments import BadArguments, read_arguments
 from agentnb.core.cancel import is_own_cancellation
@@ -20,7 +20,7 @@ from agentnb.core.clock import TimeLimit, TimerHandle
 from agentnb.core.durable import ToolCallId
 from agentnb.core.errors import ToolError
 from agentnb.core.events import TOOL_CANCELLED, ToolCallReported
-from agentnb.core.prompt import result_for_model
+from agentnb.core.media import taken
 from agentnb.core.protocols import (
     RECORDED,
     RUN,
@@ -40,7 +40,8 @@ from agentnb.core.records import FINISHED, STARTED, ToolCallRecord
 from agentnb.core.shown import listed
 from agentnb.core.text import literal, one_line, sendable, visible
 from agentnb.core.threads import ThreadCall
-from agentnb.core.types import MALFORMED_INPUT, ToolResultBlock, ToolUseBlock
+from agentnb.core.tool_results import ToolResult
+from agentnb.core.types import MALFORMED_INPUT, MediaBlock, ToolOutput, ToolUseBlock
 
 T = TypeVar("T")
 
@@ -54,10 +55,30 @@ REPORT_PAUSE_S = 0.1
 """Least seconds between two reports of one call."""
 
 
+class _Outcome(NamedTuple):
+    """What came of a call."""
+
+    text: str
+    is_error: bool = False
+    media: tuple[MediaBlock, ...] = ()
+
+
 async def run_tool(
-    agent_id: str, order: ToolUseBlock, tools: Mapping[str, Tool], services: RunServices
-) -> ToolResultBlock:
-    """Run one call once it may run, and publish its start and its end."""
+    agent_id: str,
+    order: ToolUseBlock,
+    tools: Mapping[str, Tool],
+    services: RunServices,
+    takes: Callable[[str], bool] = lambda _: True,
+) -> ToolResult:
+    """Run one call once it may run, and publish its start and its end.
+
+    Args:
+        agent_id: The agent's.
+        order: The call.
+        tools: The agent's, by name.
+        services: The agent's.
+        takes: Whether its model takes files of a media type.
+    """
     tool = tools.get(order.name)
     asked = ToolCallRecord(
         agent_id,
@@ -79,14 +100,13 @@ async def run_tool(
     if event.input_length is not None:
         services.keep_whole(record, place)
     context = CallContext(agent_id, order, services, record.number)
-    text, is_error = TOOL_CANCELLED, True
+    outcome = _Outcome(TOOL_CANCELLED, True)
     recorded = ruling.recorded
     try:
         if recorded is not None:
-            text, is_error = await _answered(record, ruling, recorded, tool, context, services)
+            outcome = await _answered(record, ruling, recorded, tool, context, services)
         else:
-            text, is_error = await _outcome(record, ruling, tool, tools, context, services)
-        text = sendable(text)
+            outcome = await _outcome(record, ruling, tool, tools, context, services)
     finally:
         context.end()
         duration_ms = round((services.clock.now() - started_at_s) * 1000)
@@ -94,18 +114,32 @@ async def run_tool(
             duration_ms = recorded.duration_ms
         record = replace(
             record,
-            result=text,
-            is_error=is_error,
+            result=sendable(outcome.text),
+            is_error=outcome.is_error,
+            media=outcome.media,
+            unseen=_unseen(outcome.media, recorded, takes),
             duration_ms=duration_ms,
             status=FINISHED,
             ended=services.next_tool_end(),
         )
         finished = tool_call_finished(record)
-        if finished.result_length is not None or event.input_length is not None:
+        if finished.result_length is not None or event.input_length is not None or record.media:
             services.keep_whole(record, place)
         await services.tool_ended(record, finished)
-    text = result_for_model(text)
-    return ToolResultBlock(order.id, f"{ruling.note}\n{text}" if ruling.note else text, is_error)
+    return ToolResult(record, ruling.note)
+
+
+def _unseen(
+    media: tuple[MediaBlock, ...], recorded: ToolCallRecord | None, takes: Callable[[str], bool]
+) -> tuple[int, ...]:
+    """Of a call's files, by place from 1, those that the model does not take.
+
+    A recorded call says it itself: its model may not be here, and the next call's key depends on
+    it.
+    """
+    if recorded is not None and media == recorded.media:
+        return recorded.unseen
+    return tuple([n for n, block in enumerate(media, 1) if not takes(block.media_type)])
 
 
 async def _answered(
@@ -115,7 +149,7 @@ async def _answered(
     tool: Tool | None,
     context: CallContext,
     services: RunServices,
-) -> tuple[str, bool]:
+) -> _Outcome:
     """The recorded result; what the call changed in the run is changed again."""
     replayed = on_replay(tool) if services.is_done_again else RECORDED
     if tool is None and record.name in services.withheld:
@@ -129,12 +163,12 @@ async def _answered(
             return now
     elif replayed != RECORDED:
         now = await _called(record, tool, context)
-        if replayed == RUN and now != (recorded.result, recorded.is_error):
-            other = replace(record, result=now[0], is_error=now[1])
+        if replayed == RUN and now != (recorded.result, recorded.is_error, recorded.media):
+            other = replace(record, result=now.text, is_error=now.is_error, media=now.media)
             await services.may_call(other, was=recorded)
             return now
     await services.turn_to_end(record.number, recorded)
-    return recorded.result, recorded.is_error
+    return _Outcome(recorded.result, recorded.is_error, recorded.media)
 
 
 async def _outcome(
@@ -144,37 +178,37 @@ async def _outcome(
     tools: Mapping[str, Tool],
     context: CallContext,
     services: RunServices,
-) -> tuple[str, bool]:
+) -> _Outcome:
     """The result for the model, and whether it is an error."""
     name = record.name
     if tool is None and name in services.withheld:
-        return services.withheld[name](record.input), True
+        return _Outcome(services.withheld[name](record.input), True)
     if tool is None and services.is_unknown(record):  # it had begun while the tool was there
         await services.may_call(record)
-        return UNKNOWN_OUTCOME, True
+        return _Outcome(UNKNOWN_OUTCOME, True)
     if tool is None:
         known = listed(map(repr, sorted(tools)))
-        return f"There is no tool {name!r} (known: {known}).", True
+        return _Outcome(f"There is no tool {name!r} (known: {known}).", True)
     if complaint := _complaint(record.input):
-        return complaint, True
+        return _Outcome(complaint, True)
     await services.may_call(record)
     if ruling.refusal:
-        return ruling.refusal, True
+        return _Outcome(ruling.refusal, True)
     marking = tool if supports_marks(tool) else None
     if marking is not None and (mark := services.mark_of(record)) is not None:
         return await _result_of(marking.marked_result(mark, record.input, context))
     # Without a mark nothing came of it: a change and its mark are one transaction.
     if record.effects and marking is None and services.is_unknown(record):
-        return UNKNOWN_OUTCOME, True
+        return _Outcome(UNKNOWN_OUTCOME, True)
     if record.effects:
         services.intend(record)
         await services.commit()
     if why := services.stopped_by():
-        return f"The tool {name!r} was not run: {why}.", True
+        return _Outcome(f"The tool {name!r} was not run: {why}.", True)
     return await _called(record, tool, context)
 
 
-async def _called(record: ToolCallRecord, tool: Tool, context: CallContext) -> tuple[str, bool]:
+async def _called(record: ToolCallRecord, tool: Tool, context: CallContext) -> _Outcome:
     """Call the tool, within its time limit."""
     timeout_s = tool.timeout_s if supports_timeout(tool) else None
 
@@ -184,17 +218,30 @@ async def _called(record: ToolCallRecord, tool: Tool, context: CallContext) -> t
     return await _result_of(in_time())
 
 
-async def _result_of(work: Awaitable[object]) -> tuple[str, bool]:
+async def _result_of(work: Awaitable[object]) -> _Outcome:
     """What a tool's own code returns, and whether that is an error."""
     try:
-        text = await work
+        value = await work
     except BaseException as error:  # a tool's body is foreign code: any error is a result
         if is_own_cancellation(error):
             raise
-        return _in_words(error), True
-    if not isinstance(text, str):
-        return f"The tool returned {type(text).__name__} where text was expected.", True
-    return text, False
+        return _Outcome(_in_words(error), True)
+    if isinstance(value, str):
+        return _Outcome(value)
+    if not isinstance(value, ToolOutput) or not isinstance(value.text, str):
+        kind = type(value.text if isinstance(value, ToolOutput) else value).__name__
+        return _Outcome(f"The tool returned {kind} where text was expected.", True)
+    if wrong := next((each for each in value.media if not _is_file(each)), None):
+        kind = type(wrong).__name__
+        return _Outcome(f"The tool returned {kind} where a `MediaBlock` was expected.", True)
+    output = taken(value)
+    return _Outcome(output.text, media=output.media)
+
+
+def _is_file(value: object) -> bool:
+    if type(value) is not MediaBlock:
+        return False
+    return all(isinstance(each, str) for each in (value.media_type, value.data, value.name))
 
 
 class CallContext:
