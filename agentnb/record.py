@@ -145,6 +145,11 @@ class RunRecord(Shown):
         return self._read(lambda fold: fold.tool_counts)
 
     @property
+    def calls_with_media(self) -> Sequence[ToolCallRecord]:
+        """The tool calls of all agents whose results have images or PDFs, in no certain order."""
+        return [call for call in self._bus.whole_tool_calls.copy().values() if call.media]
+
+    @property
     def status(self) -> AgentStatus:
         """Status of the run; while it runs, its root's."""
         end = self._end

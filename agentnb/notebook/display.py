@@ -1,6 +1,6 @@
-"""What a cell shows of a run: a live view at once, and at the end answer, outline and picture.
+"""What a cell shows of a run: a live view at once, and at the end answer, outline and pictures.
 
-Answer, outline and picture are new, final outputs without ids and times, the same in every replay,
+Answer, outline and pictures are new, final outputs without ids and times, the same in every replay,
 so that a saved notebook reads well and can be compared. A terminal gets neither live view nor
 picture, and does not load the code that draws them.
 """
@@ -17,13 +17,14 @@ from typing import Any
 
 from IPython.display import display
 
+from agentnb.core.records import ToolCallRecord
 from agentnb.core.secrets import masked_words
 from agentnb.core.text import visible
 from agentnb.core.types import AgentNode, OrchestratorResult
 from agentnb.run import Run
 from agentnb.views.front_end import ALL, is_notebook, wanted_display
 from agentnb.views.panel.limits import ceiling
-from agentnb.views.static import picture_bundle, static_bundle
+from agentnb.views.static import picture_bundle, static_bundle, tool_pictures
 from agentnb.views.typed_answer import answer_of
 
 
@@ -33,6 +34,7 @@ def show_result(
     notes: Mapping[str, Sequence[str]],
     quiet: bool = False,
     unreported: Mapping[str, Sequence[str]] | None = None,
+    calls: Sequence[ToolCallRecord] = (),
 ) -> None:
     """Display the result of a run, also one that ended early.
 
@@ -42,6 +44,7 @@ def show_result(
         quiet: Show the answer alone.
         unreported: If the cell also shows the run live: the `notes` that the live view does not
             show. The output is the same whether there is a live view or not.
+        calls: The run's tool calls that returned pictures: the last ones are shown.
     """
     wanted = wanted_display()
     if wanted in ("widget", "none"):
@@ -61,6 +64,9 @@ def show_result(
     if picture is not None:
         data, about = picture
         display(data, raw=True, metadata=about)  # type: ignore[no-untyped-call]
+    if has_picture(quiet=quiet):
+        for data, about in tool_pictures(calls):
+            display(data, raw=True, metadata=about)  # type: ignore[no-untyped-call]
 
 
 def has_picture(*, quiet: bool) -> bool:

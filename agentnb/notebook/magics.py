@@ -380,7 +380,13 @@ def _finish(run: Run, request: _CellRequest, result: OrchestratorResult) -> None
 
 
 def _show_end(run: Run, request: _CellRequest, result: OrchestratorResult) -> None:
-    show_result(result, notes=_below(run), quiet=request.quiet, unreported=run.unreported_notes)
+    show_result(
+        result,
+        notes=_below(run),
+        quiet=request.quiet,
+        unreported=run.unreported_notes,
+        calls=run.calls_with_media,
+    )
     get_session().store.tell_trouble()
 
 

@@ -1,4 +1,4 @@
-"""A cell's static output: the answer, an outline of the tree, a picture.
+"""A cell's static output: the answer, an outline of the tree, a picture, what its tools drew.
 
 It needs no kernel, no JavaScript and no trust. The same run gives the same bytes in every replay,
 so that a saved notebook can be compared with a fresh one. The answer comes first.
@@ -6,12 +6,14 @@ so that a saved notebook can be compared with a fresh one. The answer comes firs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from agentnb.core.text import visible_text
-from agentnb.core.types import AgentNode
+from agentnb.core.media import described
+from agentnb.core.records import ToolCallRecord
+from agentnb.core.text import visible, visible_text
+from agentnb.core.types import ROOT_PATH, AgentNode, path_key
 from agentnb.views.figures import plot_tree
 from agentnb.views.markdown import answer_html
 from agentnb.views.outline import MOST_LINES, MOST_NOTES, outline, outline_parts, shortened
@@ -25,6 +27,9 @@ _OUTLINE_STYLE = (
 
 ANSWER_LENGTH = 200_000
 """Characters of an answer in a cell: eight times what a model writes in one reply by default."""
+
+MOST_PICTURES = 4
+"""Pictures of tools in a cell."""
 
 _REPEATS = "agentnb-repeats-live-view"
 """The class of parts that `cell.css` hides after a live view of the same run."""
@@ -109,3 +114,41 @@ def picture_bundle(root: AgentNode) -> tuple[dict[str, str], dict[str, Any]]:
     figure = plot_tree(root)
     data, about = figure.bundle()
     return {**data, "text/plain": figure.alt_text}, about
+
+
+def tool_pictures(
+    calls: Iterable[ToolCallRecord],
+) -> list[tuple[dict[str, str], dict[str, Any]]]:
+    """The last images that a run's tools returned: each as a caption and a picture.
+
+    The root's come last, since it has the last word; else they are in the order of paths and calls,
+    which every replay has. Times it has not.
+
+    Args:
+        calls: Tool calls of the run, in any order.
+
+    Returns:
+        Data and metadata of outputs, at most two for each of `MOST_PICTURES`.
+    """
+    in_order = sorted(
+        calls, key=lambda call: (call.path == ROOT_PATH, path_key(call.path), call.number)
+    )
+    found = [
+        (call, place, block)
+        for call in in_order
+        for place, block in enumerate(call.media, 1)
+        if block.is_image
+    ]
+    outputs = list[tuple[dict[str, str], dict[str, Any]]]()
+    for call, place, block in found[-MOST_PICTURES:]:
+        caption = (
+            f"{call.path}, {visible(call.name, 60)}: picture {place} of call {call.number} "
+            f"({described(block)})"
+        )
+        html = f'<div class="agentnb-picture-caption">{escape(caption)}</div>'
+        outputs.append(({"text/html": html, "text/plain": caption}, {}))
+        outputs.append((
+            {block.media_type: block.data, "text/plain": caption},
+            {block.media_type: {"alt": caption}},
+        ))  # fmt: skip
+    return outputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.tree_page import Open, TreePage
+from tests.files_of import png
 
 AT_WORK: dict[str, Any] = {
     "path": "root",
@@ -238,6 +240,36 @@ def test_text_that_its_event_cut_says_how_long_it_was(open_tree: Open) -> None:
 
     expect(calls_of(tree)).to_contain_text("The beginning of 70,000 characters.")
     expect(calls_of(tree).get_by_text("The beginning of")).to_have_count(1)
+
+
+def test_details_show_the_pictures_of_a_call_and_no_other_address(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    asked = list[str]()
+    tree.page.on("request", lambda request: asked.append(request.url))
+    wide = base64.b64encode(png(900, 30)).decode()
+    alt = 'Picture 1 of call 1, <img src=x> "draw"'
+    pictures = [
+        {"src": f"data:image/png;base64,{wide}", "alt": alt},
+        {"src": "https://example.org/a.png", "alt": "Picture 2"},
+        {"src": "data:image/svg+xml;base64,PHN2Zz4=", "alt": "Picture 3"},
+    ]
+
+    tree.looked_at(tools=[line(1, result="drawn", pictures=pictures), line(2)])
+
+    first, second = calls_of(tree).all()
+    image = first.get_by_role("img", name=alt, exact=True)
+    expect(image).to_be_visible()
+    assert image.evaluate("one => one.decode().then(() => one.naturalWidth)") == 900
+    assert image.evaluate("one => one.clientWidth <= one.parentElement.clientWidth")
+    expect(first.locator("img")).to_have_count(1)
+    expect(first).to_contain_text("Picture 2: not shown here")
+    expect(first).to_contain_text("Picture 3: not shown here")
+    expect(second.locator("img")).to_have_count(0)
+    assert [url for url in asked if not url.startswith("data:image/png")] == []
+    image.evaluate("one => { one.dataset.seen = 'yes' }")
+    tree.look_goes_on(tools=[line(1, result="drawn", pictures=pictures), line(2, "two")])
+    expect(second).to_contain_text("two")
+    expect(image).to_have_attribute("data-seen", "yes")  # not loaded anew
 
 
 def test_list_follows_new_calls_and_stays_where_a_reader_scrolled_to(open_tree: Open) -> None:

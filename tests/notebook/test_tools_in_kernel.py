@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 
 import pytest
 
+from tests.files_of import png
 from tests.notebook.kernel import Kernel, started
 
-SCRIPT = """
+SCRIPT = (
+    f"PNG = {png(640, 480)!r}"
+    + """
 import agentnb
 from agentnb.core.types import ToolUse
 
@@ -24,17 +28,24 @@ async def depth(river: str) -> int:
 def from_session() -> str:
     return "session"
 
+def plot(what: str) -> object:
+    "Draw it."
+    return "drawn", PNG
+
 Thing = type("Thing", (), {})
 number = 5
 uses = lambda name, **given: agentnb.Reply(tool_uses=(ToolUse("t", name, given),))
 provider = agentnb.ScriptedProvider({
     "Rhine": [uses("look_up", river="Rhine")] * 9,
     "Rhine: 1320 km": "It is 1320 km long.",
+    "Draw coal": [uses("plot", what="coal")] * 9,
+    "drawn": "It is black.",
     "Hello": "Well said.",
 })
 session = agentnb.configure(provider=provider, tools=[from_session])
 offered = lambda: [spec.name for spec in provider.requests[-1].tools]
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +59,22 @@ def kernel() -> Iterator[Kernel]:
 def own_session(kernel: Kernel) -> None:
     """Gives each test the session of `SCRIPT`, whatever the one before it has configured."""
     kernel.ok("_ = agentnb.configure(provider=provider, tools=[from_session])")
+
+
+def test_picture_of_a_tool_stands_below_the_tree_and_is_the_same_in_every_run(
+    kernel: Kernel,
+) -> None:
+    first, second = (kernel.ok("%%spawn --tools plot\nDraw coal") for _ in range(2))
+
+    assert first.order == ["view", "display", "picture", "display", "picture"]
+    caption = "root, plot: picture 1 of call 1 (image/png, 640 x 480)"
+    assert first.displays[-1]["text/plain"] == caption
+    data, about = first.pictures[-1]
+    assert base64.b64decode(data["image/png"]) == png(640, 480)
+    assert (data["text/plain"], about["image/png"]["alt"]) == (caption, caption)
+    assert (first.displays, first.pictures) == (second.displays, second.pictures)
+    assert first.unstable == []
+    assert kernel.ok("%%spawn --quiet --tools plot\nDraw coal").pictures == []
 
 
 def test_function_of_the_notebook_is_called_and_answers(kernel: Kernel) -> None:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import base64
 import dataclasses
 import os
 import subprocess
 import sys
 from html.parser import HTMLParser
 
-from agentnb.core.types import AgentNode, AgentStatus
+from agentnb.core.records import ToolCallRecord
+from agentnb.core.types import AgentNode, AgentStatus, MediaBlock
 from agentnb.views.markdown import answer_html
 from agentnb.views.outline import outline
-from agentnb.views.static import ANSWER_LENGTH, static_bundle
+from agentnb.views.static import ANSWER_LENGTH, MOST_PICTURES, static_bundle, tool_pictures
+from tests.files_of import gif, pdf, png
 
 REPEATS = "agentnb-repeats-live-view"
 # What JupyterLab 4.6 lets through in an untrusted notebook, as far as it is used here.
@@ -201,3 +204,50 @@ def test_whole_tree_of_a_run_with_as_many_agents_as_it_may_have_is_shown() -> No
 
     assert "└─ 1000 ✗ failed" in shown["text/plain"]
     assert "further" not in shown["text/plain"]
+
+
+# -- what tools drew ------------------------------------------------------------------------------
+
+
+def drew(path: str, number: int, *media: MediaBlock, name: str = "draw") -> ToolCallRecord:
+    return ToolCallRecord("a", f"t{number}", name, {}, path=path, number=number, media=media)
+
+
+def block(content: bytes, media_type: str = "image/png") -> MediaBlock:
+    return MediaBlock(media_type, base64.b64encode(content).decode())
+
+
+def test_last_pictures_of_tools_are_shown_in_the_order_of_paths_and_the_roots_last() -> None:
+    calls = [
+        drew("root", 1, block(png(2, 3)), block(gif(4, 5), "image/gif")),
+        drew("10", 1, block(png(10, 10))),
+        drew("2.1", 2, block(png(2, 1)), block(pdf(), "application/pdf")),
+        drew("2", 1, block(png(2, 2))),
+    ]
+
+    outputs = tool_pictures(calls)
+
+    assert outputs == tool_pictures(calls[::-1])  # they may end in any order
+    captions, pictures = outputs[::2], outputs[1::2]
+    assert [data["text/plain"] for data, _ in captions] == [
+        "2.1, draw: picture 1 of call 2 (image/png, 2 x 1)",
+        "10, draw: picture 1 of call 1 (image/png, 10 x 10)",
+        "root, draw: picture 1 of call 1 (image/png, 2 x 3)",
+        "root, draw: picture 2 of call 1 (image/gif, 4 x 5)",
+    ]
+    assert len(pictures) == MOST_PICTURES
+    data, about = pictures[-1]
+    assert set(data) == {"image/gif", "text/plain"}
+    assert about == {"image/gif": {"alt": data["text/plain"]}}
+
+
+def test_pictures_of_tools_have_nothing_that_acts() -> None:
+    hostile = MediaBlock("text/html", base64.b64encode(b"<script>").decode())
+    wrong = MediaBlock("image/png", base64.b64encode(b"<svg onload=alert(1)>").decode())
+
+    outputs = tool_pictures([drew("root", 1, hostile, wrong, block(png()), name="<b>draw")])
+
+    (caption, _), (picture, _) = outputs
+    assert "root, &lt;b&gt;draw: picture 3 of call 1" in caption["text/html"]
+    assert "<b>" not in caption["text/html"]
+    assert set(picture) == {"image/png", "text/plain"}

@@ -16,6 +16,7 @@ from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import call_line, prompt_of, reused_in_words, tool_line
+from agentnb.views.panel.pictures import WholeToolCalls, pictures_of
 from agentnb.views.panel.wire import (
     AgentDetails,
     CallLine,
@@ -38,12 +39,21 @@ class Details:
         path: The agent's path. An unknown agent has empty details.
         call: The number of a call, from 1; `None` follows the newest.
         at_s: A time of the run, in seconds; `None` is now.
+        whole: The tool calls that the events hold in part: pictures are only in these.
     """
 
-    def __init__(self, path: str, *, call: int | None = None, at_s: float | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        call: int | None = None,
+        at_s: float | None = None,
+        whole: WholeToolCalls | None = None,
+    ) -> None:
         self.path = path
         self.call = call
         self.at_s = at_s
+        self._whole = whole or {}
         self._n = 0
         self._position = 0
         self._history: CallHistory | None = None
@@ -79,7 +89,7 @@ class Details:
         return {
             **head,
             **self._facts_sent,
-            "tools": _lines_of(history, whole=True),
+            "tools": self._lines_of(history, whole=True),
             "prompt": prompt_of(call.request) if call is not None else None,
             "text": visible_text(text),
         }
@@ -99,7 +109,7 @@ class Details:
         self._facts_sent = facts
         if fresh := self._fresh_text():
             changed["add"] = fresh
-        if tools := _lines_of(self._history):
+        if tools := self._lines_of(self._history):
             changed["tools"] = tools
         if not changed:
             return None
@@ -178,6 +188,12 @@ class Details:
             "following": self.call is None,
         }
 
+    def _lines_of(self, history: CallHistory, *, whole: bool = False) -> list[ToolLine]:
+        """The agent's tool calls: all of them, or those changed since the last call."""
+        changed = history.tools.take_changed()
+        calls = history.tools.calls if whole else changed
+        return [*map(tool_line, calls, pictures_of(calls, self._whole))]
+
     def _notes(self, notes: Sequence[str]) -> list[str]:
         shown = [
             self._once(f"note {n}", note, visible_text)
@@ -189,12 +205,6 @@ class Details:
 
 def _line_of(number: int, call: CallState, _: object) -> CallLine:
     return call_line(number, call)
-
-
-def _lines_of(history: CallHistory, *, whole: bool = False) -> list[ToolLine]:
-    """The agent's tool calls: all of them, or those changed since the last call."""
-    changed = history.tools.take_changed()
-    return [tool_line(call) for call in (history.tools.calls if whole else changed)]
 
 
 def _without_half(text: str, call: CallState, *, after: str = "") -> tuple[str, str]:

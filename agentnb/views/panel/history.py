@@ -40,7 +40,7 @@ from agentnb.core.types import (
     ToolUseBlock,
     path_key,
 )
-from agentnb.views.panel.wire import CallLine, Prompt, ToolLine
+from agentnb.views.panel.wire import CallLine, Prompt, ToolLine, ToolPicture
 
 _NAME_LENGTH = 200
 _ONE_LINE = 100
@@ -53,8 +53,8 @@ _WHY_RESUMED = {
 }
 
 
-def tool_line(call: ToolCallState) -> ToolLine:
-    """A tool call's entry in the list."""
+def tool_line(call: ToolCallState, pictures: Sequence[ToolPicture] = ()) -> ToolLine:
+    """A tool call's entry in the list, with its pictures where they are shown."""
     started, finished = call.started, call.finished
     result = "" if call.status == "cancelled" else call.result
     return {
@@ -68,6 +68,7 @@ def tool_line(call: ToolCallState) -> ToolLine:
         "input_cut": started.input_length,
         "result": visible_text(result),
         "result_cut": finished.result_length if finished is not None else None,
+        "pictures": [*pictures],
     }
 
 

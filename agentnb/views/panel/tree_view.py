@@ -273,7 +273,8 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         view, call, at = command["view"], command["call"], command["at"]
         # Times in rows are rounded: add half a step so that the replay includes their events.
         at_s = None if at is None else float(at) + HALF_A_STEP_S
-        details = Details(command["agent"], call=call, at_s=at_s)
+        whole = self.publisher.bus.whole_tool_calls
+        details = Details(command["agent"], call=call, at_s=at_s, whole=whole)
         fold, cost_of = self.publisher.fold, self.publisher.cost_of
         if at_s is not None:
             if fold.root is not None:

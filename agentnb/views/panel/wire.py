@@ -262,6 +262,15 @@ class CallLine(TypedDict):
     error: str | None
 
 
+class ToolPicture(TypedDict):
+    """A file in a tool's result."""
+
+    src: str
+    """A `data:` URL of an image; empty for a file that is not shown."""
+    alt: str
+    """What it is, on one line."""
+
+
 class ToolLine(TypedDict):
     """One call in the list of an agent's tool calls."""
 
@@ -279,6 +288,7 @@ class ToolLine(TypedDict):
     """The full length, if the event has only the beginning; so is `result_cut`."""
     result: str
     result_cut: int | None
+    pictures: list[ToolPicture]
 
 
 class PromptMessage(TypedDict):

@@ -3,6 +3,7 @@
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { counted, duration, openFor, textSize, toolCount, wholeNumber } from "./format.js";
+import { Pictures } from "./pictures.js";
 import { makeMark } from "./status.js";
 
 const STATES = {
@@ -82,6 +83,7 @@ class ToolCall {
   #words = {};
   #input = new Excerpt("Arguments");
   #result = new Excerpt("Result");
+  #pictures = new Pictures();
   #said;
   element;
 
@@ -103,6 +105,7 @@ class ToolCall {
       this.#said,
       this.#input.element,
       this.#result.element,
+      this.#pictures.element,
     );
   }
 
@@ -123,6 +126,7 @@ class ToolCall {
     this.#said.hidden = !line.said;
     this.#input.show(line.input ?? "", line.input_cut, line);
     this.#result.show(line.result ?? "", line.result_cut, line);
+    this.#pictures.show(line.pictures ?? []);
     const time = Number.isFinite(line.duration_ms) ? duration(line.duration_ms / 1000) : "";
     if (line.status !== "open") setText(this.#words.time, time);
   }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
 from agentnb.core.events import AgentFailed, AgentInterrupted, SpawnIgnored
+from agentnb.core.records import ToolCallRecord
 from agentnb.core.types import (
     CompletionRequest,
+    MediaBlock,
     Message,
     Role,
     TextBlock,
@@ -18,6 +21,8 @@ from agentnb.core.types import (
 from agentnb.views.panel.details import Details
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import prompt_of
+from agentnb.views.panel.pictures import MOST_IN_MESSAGE
+from tests.files_of import pdf, png
 from tests.views.panel.manual_run import ManualRun, id_of
 
 
@@ -252,6 +257,7 @@ def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
         "input_cut": None,
         "result": "",
         "result_cut": None,
+        "pictures": [],
     }
 
     (done,) = tools_of(whole(Details("root"), run.tool_ended("root", "a", "330,000\npeople")))
@@ -356,3 +362,82 @@ def test_sub_agent_that_a_tool_started_shows_its_job_and_profile() -> None:
 
     assert (shown["job"], shown["profile"]) == ("0a1b2c", "re viewer")
     assert (other["job"], other["profile"]) == ("", "")
+
+
+# -- pictures of tools ----------------------------------------------------------------------------
+
+
+def block(content: bytes, media_type: str = "image/png") -> MediaBlock:
+    return MediaBlock(media_type, base64.b64encode(content).decode())
+
+
+def drew(run: ManualRun, *media: MediaBlock, number: int = 1) -> ToolCallRecord:
+    """A call of the root that returned files. Gives what the bus keeps of it."""
+    run.tool("root", f"t{number}", "draw")
+    named = tuple(each.named() for each in media)
+    run.tool_ended("root", f"t{number}", "drawn", media=named)
+    record = ToolCallRecord(id_of("root"), f"t{number}", "draw", {}, number=number, media=media)
+    run.bus.keep_whole(record, number)
+    return record
+
+
+def look_at(run: ManualRun) -> Details:
+    return Details("root", whole=run.bus.whole_tool_calls)
+
+
+def test_pictures_of_a_call_are_in_the_details_and_files_of_other_kinds_are_named() -> None:
+    run = ManualRun().began()
+    picture, document = block(png(640, 480)), block(pdf(), "application/pdf")
+    drew(run, picture, document)
+
+    (call,) = tools_of(whole(look_at(run), run))
+
+    shown, named = call["pictures"]
+    assert shown == {
+        "src": f"data:image/png;base64,{picture.data}",
+        "alt": "Picture 1 of call 1, draw (image/png, 640 x 480)",
+    }
+    assert named["src"] == ""
+    assert named["alt"].startswith("PDF 2 of call 1, draw (application/pdf, ")
+
+
+def test_picture_that_is_not_known_whole_is_named() -> None:
+    run = ManualRun().began()
+    drew(run, block(png()))
+
+    (call,) = tools_of(whole(Details("root"), run))
+
+    assert [each["src"] for each in call["pictures"]] == [""]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        MediaBlock("image/png", '"><script>alert(1)</script>'),
+        MediaBlock("image/png", base64.b64encode(b"<svg onload=alert(1)>").decode()),
+        MediaBlock('image/png;" onload="alert(1)', block(png()).data),
+        MediaBlock("image/svg+xml", block(png()).data),
+    ],
+)
+def test_what_is_no_image_is_never_an_address(hostile: MediaBlock) -> None:
+    run = ManualRun().began()
+    drew(run, hostile)
+
+    (call,) = tools_of(whole(look_at(run), run))
+
+    assert [each["src"] for each in call["pictures"]] == [""]
+
+
+def test_details_show_the_newest_pictures_that_fit_into_a_message_and_send_each_once() -> None:
+    run = ManualRun().began()
+    large = block(png() + b"\0" * (MOST_IN_MESSAGE // 2))  # two thirds of what fits
+    for number in (1, 2):
+        drew(run, large, number=number)
+    look = look_at(run)
+
+    first, second = tools_of(whole(look, run))
+    assert (first["pictures"][0]["src"], bool(second["pictures"][0]["src"])) == ("", True)
+    drew(run, block(png()), number=3)
+    (third,) = tools_of(more(look, run))
+    assert third["pictures"][0]["src"]
+    assert more(look, run) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +11,12 @@ import pytest
 
 from agentnb.core.events import AgentCancelled
 from agentnb.core.protocols import RunControls
+from agentnb.core.records import ToolCallRecord
+from agentnb.core.types import MediaBlock
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.tree_view import TreeView
+from tests.files_of import png
 from tests.support import DEADLINE_S
 from tests.views.panel.manual_run import ManualRun, id_of
 
@@ -127,6 +131,20 @@ def test_look_is_answered_with_the_details(wire: Wire) -> None:
     (look,) = wire.heard(type="details", view="v1", agent="root", call=None, at=None)
 
     assert (look["view"], look["agent"], look["text"]) == ("v1", "root", "Hm")
+
+
+def test_details_have_the_pictures_of_tools_which_no_frame_has(run: ManualRun, wire: Wire) -> None:
+    picture = MediaBlock("image/png", base64.b64encode(png()).decode())
+    record = ToolCallRecord(id_of("root"), "t", "draw", {}, number=1, media=(picture,))
+    run.bus.keep_whole(record, 1)
+    run.tool("root", "t", "draw").tool_ended("root", "t", "drawn", media=(picture.named(),))
+    wire.greeted("v1").heard(type="details", view="v1", agent="root", call=None, at=None)
+
+    wire.wait_until(
+        lambda sent: any(picture.data in str(each) for each in sent if each["type"] == "details")
+    )
+    assert wire.of("frame")
+    assert picture.data not in str(wire.of("frame"))
 
 
 def test_full_frame_in_a_silent_run_has_the_number_that_the_next_one_builds_on(
