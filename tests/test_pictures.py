@@ -19,7 +19,9 @@ from agentnb.core.types import CompletionRequest, ToolResultBlock, ToolUse
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.openai import OpenAIProvider
+from agentnb.record import record_of
 from agentnb.runtime import get_runtime
+from agentnb.store.store import store_at
 from agentnb.testing import equal_records
 from tests import loopback
 from tests.files_of import pdf, png
@@ -232,7 +234,6 @@ def test_store_and_saved_run_hold_each_picture_once(
     with Session(provider=provider(draws), **settings) as session:
         run = drawn(session)
         run.result(DEADLINE_S)
-        loaded = session.load(run.id)
         with sqlite3.connect(tmp_path / "x.db") as db:
             bodies = db.execute("SELECT body FROM contents WHERE kind = 'file'").fetchall()
             others = str(db.execute("SELECT body FROM contents WHERE kind <> 'file'").fetchall())
@@ -240,24 +241,53 @@ def test_store_and_saved_run_hold_each_picture_once(
         db.close()
     path = tmp_path / "run.json"
     run.to_json(path)
-    saved = agentnb.load_run(path)
+    view, events = run.agent("root"), run.events
+    # Not by `Session.load`, which gives a run that this process has.
+    kept = store_at(tmp_path / "x.db").load(run.id, pricing=lambda calls: None)
+    loaded = record_of(run.id, "What is it?", kept.rows, kept.whole_tool_calls)
 
     assert sorted(body for (body,) in bodies) == sorted([BLACK, OTHER])
     assert b64(BLACK)[:40] not in others
     text = path.read_text()
     assert (text.count(b64(BLACK)), text.count(b64(OTHER))) == (1, 1)
-    for each in (run, loaded, saved):
-        assert media_in(each) == EXPECTED
-        assert each.agent("root").tool_calls == run.agent("root").tool_calls
-        assert each.agent("root").messages == run.agent("root").messages
-        assert each.agent("root").is_whole
-        assert each.events == run.events
-    told = events_of(run.events, ToolCallFinished)
+    assert [each.media for each in view.tool_calls] == EXPECTED
+    for again in (loaded, agentnb.load_run(path)):
+        assert again.agent("root").tool_calls == view.tool_calls
+        assert again.agent("root").messages == view.messages
+        assert again.agent("root").is_whole
+        assert again.events == events
+    told = events_of(events, ToolCallFinished)
     assert {each.name: each.media for each in told} == {
         name: tuple(media.named() for media in made)
         for name, made in zip(("plot", "look"), EXPECTED, strict=True)
     }
     assert max(len(repr(each)) for each in told) < 2_000  # events stay small
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"media": []}, "are not the files that its event names"),
+        ({"media": [{"media_type": "image/png", "data": "aGk="}] * 2}, "are not the files"),
+        ({"media": [{"media_type": 1}]}, "`media`: .*`data` is missing"),
+        ({"media": None}, "is not a list"),
+        ({"unseen": [3]}, "no places of its `media`"),
+        ({"unseen": ["1"]}, "no places of its `media`"),
+    ],
+)
+def test_saved_run_whose_pictures_are_not_those_of_its_events_is_refused(
+    changed: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    with Session(provider=ScriptedProvider(draws), store=None, tools=[plot, look]) as session:
+        run = drawn(session)
+        run.result(DEADLINE_S)
+    saved = json.loads(str(run.to_json()))
+    (first,) = [each for each in saved["tool_calls"] if each["number"] == 1]
+    first.update(changed)
+    (tmp_path / "run.json").write_text(json.dumps(saved))
+
+    with pytest.raises(agentnb.UnreadableRun, match=why):
+        agentnb.load_run(tmp_path / "run.json")
 
 
 @pytest.mark.parametrize("provider", [ScriptedProvider, WithoutEyes])

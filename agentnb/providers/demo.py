@@ -151,7 +151,7 @@ class _Conversation:
             (at, "".join(block.text for block in message.content if isinstance(block, TextBlock)))
             for at, message in enumerate(request.messages)
             if message.role is Role.USER
-            and not any(isinstance(block, ToolResultBlock) for block in message.content)
+            and not all(isinstance(block, ToolResultBlock) for block in message.content)
         ] or [(0, "")]
         if "<task>" in request.system:
             said = [(at, _after_previous_result(text)) for at, text in said]
