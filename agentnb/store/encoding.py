@@ -88,7 +88,7 @@ _TYPED = '{"typed":true}'
 """All that the end of an agent with a typed answer has beyond its record."""
 CONTENTS = ("system", "user", "assistant", "message", "tools", FILE, MEDIA)
 """Kinds of contents: texts (a system prompt, a message that is one text), JSON (any other message,
-a list of tools), and the bytes of files."""
+a list of tools, the files of a tool call), and the bytes of files."""
 
 
 @dataclass(frozen=True, slots=True)
