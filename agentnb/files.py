@@ -47,6 +47,29 @@ def read_file(path: Path, *, max_bytes: int, only_own: bool = False) -> bytes:
         return content
 
 
+def read_part(path: Path, *, start: int, max_bytes: int) -> tuple[bytes, int]:
+    """Read a part of a file of any size. Follows links; never waits for a writer.
+
+    Args:
+        path: The file.
+        start: Where to begin, in bytes from 0.
+        max_bytes: Most bytes to read.
+
+    Returns:
+        The bytes, and the size of the whole file.
+
+    Raises:
+        OSError: The file is missing, unreadable, or not regular. Its name is shortened in the
+            error.
+    """
+    with _names_cut():
+        _check_regular(path.stat(), path)
+        with os.fdopen(os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY), "rb") as file:
+            _check_regular(found := os.fstat(file.fileno()), path)
+            file.seek(start)
+            return file.read(max_bytes), found.st_size
+
+
 def replace_file(path: Path, text: str | bytes, *, mode: int | None = None) -> None:
     """Replace a file's content by a text, as UTF-8, or by bytes.
 
@@ -108,12 +131,12 @@ def _there(path: Path) -> os.stat_result | None:
     return None
 
 
-def _check_regular(found: os.stat_result, path: Path, max_bytes: int) -> None:
+def _check_regular(found: os.stat_result, path: Path, max_bytes: int | None = None) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "It is a folder", str(path))
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "It is not a regular file but a pipe or a device", str(path))
-    if found.st_size > max_bytes:
+    if max_bytes is not None and found.st_size > max_bytes:
         raise _too_large(path, max_bytes)
 
 

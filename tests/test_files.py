@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentnb.files import replace_file
+from agentnb.files import read_part, replace_file
 
 
 def test_text_stands_in_place_of_what_was_there_with_its_permissions(tmp_path: Path) -> None:
@@ -114,3 +114,22 @@ def test_pipe_is_written_to(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_part_of_a_file_is_read_with_the_size_of_the_whole(tmp_path: Path) -> None:
+    file, link = tmp_path / "a.txt", tmp_path / "link"
+    file.write_bytes(b"0123456789")
+    link.symlink_to(file)
+
+    assert read_part(file, start=3, max_bytes=4) == (b"3456", 10)
+    assert read_part(link, start=8, max_bytes=4) == (b"89", 10)
+    assert read_part(file, start=99, max_bytes=4) == (b"", 10)
+
+
+def test_part_is_read_of_a_regular_file_only(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(OSError, match="not a regular file but a pipe"):
+        read_part(tmp_path / "pipe", start=0, max_bytes=4)
+    with pytest.raises(IsADirectoryError):
+        read_part(tmp_path, start=0, max_bytes=4)
