@@ -1,6 +1,8 @@
 """`{{name}}` in a task: replaced by a value of the notebook, as text.
 
-Takes names, attributes and items; no calls and no arithmetic. A single brace is text.
+Takes names, attributes and items; no calls and no arithmetic. A single brace is text. A value is
+its `str`; a table, an array, a figure or an object that describes itself is its description, which
+says what it leaves out: the `str` of a frame has five rows that look like all.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from IPython.core.getipython import get_ipython
 
 from agentnb.core.text import literal, visible
 from agentnb.errors import NotebookError
+from agentnb.objects.describe import describe
+from agentnb.objects.kinds import has_description
 
 _EVERYWHERE = frozenset({"In", "Out", "exit", "get_ipython", "open", "quit"})
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -27,13 +31,18 @@ def notebook_names() -> dict[str, Any]:
 
 
 def fill(text: str, names: Mapping[str, Any]) -> str:
-    """Replace each `{{…}}` in `text` by the `str` of its value.
+    """Replace each `{{…}}` in `text` by its value as text: `str`, or its description.
 
     Raises:
         NotebookError: A name is missing or undefined, or an expression has more than names,
             attributes and items.
     """
-    return _HOLE.sub(lambda hole: str(_value(hole[1].strip(), names)), text)
+    return _HOLE.sub(lambda hole: _said(hole[1].strip(), names), text)
+
+
+def _said(expression: str, names: Mapping[str, Any]) -> str:
+    value = _value(expression, names)
+    return describe(expression, value) if has_description(value) else str(value)
 
 
 def _value(expression: str, names: Mapping[str, Any]) -> Any:

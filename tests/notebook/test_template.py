@@ -3,12 +3,16 @@ from __future__ import annotations
 from contextlib import suppress
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentnb.errors import NotebookError
 from agentnb.notebook.template import fill
+from agentnb.objects.describe import describe
 
 NAMES = {
     "city": "Ulm",
@@ -44,6 +48,57 @@ def test_names_attributes_and_items_are_filled_in(template: str, expected: str) 
 
 def test_value_that_holds_braces_is_text_and_not_filled_again() -> None:
     assert fill("{{braces}}", NAMES) == "{{city}}"
+
+
+class Forest:
+    def _repr_llm_(self) -> str:
+        return "3 trees"
+
+
+TABLE = pd.DataFrame({"a": range(9), "b": ["x"] * 9})
+DESCRIBED = {
+    "df": TABLE,
+    "inner": SimpleNamespace(df=TABLE),
+    "series": TABLE["a"],
+    "polars": pl.DataFrame({"a": [1]}),
+    "array": np.arange(9),
+    "forest": Forest(),
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("df", TABLE),
+        ("inner.df", TABLE),
+        ("df['a']", TABLE["a"]),
+        ("series", TABLE["a"]),
+        ("polars", DESCRIBED["polars"]),
+        ("array", DESCRIBED["array"]),
+        ("forest", DESCRIBED["forest"]),
+    ],
+)
+def test_data_and_what_describes_itself_stand_as_a_description(
+    expression: str, value: object
+) -> None:
+    filled = fill(f"Look at {{{{ {expression} }}}}.", DESCRIBED)
+
+    assert filled == f"Look at {describe(expression, value)}."
+
+
+def test_frame_in_a_task_says_how_many_rows_it_leaves_out() -> None:
+    assert "first 5 of 9 rows shown" in fill("{{df}}", DESCRIBED)
+
+
+LONG = "x" * 5_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [LONG, 3, 1.5, None, [LONG, {"a": 1}], {"a": [LONG]}, np.float64(2.5), np.array(3), Forest],
+)
+def test_text_number_dict_and_list_stand_as_they_are(value: object) -> None:
+    assert fill("{{value}}", {"value": value}) == str(value)
 
 
 @pytest.mark.parametrize(
