@@ -1,0 +1,308 @@
+"""Code that does its worst ends in time, with all that it started, and harms no one else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from agentnb.core.threads import run_in_thread
+from tests.workers.pools import LONG_S, Pool, in_the_end, marked, quick, resident
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="descendants are found by /proc, which only Linux has"
+)
+
+DETACHED = """
+import os, subprocess, time
+subprocess.Popen(["sleep", "1000"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Pool]:
+    pool = Pool({"given": [1]}, limits=quick(most_processes=20))
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Pool]:
+    """A pool whose calls may take a second: for code that never ends."""
+    pool = Pool({"given": [1]}, limits=quick(time_s=1.0))
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def pool(request: pytest.FixtureRequest) -> Pool:
+    name = request.node.callspec.params.get("name", "") if hasattr(request.node, "callspec") else ""
+    is_hasty = name in CODE and CODE[name][1] == "time"
+    found: Pool = request.getfixturevalue("hasty" if is_hasty else "patient")
+    return found
+
+
+@pytest.fixture
+def agent(pool: Pool, request: pytest.FixtureRequest) -> Iterator[str]:
+    """An agent of its own for each test, with a worker that has a name."""
+    name = request.node.name
+    pool.workers.give(name, ["given"])
+    pool.run("mine = 1", name)
+    yield name
+    pool.end(name)
+
+
+CODE: dict[str, tuple[str, str, str]] = {
+    # name: (code, why, a part of the text)
+    "a loop": ("while True: pass", "time", "Stopped: it ran longer than 1 s."),
+    "a sleep": ("import time; time.sleep(1e9)", "time", "Stopped: it ran longer"),
+    "an await": ("import asyncio; await asyncio.sleep(1e9)", "time", "Stopped: it ran longer"),
+    "a loop that catches all": (
+        "import time\nwhile True:\n    try: time.sleep(1e9)\n    except BaseException: pass",
+        "time",
+        "Stopped: it ran longer",
+    ),
+    "a signal that is ignored": (
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
+        "time",
+        "Stopped: it ran longer",
+    ),
+    "blocked signals": (
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 60))\nwhile True: pass",
+        "time",
+        "Stopped: it ran longer",
+    ),
+    "a thread that never ends": (
+        "import threading, time\n"
+        "def spin():\n    while True: time.sleep(0.001)\n"
+        "threading.Thread(target=spin).start()\nwhile True: pass",
+        "time",
+        "Its names are gone.",
+    ),
+    "children that detach": (DETACHED + "while True: pass", "time", "Its names are gone."),
+    "a flood": ("while True: print('x' * 10**6)", "output", "it printed more than 50 MB"),
+    "a flood that catches all": (
+        "while True:\n    try:\n        while True: print('x' * 10**6)\n"
+        "    except BaseException: pass",
+        "output",
+        "it printed more than 50 MB",
+    ),
+    "a flood of a process": ("import os; os.system('yes')", "output", "it printed more than"),
+    "too much memory": ("x = bytearray(10**10)", "", "MemoryError"),
+    "an exit": ("import os; print('last', flush=True); os._exit(3)", "exit code 3", "last\nThe w"),
+    "a raised exit": ("raise SystemExit(1)", "", "SystemExit: 1"),
+    "a kill of itself": ("import os; os.kill(os.getpid(), 9)", "signal 9", "(signal 9)"),
+    "a kill of its guard": (
+        "import os, time; os.kill(os.getppid(), 9); time.sleep(1000)",
+        "died",
+        "The worker ended",
+    ),
+    "a stop of its guard": (
+        "import os, signal; os.kill(os.getppid(), signal.SIGSTOP)\nwhile True: pass",
+        "time",
+        "Its names are gone.",
+    ),
+    "many processes": (
+        "import os, time\nfor _ in range(100):\n    if os.fork() == 0:\n        time.sleep(1000)\n"
+        "time.sleep(1000)",
+        "processes",
+        "it started more than 20 processes",
+    ),
+    "a crash": ("import ctypes; ctypes.string_at(0)", "signal 11", "(signal 11)"),
+}
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_hostile_code_is_stopped_and_the_agent_is_told(pool: Pool, agent: str, name: str) -> None:
+    code, why, part = CODE[name]
+    others = set(marked(pool.mark))
+
+    ran = pool.run(code, agent)
+
+    assert ran.is_error
+    assert ran.why == why
+    assert part in ran.text
+    after = pool.run("given, globals().get('mine')", agent)
+    assert ("A fresh worker has started" in after.text) == ran.ended
+    assert ("Its names are gone." in ran.text) == ran.ended
+    assert after.text.endswith("([1], None)" if ran.ended else "([1], 1)")
+    # A guard and a worker, and nothing that the code started.
+    assert in_the_end(lambda: len(set(marked(pool.mark)) - others) in (0, 2))
+
+
+def test_flood_does_not_reach_the_persons_process(pool: Pool, agent: str) -> None:
+    pool.run("print('x' * 1_000_000)", agent)
+    before = resident()
+
+    for _ in range(3):
+        assert pool.run("while True: print('x' * 10**6)", agent).why == "output"
+
+    assert resident() < before + 50_000_000
+
+
+def test_child_of_code_may_outlive_its_call_but_not_its_agent(pool: Pool, agent: str) -> None:
+    before = set(marked(pool.mark))
+
+    assert not pool.run(DETACHED, agent).is_error
+    assert in_the_end(lambda: len(set(marked(pool.mark)) - before) == 2)
+    pool.end(agent)
+
+    assert in_the_end(lambda: set(marked(pool.mark)) < before)
+
+
+def test_processes_are_ended_also_if_their_guard_and_its_server_are_killed() -> None:
+    pool = Pool(limits=quick())
+    try:
+        pool.run(DETACHED)
+        code = (
+            "guard = os.getppid()\n"
+            "server = int(open(f'/proc/{guard}/stat').read().rpartition(')')[2].split()[1])\n"
+            "os.kill(server, 9); os.kill(guard, 9); time.sleep(1000)"
+        )
+
+        assert pool.run(code).ended
+        assert pool.run("1 + 1").text.endswith("2")
+    finally:
+        pool.close()
+    assert marked(pool.mark) == []
+
+
+@pytest.mark.parametrize("code", ["while True: pass", DETACHED + "while True: pass"])
+def test_cancelled_call_is_stopped_before_the_cancellation_ends(
+    pool: Pool, agent: str, code: str, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    code = code.replace("while", f"open({str(begun)!r}, 'w').close()\nwhile")
+
+    async def cancelled() -> bool:
+        call = asyncio.create_task(pool.running(code, agent))
+        assert await run_in_thread(lambda: in_the_end(begun.exists))
+        call.cancel()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return call.cancelled()
+
+    assert pool.wait(cancelled())
+    assert not pool.run("1", agent).is_error
+    assert in_the_end(lambda: not [pid for pid in marked(pool.mark) if "sleep" in name_of(pid)])
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's: where workers keep theirs."""
+    with tempfile.TemporaryDirectory(prefix="w") as folder:
+        yield Path(folder)
+
+
+def zombies() -> list[str]:
+    """The children of this process that have ended and were not waited for."""
+    mine = Path("/proc/self/task").glob("*/children")
+    children = [pid for file in mine for pid in file.read_text(encoding="ascii").split()]
+    return [pid for pid in children if ") Z " in Path(f"/proc/{pid}/stat").read_text("utf-8")]
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+OWNER = """
+import os, sys, time
+from agentnb.runtime import get_runtime
+from agentnb.core.threads import run_in_thread
+from tests.workers.pools import Pool, quick
+pool = Pool(limits=quick(), runtime=get_runtime())
+assert not pool.run({detached!r}).is_error
+if {forks}:
+    if os.fork() == 0:
+        time.sleep(1000)
+print(pool.mark, *[each for each in sorted(os.listdir({tmp!r}))], flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("forks", "end"),
+    [
+        (False, "os.kill(os.getpid(), 9)"),
+        (True, "os.kill(os.getpid(), 9)"),
+        (False, "sys.exit()"),
+        (False, "pool.runtime.submit(pool.running('while True: pass'))"),
+    ],
+    ids=["kill", "kill, with a fork that lives on", "exit", "end of the script"],
+)
+def test_end_of_the_persons_process_ends_all(short_folder: Path, forks: bool, end: str) -> None:
+    code = OWNER.format(detached=DETACHED, forks=forks, end=end, tmp=str(short_folder))
+    owner = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "TMPDIR": str(short_folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert owner.stdout is not None
+        mark, *files = owner.stdout.readline().split()
+        assert files
+        assert in_the_end(lambda: marked(mark) == [])
+        assert in_the_end(lambda: list(short_folder.iterdir()) == [])
+        owner.wait(LONG_S)
+        if not forks:
+            assert owner.stderr is not None
+            assert owner.stderr.read() == ""
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(owner.pid, signal.SIGKILL)
+        owner.communicate()
+
+
+def test_nothing_is_left_whenever_it_is_cancelled_or_closed(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(short_folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("agentnb.workers.given._HEAVY", ())  # no library is needed, twenty times
+    moments, zombies_before = random.Random(7), zombies()
+    marks: list[str] = []
+
+    for i in range(20):
+        pool = Pool({"rows": list(range(10))}, limits=quick())
+        pool.workers.give("a", ["rows"])
+        marks.append(pool.mark)
+        call = pool.runtime.submit(pool.running("x = 1\nwhile True: pass"))
+        other = pool.runtime.submit(pool.running("sum(rows)", "b"))
+        time.sleep(moments.uniform(0, 1.2))  # any moment will do: that is what is tried
+        if i % 2:
+            call.cancel()
+            with pytest.raises(CancelledError):
+                call.result(LONG_S)
+        pool.close()
+        for each in (call, other):
+            with suppress(CancelledError):
+                assert each.result(LONG_S).text
+
+    assert [mark for mark in marks if marked(mark)] == []
+    assert list(short_folder.iterdir()) == []
+    assert not [each for each in zombies() if each not in zombies_before]
+    assert capfd.readouterr().err == ""
