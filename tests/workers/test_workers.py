@@ -287,3 +287,25 @@ def test_call_that_has_to_wait_says_why_and_waits(pool: Pool, tmp_path: Path) ->
     finally:
         one.close()
     assert marked(one.mark) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="/proc counts the pages")
+def test_workers_share_what_they_were_given_and_what_they_import() -> None:
+    frame = pd.DataFrame({"x": np.arange(5_000_000.0)})  # 40 MB
+    pool = Pool({"frame": frame}, limits=quick())
+    try:
+        for i in range(6):
+            pool.workers.give(f"{i}", ["frame"])
+            assert pool.run("float(frame.x.sum())", f"{i}").text == "12499997500000.0"
+        held = sum(proportional(pid) for pid in marked(pool.mark))
+    finally:
+        pool.close()
+
+    # A copy for each would be 240 MB, and a process with pandas takes 70.
+    assert held < 340_000_000
+
+
+def proportional(pid: int) -> int:
+    """Bytes of a process in memory; a page that several have is shared out among them."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
