@@ -153,19 +153,25 @@ class Workers:
     async def close(self) -> None:
         """End all workers. Nothing of the run is left afterwards; may be called twice."""
         self._is_closed = True
-        for seat in self._seats.values():
-            seat.is_over = True
-            if seat.worker is not None:
-                # Its guard ends it, and the server waits for the guard.
-                seat.worker.abandon("the run has ended")
-        server, self._server = self._server, None
-        self._data.close()
-        if server is not None:
-            await to_its_end(server.close())
-        folders, self._folders = self._folders, []
-        await run_in_thread(lambda: remove(*folders))
+        await to_its_end(self._close())
 
     # -- inside ------------------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        workers = []
+        for seat in self._seats.values():
+            seat.is_over = True
+            worker, seat.worker = seat.worker, None
+            if worker is not None:
+                workers.append(worker.kill("the run has ended"))
+        server, self._server = self._server, None
+        folders, self._folders = self._folders, []
+        await asyncio.gather(*workers)
+        self._data.close()
+        if server is not None:
+            await server.close()
+        if folders:
+            await run_in_thread(lambda: remove(*folders))
 
     def _seat(self, agent_id: str) -> _Seat:
         return self._seats.setdefault(agent_id, _Seat())

@@ -21,7 +21,7 @@ from agentnb.workers.environment import worker_environment
 from agentnb.workers.inside.descendants import end_all, marked
 
 _START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); sys.argv.pop(1); "
     "from agentnb.workers.inside.fork_server import main; main(sys.argv[1:])"
 )
 _PATIENCE_S = 2.0
@@ -41,7 +41,7 @@ class ForkServer:
     """The fork server of one run.
 
     Args:
-        mark: Unique to the run: it is in the environment of all its processes.
+        mark: Unique to the run: it is in the environment, or the arguments, of all its processes.
         at_work: How many workers compute at a time.
         preload: Modules that it imports before it forks.
     """
@@ -52,7 +52,7 @@ class ForkServer:
         with theirs:
             # -P: what lies in the working folder is not imported in place of the interpreter's.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, json.dumps(sys.path), *preload],
+                [sys.executable, "-P", "-c", _START, json.dumps(sys.path), mark, *preload],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -91,6 +91,7 @@ class Worker:
     def __init__(self, folder: Path, limits: Limits, control: socket.socket) -> None:
         self.folder, self._limits, self._socket = folder, limits, control
         self._guard = 0
+        self._reason = ""
         self._gone: asyncio.Future[_End] = asyncio.get_running_loop().create_future()
         self._is_ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._collected: asyncio.Future[dict[str, Any]] | None = None
@@ -157,8 +158,13 @@ class Worker:
         until = time.monotonic() + _READ_PATIENCE_S
         return await run_in_thread(lambda: read_returned(file, most=most, until=until))
 
-    async def kill(self) -> None:
-        """End the worker and all that it started; wait until they are gone."""
+    async def kill(self, reason: str = "") -> None:
+        """End the worker and all that it started; wait until they are gone.
+
+        Args:
+            reason: What a call that still runs is told.
+        """
+        self._reason = reason
         with suppress(OSError, RuntimeError):
             self._order("stop")
         await asyncio.wait({self._gone}, timeout=_END_PATIENCE_S)
@@ -222,7 +228,7 @@ class Worker:
                 await self.kill()
             end = self._gone.result()
             is_limit = end.reason in ("output", "memory", "processes")
-            reason = end.detail or end.reason
+            reason = self._reason or end.detail or end.reason
             if isinstance(error, BadMessage) and not is_limit:
                 reason = str(error)
             self.abandon()

@@ -306,6 +306,12 @@ def test_workers_share_what_they_were_given_and_what_they_import() -> None:
 
 
 def proportional(pid: int) -> int:
-    """Bytes of a process in memory; a page that several have is shared out among them."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    """Bytes of a process in memory; a page that several have is shared out among them.
+
+    Those of a guard, which are few, only the superuser may count.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except PermissionError:
+        return 0
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

@@ -44,13 +44,20 @@ def has_children(pid: int) -> bool:
 
 
 def marked(mark: str) -> list[int]:
-    """The living processes that were started with `mark` in their environment."""
-    found, sought = [], mark.encode()
-    for pid, _ in _living():
+    """The living processes that were started with `mark` in their environment or arguments.
+
+    A process that allows no inspection shows its environment to the superuser only.
+    """
+    sought = mark.encode()
+    return [pid for pid, _ in _living() if pid != os.getpid() and _is_marked(pid, sought)]
+
+
+def _is_marked(pid: int, sought: bytes) -> bool:
+    for name in ("cmdline", "environ"):
         with suppress(OSError):
-            if pid != os.getpid() and sought in (_PROC / str(pid) / "environ").read_bytes():
-                found.append(pid)
-    return found
+            if sought in (_PROC / str(pid) / name).read_bytes():
+                return True
+    return False
 
 
 def end_all(find: Callable[[], list[int]], *, patience_s: float = 2.0) -> bool:
