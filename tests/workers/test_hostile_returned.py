@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentnb.workers.inside.leaving import MAGIC
+from agentnb.workers.inside.leaving import MAGIC, leave
 from agentnb.workers.returned import Returned
 from tests.workers.left import forge, forged, forged_header, left_and_read, read
 
@@ -233,7 +233,8 @@ def test_values_that_were_chosen_to_have_one_hash_cannot_hold_it_up(tmp_path: Pa
 
 def test_what_is_not_a_file_is_not_read(tmp_path: Path) -> None:
     secret, left = tmp_path / "secret", tmp_path / "left"
-    secret.write_bytes(b"x")
+    leave({"value": 1}, secret, most=1_000)
+    assert read(secret).objects == {"value": 1}
     makers: list[Callable[[], object]] = [
         lambda: left.symlink_to(secret),
         lambda: os.mkfifo(left),

@@ -160,6 +160,19 @@ def test_numbers_are_mapped_not_copied(pool: Pool) -> None:
     assert "True" in pool.run(code, "m").text
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can seal a file")
+def test_no_worker_can_change_what_others_were_given(pool: Pool) -> None:
+    pool.workers.give("w", ["df"])
+    code = (
+        "import os\n"
+        "files = ['/proc/self/fd/' + name for name in os.listdir('/proc/self/fd')]\n"
+        "data = [file for file in files if 'agentnb-data' in os.path.realpath(file)][0]\n"
+        "file = os.open(data, os.O_RDWR)\nos.pwrite(file, b'x', 0)"
+    )
+
+    assert "PermissionError" in pool.run(code, "w").text
+
+
 def test_what_cannot_be_handed_over_is_said_and_stops_nothing_else(pool: Pool) -> None:
     pool.workers.give("l", ["lock", "file", "function", "items"])
 
