@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from agentnb.agent_view import AgentView, AgentViews, text_of, views_of
+from agentnb.code_cells import CodeCells, cells_of
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.calls import CallHistory
@@ -244,6 +245,12 @@ class RunRecord(Shown):
     def agents(self) -> AgentViews:
         """Snapshots of all agents, in path order. Skipped tasks are not included."""
         return self._read(lambda fold: self._views(fold, [*self._all_nodes(fold).values()]))
+
+    @property
+    def code(self) -> CodeCells:
+        """Every cell that the agents' tool `python` ran, in the order in which they began."""
+        calls = [(view.path, call) for view in self.agents for call in view.tool_calls]
+        return cells_of(calls)
 
     def _all_nodes(self, fold: TreeFold) -> dict[str, AgentNode]:
         """All agents by id, in path order. Cached until there are new rows."""

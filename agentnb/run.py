@@ -46,6 +46,7 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.core.words import checked_words
+from agentnb.given import GivenObjects, Objects
 from agentnb.interrupts import INTERRUPTS
 from agentnb.modes import LIVE
 from agentnb.prices import NO_PRICES, Price
@@ -89,8 +90,10 @@ class Run(RunRecord, Generic[R]):
         mode: str = LIVE,
         tally: object = None,
         of_file: Mapping[str, Price] = NO_PRICES,
+        given: GivenObjects | None = None,
     ) -> None:
         super().__init__(request.run_id, task, bus, of_file)
+        self._given = given
         self._request = request
         self._runtime = runtime
         self._viewers = viewers or Viewers()
@@ -267,6 +270,15 @@ class Run(RunRecord, Generic[R]):
         if recovering is not None and recovering.is_settled.is_set():
             self._receipt, self.recovering = recovering.receipt(self.prices), None
         return self._receipt
+
+    @property
+    def objects(self) -> Objects:
+        """What the code of the agents that have ended bound, by name (`code="worker"`).
+
+        The root's objects, and those that only one agent bound, have their bare names; others are
+        `name (path)`. `.left_out` says by name why an object did not come back.
+        """
+        return Objects() if self._given is None else self._given.came_back
 
     async def stream(self) -> AsyncIterator[Entry]:
         """Every entry from the beginning to the end, as it happens, on the caller's loop.

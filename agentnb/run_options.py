@@ -14,6 +14,7 @@ from agentnb.core.protocols import OutputType, Provider, Tool, is_chain
 from agentnb.core.shown import counted
 from agentnb.core.text import literal
 from agentnb.core.types import SpawnInstruction, SpawnMode
+from agentnb.given import CODE, GIVE, NOTHING, Gift, kept_gift
 from agentnb.mapping import kept as kept_map
 from agentnb.mapping.options import MapOptions
 from agentnb.mapping.reuse import EarlierAnswers, TakenAnswers
@@ -65,6 +66,8 @@ class RunOptions:
     """Names of tools that need approval, besides those of the settings file."""
     standing: Standing | None = None
     """Its budget and its cancel, if it goes on."""
+    gift: Gift = NOTHING
+    """Objects of the person, and whether agents may run code."""
 
     @property
     def message(self) -> str:
@@ -111,6 +114,7 @@ def to_queue(options: RunOptions) -> dict[str, Any]:
     }
     if (output := kept_type(options.output)) is not None:
         about[OUTPUT] = output
+    about |= options.gift.as_plain()
     if options.plan is not None:
         about |= {"title": options.title, "plan": _plan_as_plain(options, options.plan)}
     return given | {name: value for name, value in about.items() if value}
@@ -132,6 +136,7 @@ def from_queue(order: Order) -> RunOptions:
         order=order,
         output=recorded_type(given.pop(OUTPUT, None)),
         gated=tuple(given.pop(GATED, ())),
+        gift=kept_gift({name: given.pop(name) for name in (GIVE, CODE) if name in given}),
         given=given,
     )
 
@@ -208,6 +213,7 @@ def options_of_recovery(
         left_out={} if table is None else kept_map.left_out_of(table),
         gated=tuple(kept.get(GATED, ())),
         standing=standing,
+        gift=kept_gift(kept),
     )
 
 
@@ -252,7 +258,7 @@ def as_plain(
         plain["plan"] = _plan_as_plain(options, options.plan)
     if (output := kept_type(options.output)) is not None:
         plain[OUTPUT] = output
-    return plain
+    return plain | options.gift.as_plain()
 
 
 def chain_as_plain(provider: Provider) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from agentnb.delegation import (
     gated_by_profile,
     tools_of_profile,
 )
+from agentnb.given import GivenObjects
 from agentnb.mapping.documents import check_taken
 from agentnb.mapping.fitting import check_fits, expected
 from agentnb.models import Models, gate_of, note_used
@@ -64,7 +65,7 @@ from agentnb.run_options import (
     with_output_of,
 )
 from agentnb.run_store import RunStore
-from agentnb.settings import Settings, budget_amount
+from agentnb.settings import Settings, budget_amount, bytes_in
 from agentnb.store import threads
 from agentnb.store.memories import StoredMemories
 from agentnb.store.queue import Begun
@@ -76,6 +77,7 @@ from agentnb.tools.tasks import task_tools
 from agentnb.tools.toolset import TASKS, Makers
 from agentnb.trust import check_limits, check_prices
 from agentnb.views.panel.viewers import Viewers
+from agentnb.workers.worker import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class RunParts:
     """Of the settings file."""
     tally: Tally | None
     """What it asks anew in mode `auto`."""
+    objects: GivenObjects | None
+    """The objects that its agents refer to by name, and their workers."""
 
     async def execute(self, begun: Begun | None) -> OrchestratorResult:
         """Run the tree, now that its turn has come.
@@ -133,7 +137,7 @@ class RunParts:
         begun = begun or Begun((), 1)
         if options.recovering is None:  # it may have waited for long
             head = replace(head, started_at=time.time(), first_child=begun.first_child)
-        return await self.orchestrator.execute(
+        execution = self.orchestrator.execute(
             self.provider,
             replace(self.context, conversation_history=history_of(begun.before)),
             options.title,
@@ -147,6 +151,7 @@ class RunParts:
             head=head,
             past=self.past,
         )
+        return await (execution if self.objects is None else self.objects.around(execution))
 
 
 class RunMaker:
@@ -212,6 +217,9 @@ class RunMaker:
             instructions = going_on.head.settings["profile"]["instructions"]
         viewers, warning = Viewers(), settings.on_budget_warning
         tools = self._tools_for(options.given, settings, profile, config)
+        objects = self._objects_of(options, settings)
+        if objects is not None:
+            tools = tools_of((*tools, *objects.tools))
         gated = self._gated(options, tools, profile, config)
         if metadata is not None:  # an agent that stays does its tasks itself
             tools, delegation = _with_task_tools(tools, self._board), Delegation(by_block=False)
@@ -246,8 +254,20 @@ class RunMaker:
         # Now: whatever can go wrong before has not used up a label.
         take = self._take(options)
         request = self._request(
-            settings, options, provider, viewers, store, take, gated, rates, now.prices, below
+            settings,
+            options,
+            provider,
+            viewers,
+            store,
+            take,
+            gated,
+            rates,
+            now.prices,
+            below,
+            objects,
         )
+        if objects is not None:
+            objects.begin(request.thread_id)
         journal, past = _kept(options, store, take)
         return RunParts(
             options=options,
@@ -271,6 +291,7 @@ class RunMaker:
             output=_output_of_root(options, profile),
             prices=now.prices,
             tally=None if take is None else take.tally,
+            objects=objects,
         )
 
     def _take(self, options: RunOptions) -> Take | None:
@@ -292,6 +313,18 @@ class RunMaker:
             return self.tools
         of_profile = tools_of_profile(profile, self.tools, config, self.toolsets)
         return self.tools if of_profile is None else of_profile
+
+    def _objects_of(self, options: RunOptions, settings: Settings) -> GivenObjects | None:
+        """The objects of a run's agents, and what runs their code; `None` for neither."""
+        if not options.gift:
+            return None
+        return GivenObjects(
+            options.gift,
+            limits=Limits(bytes_in(settings.code_memory), settings.code_time_s),
+            at_work=settings.code_workers,
+            hands_all=options.plan is not None,
+            is_replay=self._repeat.name == REPLAY,
+        )
 
     def _gated(
         self,
@@ -317,6 +350,7 @@ class RunMaker:
         rates: Mapping[str, Rate],
         of_file: Mapping[str, Price],
         below: RequestBudget | None,
+        objects: GivenObjects | None,
     ) -> RequestContext:
         """The state that the agents of a run share."""
         order, warning = options.order, settings.on_budget_warning
@@ -353,6 +387,7 @@ class RunMaker:
             rates=_recorded_first(rates, take),
             memory=StoredMemories(store.transactions),
             recall=settings.recall,
+            handles=objects,
         )
 
     def _rates(

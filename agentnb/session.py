@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from functools import partial, wraps
@@ -35,6 +35,7 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.errors import wrong_settings_as_line
+from agentnb.given import OFF, gift_of
 from agentnb.mapping.order import checked_flag, order_of
 from agentnb.mapping.reuse import (
     KernelAnswers,
@@ -43,6 +44,7 @@ from agentnb.mapping.run import MapRun
 from agentnb.maps import Maps
 from agentnb.models import Models, Origin, registry
 from agentnb.modes import LIVE, REPLAY, Mode
+from agentnb.objects.handles import fill_given
 from agentnb.prices import prices_of_file, rate_for
 from agentnb.record import RunRecord
 from agentnb.repeat import Repeat
@@ -167,6 +169,9 @@ class Session:
         max_turns: int = 50,
         max_time_s: float | None = None,
         stop_after_failures: int | None = None,
+        code_memory: str | int = "2GB",
+        code_time_s: float = 60,
+        code_workers: int = 4,
     ) -> None:
         settings = Settings(**self.given)
         self.given = {name: getattr(settings, name) for name in self.given}
@@ -347,6 +352,8 @@ class Session:
         profile: str | None = None,
         thread: str | None = None,
         output: Any = None,
+        give: Mapping[str, object] | None = None,
+        code: str = OFF,
         name: str | None = None,
         tags: Sequence[str] = (),
     ) -> Run:
@@ -368,6 +375,10 @@ class Session:
             output: The type of the answer, which is then `result.data`: a pydantic model, a
                 dataclass, a `TypedDict`, a `Literal`, an `Enum`, `int`, `float`, `bool` or
                 `list[...]` of them; text when left out.
+            give: Objects by name, such as `{"df": df}`: the root is told what each is, and reads
+                more with the tool `inspect`. `{{df}}` in the task is replaced by the same words.
+            code: `worker` gives agents the tool `python`, which runs code on copies of the objects
+                in a process of its own; needs the extra `code`.
             name: What the person calls the run, in lists of runs: a text of one line.
             tags: Words by which the person finds the run again.
 
@@ -383,7 +394,8 @@ class Session:
             UntrustedSettings: The settings file names a server on another machine, or lets the run
                 spend more, and the person does not trust the file yet. Nothing was sent.
         """
-        task = checked_task(task)
+        gift = gift_of(give, code)
+        task = fill_given(checked_task(task), gift.objects or {})
         given = without_none(
             model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
         )
@@ -398,6 +410,7 @@ class Session:
                 tags=tags,
                 thread=on,
                 output=output_type(output),
+                gift=gift,
             )
         )
 
@@ -416,6 +429,8 @@ class Session:
         profile: str | None = None,
         thread: str | None = None,
         output: Any = None,
+        give: Mapping[str, object] | None = None,
+        code: str = OFF,
         name: str | None = None,
         tags: Sequence[str] = (),
     ) -> Run:
@@ -437,6 +452,8 @@ class Session:
             profile: Profile of the root agent, as for `spawn`.
             thread: The id of the thread that it continues, as for `spawn`.
             output: The type of each task's answer, as for `spawn`.
+            give: Objects by name, as for `spawn`: each task's agent has all of them.
+            code: `worker` for the tool `python`, as for `spawn`.
             name: What the person calls the run, in lists of runs: a text of one line.
             tags: Words by which the person finds the run again.
 
@@ -447,7 +464,9 @@ class Session:
                 it must be. No call was made.
             UnknownModel: No provider has the model.
         """
-        plan = SpawnInstruction(checked_mode(mode), checked_tasks(tasks))
+        gift = gift_of(give, code)
+        filled = [fill_given(task, gift.objects or {}) for task in checked_tasks(tasks)]
+        plan = SpawnInstruction(checked_mode(mode), tuple(filled))
         given = without_none(
             model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
         )
@@ -463,6 +482,7 @@ class Session:
                 tags=checked_tags(tags),
                 thread=None if thread is None else self.thread(thread).id,
                 output=output_type(output),
+                gift=gift,
             )
         )
 
@@ -756,6 +776,7 @@ class Session:
                 mode=self.mode.name,
                 tally=parts.tally,
                 of_file=parts.prices,
+                given=parts.objects,
             )
             run.recovering = going_on
             self.store.began(parts.head, run)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
@@ -178,6 +179,31 @@ def _one_of(*words: str, or_callable: str = "") -> Check:
             value in words if isinstance(value, str) else bool(or_callable and callable(value))
         ),
     )
+
+
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_LEAST_MEMORY = 10**8
+"""Less has no room for a worker itself, with pandas in it."""
+
+
+def bytes_in(size: str) -> int:
+    """The bytes of a checked size, such as `2GB`."""
+    return round(float(size[:-2]) * _UNITS[size[-2:]])
+
+
+def _take_size(value: Any) -> Any:
+    """A size in its short form: `"2 gb"` and `2_000_000_000` become `2GB`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value / 10**6:.15g}MB"
+    folded = "".join(value.split()).upper() if isinstance(value, str) else ""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([KMGT]B)", folded)
+    if found is None or bytes_in(folded) < _LEAST_MEMORY:
+        raise Wrong(_SIZE_RIGHT)
+    return folded
+
+
+_SIZE_RIGHT = 'a size of at least 100 MB, as in "2GB"'
+_SIZE = Check(_SIZE_RIGHT, _take_size)
 
 
 def _row(right: str, fits: Callable[[Any], bool], *, or_text: bool = False) -> Check:
@@ -486,6 +512,26 @@ class Settings:
         "Number of failed sub-agents after which only the root's answer may begin; `None` for no "
         "limit.",
         _or_none(whole_number("sub-agents", at_least=1)),
+        in_file=True,
+    )
+
+    code_memory: str = _setting(
+        "2GB",
+        'Memory of one worker of the tool `python`, as in `"2GB"`, beside the objects that it is '
+        "given.",
+        _SIZE,
+        in_file=True,
+    )
+    code_time_s: float = _setting(
+        60,
+        "Seconds that one call of the tool `python` may take; then its code is stopped.",
+        _SECONDS,
+        in_file=True,
+    )
+    code_workers: int = _setting(
+        4,
+        "Calls of the tool `python` that may be at work at once in a run; others wait.",
+        whole_number("calls", at_least=1),
         in_file=True,
     )
 

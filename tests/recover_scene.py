@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 import agentnb
 from agentnb import Reply, Run, Session
-from agentnb.core.events import AgentCompleted
+from agentnb.core.events import AgentCompleted, ToolCallStarted
 from agentnb.core.types import CompletionRequest, ToolUse, Usage
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from tests.files_of import png
@@ -117,6 +117,17 @@ def draw() -> list[Any]:
     return ["black", png(640, 480), png(640, 480)]
 
 
+def runs_code(request: CompletionRequest, hold: Hold | None) -> AnyReply:
+    """One agent whose second cell never ends in the process that is killed."""
+    at = told_by(request)
+    cells = {1: "total = sum(numbers)\ntotal", 3: "while True:\n    pass", 7: "total"}
+    if at in cells:
+        return Reply(tool_uses=(ToolUse(f"u{at}", "python", {"code": cells[at]}),))
+    if at == 5:
+        return Reply(tool_uses=(ToolUse("u5", "inspect", {"name": "numbers"}),))
+    return "Done."
+
+
 class Score(BaseModel):
     value: int = Field(le=10)
 
@@ -143,6 +154,7 @@ SCENES: dict[str, Callable[[CompletionRequest, Hold | None], AnyReply]] = {
     "maps files": maps_files,
     "is typed": is_typed,
     "draws": draws,
+    "runs code": runs_code,
 }
 
 
@@ -163,6 +175,8 @@ def begin(session: Session, scene: str, **more: Any) -> Run[Any]:
         folder = session.store.path.parent
         paths = [folder / name for name in ("a.png", "b.png", "c.pdf")]
         return session.map(paths, "What is {{name}}?", judges=1, retry_failed=0)
+    if scene == "runs code":
+        more |= {"give": {"numbers": [1, 2, 3]}, "code": "worker"}
     return session.spawn("the task", **more)
 
 
@@ -237,9 +251,11 @@ def main(store: str, scene: str, recovers: str = "") -> None:
         assert run.paused == ("root",)
     elif scene == "asks for approval":
         asyncio.run(until(lambda: run.questions))
+    elif scene == "runs code":
+        asyncio.run(until(lambda: len(events_of(run.events, ToolCallStarted)) == 2))
     else:
         assert hold.reached.wait(DEADLINE_S)
-    if scene not in (*WITH_TOOL, "is asked again", "draws"):
+    if scene not in (*WITH_TOOL, "is asked again", "draws", "runs code"):
         asyncio.run(until(lambda: "1" in _ended(run)))
     if scene == "is paused":  # while the last answer is on its way
         run.pause()

@@ -639,6 +639,8 @@ class OrchestratorResult(_OfRun):
     """What the agents remembered, in the order in which it was kept."""
     data: Any = field(default=None, compare=False)
     """The answer as a value of the type that was asked for; `None` for text."""
+    objects: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What the agents' code bound, by name (`code="worker"`)."""
 
     def __post_init__(self) -> None:
         # Their `repr` is short: a plain tuple of a thousand results would fill a cell.

@@ -27,6 +27,7 @@ from agentnb.core.durable import Priority, TaskStatus
 from agentnb.core.questions import Question
 from agentnb.core.text import visible
 from agentnb.default_session import session_at_hand
+from agentnb.given import CODE_WORDS
 from agentnb.models import used_models
 from agentnb.modes import MODES
 from agentnb.notebook.line import Option, Verb, Words
@@ -37,7 +38,7 @@ from agentnb.notebook.magics import (
     SPAWN_VERBS,
 )
 from agentnb.notebook.task_magic import TASK_CELL_VERBS, TASK_VERBS
-from agentnb.notebook.toolbox import names_of_tools
+from agentnb.notebook.toolbox import names_of_objects, names_of_tools
 from agentnb.notebook.types_named import names_of_types
 from agentnb.providers.registry import model_beginnings
 from agentnb.run import Run
@@ -183,6 +184,10 @@ class _Known:
                 return MODES
             case Words.TYPES:
                 return names_of_types(self._notebook)
+            case Words.OBJECTS:
+                return names_of_objects(self._notebook)
+            case Words.CODE:
+                return CODE_WORDS
             case Words.FILES:
                 return ()
             case Words.THREADS:

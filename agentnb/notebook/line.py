@@ -47,6 +47,9 @@ class Words(Enum):
     """Ids of a run's open questions."""
     TYPES = auto()
     """Types of answers: those of the notebook, then builtin ones."""
+    OBJECTS = auto()
+    """Names of the notebook that may be given to agents, separated by commas."""
+    CODE = auto()
     ANSWERS = auto()
     """What these questions may be answered with."""
 

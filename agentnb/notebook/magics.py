@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
@@ -18,6 +18,7 @@ from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_of
 from agentnb.default_session import config_at_hand, configure, get_session, session_at_hand
 from agentnb.errors import NotebookError
+from agentnb.given import CODE_WORDS, OFF
 from agentnb.modes import MODES
 from agentnb.notebook import steering
 from agentnb.notebook.answering import answer, answering_in, questions
@@ -37,6 +38,7 @@ from agentnb.notebook.line import (
     Words,
     about_options,
     does_not_take,
+    one_of,
     options_of_settings,
     read_options,
     several_names,
@@ -52,6 +54,7 @@ from agentnb.notebook.task_magic import thread_meant
 from agentnb.notebook.template import fill, notebook_names
 from agentnb.notebook.toolbox import tools_named
 from agentnb.notebook.types_named import type_named
+from agentnb.objects.given import objects_given
 from agentnb.repeat import say_mode
 from agentnb.run import Run
 from agentnb.runtime import allow_nested_loops
@@ -93,6 +96,23 @@ CELL_OPTIONS = {
             "(a pydantic model, a dataclass, an Enum, …), or `int`, `float`, `bool`",
         ],
         Words.TYPES,
+    ),
+    "--give": Option(
+        "give",
+        several_names,
+        "a,b",
+        [
+            "objects of the notebook that the agents get by name, and files, as in",
+            "`df,prices,notes/*.txt`: they are told what each is, and can read more",
+        ],
+        Words.OBJECTS,
+    ),
+    "--code": Option(
+        "code",
+        one_of(CODE_WORDS),
+        "worker",
+        ["let agents run Python on copies of these, in a process of its own"],
+        Words.CODE,
     ),
     "--name": Option("name", text, "N", ["what you call the run, in lists of runs"]),
     "-o": Option(
@@ -191,6 +211,8 @@ class _CellRequest:
     """The type of the answer; `None` for text."""
     thread: str | None = None
     """A thread's id, an agent's name, or `last`; `None` for a new thread."""
+    give: Mapping[str, object] | None = None
+    code: str = OFF
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings typed for this run, by name; `tools` holds names."""
 
@@ -317,6 +339,8 @@ def _read_cell(line: str, cell: str) -> _CellRequest:
         raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")
     if "output" in values:
         values["output"] = type_named(str(values["output"]), names)
+    if "give" in values:
+        values["give"] = objects_given(cast("list[str]", values["give"]), names)
     settings = {name: values.pop(name) for name in SETTINGS.keys() & values.keys()}
     return _CellRequest(task.strip(), settings=settings, **values)  # type: ignore[arg-type]  # read by CELL_OPTIONS
 
@@ -332,6 +356,8 @@ def _start(request: _CellRequest) -> Run:
         request.task,
         profile=request.profile,
         output=request.output,
+        give=request.give,
+        code=request.code,
         name=request.name,
         **settings,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from agentnb.core.protocols import Tool
 from agentnb.core.text import literal
 from agentnb.errors import NotebookError
+from agentnb.objects.given import OF_THE_WORKER
 from agentnb.tools.registry import is_function, is_tool
 from agentnb.tools.toolset import TOOLSETS
 
@@ -42,6 +44,19 @@ def names_of_tools(notebook: Mapping[str, Any], of_session: Sequence[Tool]) -> l
     ]
     names = [*_functions_of(notebook), *_other_names(of_session), *imported]
     return list(dict.fromkeys(names))
+
+
+def names_of_objects(notebook: Mapping[str, Any]) -> list[str]:
+    """Names of the data of a notebook, the newest first: what `--give` may name."""
+    code = (ModuleType, FunctionType, BuiltinFunctionType, type)
+    return [
+        name
+        for name, value in reversed([*notebook.items()])
+        if not name.startswith("_")
+        and name not in OF_THE_WORKER
+        and not isinstance(value, code)
+        and not is_tool(value)
+    ]
 
 
 def _other_names(of_session: Sequence[Tool]) -> list[str]:

@@ -6,15 +6,17 @@ names. An error of the code is an error result: the model reads it and mends the
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentnb.core.errors import ToolError
 from agentnb.core.protocols import RECORDED, ToolContext
 from agentnb.core.text import literal
-from agentnb.core.types import ToolSpec
+from agentnb.core.types import MediaBlock, ToolOutput, ToolSpec
 
 NAME = "python"
+PNG = "image/png"
 _MOST_IN_CODE = 100_000
 """Characters."""
 
@@ -73,23 +75,18 @@ class CodeRunner(Protocol):
 
 
 class PythonTool:
-    """`python(code)`.
-
-    Args:
-        workers: Run the code.
-        names: The given names that the agents of this tool have, for the description.
-    """
+    """`python(code)`. Its description names no object: agents have different ones."""
 
     effects = True
     """A call may change files, so it is not repeated unasked."""
     on_replay = RECORDED
     """A replay runs no code: the record answers."""
 
-    def __init__(self, workers: CodeRunner, *, names: Sequence[str] = ()) -> None:
+    def __init__(self, workers: CodeRunner) -> None:
         self._workers = workers
-        self.spec = ToolSpec(NAME, _description(workers.limits, names), _SCHEMA)
+        self.spec = ToolSpec(NAME, _description(workers.limits), _SCHEMA)
 
-    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str | ToolOutput:
         """Run the code. See `agentnb.core.protocols.Tool`.
 
         Raises:
@@ -105,15 +102,19 @@ class PythonTool:
         return _output(ran)
 
 
-def _output(ran: CodeResult) -> str:
-    """The result for the model: the one place where the pictures go beside the text.
-
-    So far a tool's result is text alone, and the text has a line for each figure. As soon as it can
-    carry media, return both: `ToolOutput(ran.text, media=[png(each) for each in ran.pictures])`.
-    """
+def _output(ran: CodeResult) -> str | ToolOutput:
+    """The result for the model: the text has a line for each figure, also if it cannot see any."""
     if ran.is_error:
         raise ToolError(ran.text)
-    return ran.text
+    if not ran.pictures:
+        return ran.text
+    return ToolOutput(
+        ran.text,
+        tuple(
+            MediaBlock(PNG, base64.b64encode(each).decode("ascii"), f"figure {at}.png")
+            for at, each in enumerate(ran.pictures, start=1)
+        ),
+    )
 
 
 def _code_in(input: Mapping[str, Any]) -> str:
@@ -130,15 +131,13 @@ def _code_in(input: Mapping[str, Any]) -> str:
     return code
 
 
-def _description(limits: CodeLimits, names: Sequence[str]) -> str:
-    given = ", ".join(f"`{name}`" for name in names)
-    has = f"It has copies of {given}." if names else "No names are given."
+def _description(limits: CodeLimits) -> str:
     return (
-        "Run Python code as a notebook cell, in a process of its own. "
-        f"{has} Names that you bind stay for your next calls. You get what is printed, the value "
-        "of the last expression, an error with its line, and a note of each open matplotlib "
-        "figure. The person gets what your names are bound to when you are done: frames, arrays, "
-        "numbers, texts, lists, dicts, figures, fitted models. "
+        "Run Python code as a notebook cell, in a process of its own. The objects that you were "
+        "given are bound there, as copies under their names. Names that you bind stay for your "
+        "next calls. You get what is printed, the value of the last expression, an error with its "
+        "line, and each open matplotlib figure. The person gets what your names are bound to when "
+        "you are done: frames, arrays, numbers, texts, lists, dicts, figures, fitted models. "
         f"A call may take {limits.time_s:g} s and {limits.memory / 1e9:g} GB; one that takes more "
         "is stopped. `input()` and windows do not work."
     )

@@ -43,6 +43,7 @@ class _Seat:
     """One agent's place in the pool."""
 
     names: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     code: list[str] = field(default_factory=list)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by a call: those of one agent run one after the other."""
@@ -60,6 +61,8 @@ class Workers:
         limits: What each worker may use.
         at_work: How many calls compute at a time.
         cwd: The folder in which code runs; the current one if left out.
+        gone: Names that the run was given and that went with the kernel in which it began: what
+            agents had bound there is gone, too.
 
     Raises:
         MissingExtra: `ipykernel` is not installed.
@@ -72,11 +75,13 @@ class Workers:
         limits: Limits | None = None,
         at_work: int = AT_WORK,
         cwd: Path | None = None,
+        gone: Iterable[str] | None = None,
     ) -> None:
         if importlib.util.find_spec("ipykernel") is None:
             raise MissingExtra("`ipykernel`, in which agents run code,", extra="code")
         self.limits = limits or Limits()
         self.given = dict(given or {})
+        self._gone = None if gone is None else frozenset(gone)
         self._at_work = at_work
         self._cwd = str(cwd or Path.cwd())
         self._mark = secrets.token_hex(8)
@@ -93,7 +98,10 @@ class Workers:
 
     def give(self, agent_id: str, names: Iterable[str]) -> None:
         """Say which of the given names an agent gets. It gets none that it is not told."""
-        self._seat(agent_id).names = tuple(name for name in names if name in self.given)
+        seat = self._seat(agent_id)
+        known, gone = [*names], self._gone or ()
+        seat.names = tuple(name for name in known if name in self.given)
+        seat.gone = tuple(name for name in known if name in gone)
 
     def names_of(self, agent_id: str) -> Sequence[str]:
         """The given names that an agent gets."""
@@ -174,7 +182,9 @@ class Workers:
             await run_in_thread(lambda: remove(*folders))
 
     def _seat(self, agent_id: str) -> _Seat:
-        return self._seats.setdefault(agent_id, _Seat())
+        if agent_id not in self._seats:
+            self._seats[agent_id] = _Seat(has_lost=self._gone is not None)
+        return self._seats[agent_id]
 
     async def _run(self, seat: _Seat, code: str, report: Callable[[str], object]) -> Ran:
         seat.code.append(code)
@@ -259,6 +269,7 @@ class Workers:
         if seat.has_lost:
             words.append("A fresh worker has started: only the given names are bound.")
             seat.has_lost = False
+        words += [f"`{name}` went with the kernel in which the run began." for name in seat.gone]
         for name in seat.names:
             if name in self._data.refused:
                 words.append(not_handed(name, self._data.refused[name]))

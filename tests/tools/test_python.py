@@ -73,14 +73,10 @@ def test_wrong_arguments_are_said_before_anything_runs(input: dict[str, object],
     assert workers.calls == []
 
 
-def test_description_names_what_is_given_and_the_limits() -> None:
+def test_description_says_the_limits() -> None:
     workers = Workers(limits=Limits(memory=500_000_000, time_s=5))
 
-    description = PythonTool(workers, names=["df", "prices"]).spec.description
-
-    assert "copies of `df`, `prices`" in description
-    assert "5 s and 0.5 GB" in description
-    assert "No names are given." in PythonTool(workers).spec.description
+    assert "5 s and 0.5 GB" in PythonTool(workers).spec.description
 
 
 def test_call_is_not_repeated_and_a_replay_runs_nothing() -> None:
