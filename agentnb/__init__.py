@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from agentnb.tasks.lists import AgentList, ThreadList
     from agentnb.tasks.thread import Thread
     from agentnb.tools.function import tool
+    from agentnb.tools.mcp.server import mcp
 
 __version__ = "0.1.0.dev0"
 
@@ -141,6 +142,7 @@ _HOMES = {
     "get_session": "default_session",
     "load_config": "config",
     "load_run": "record",
+    "mcp": "tools.mcp.server",
     "prune": "default_session",
     "register_provider": "providers.registry",
     "runs": "default_session",
@@ -217,6 +219,7 @@ __all__ = [
     "load_config",
     "load_ipython_extension",
     "load_run",
+    "mcp",
     "prune",
     "register_provider",
     "runs",

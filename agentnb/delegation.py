@@ -18,9 +18,10 @@ from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Models, gate_of
+from agentnb.tools.mcp.pool import RunServers
 from agentnb.tools.registry import MAKERS, meant_by
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
-from agentnb.tools.toolset import TOOLSETS, Makers
+from agentnb.tools.toolset import TOOLSETS, Makers, tool_of_server
 
 BootstrapOf = Callable[[Profile | None], Sequence[NamedText]]
 
@@ -36,6 +37,7 @@ def delegation_of(
     models: Models,
     max_concurrency: int,
     makers: Makers = MAKERS,
+    servers: RunServers | None = None,
 ) -> Delegation:
     """Build the delegation of one run.
 
@@ -49,6 +51,7 @@ def delegation_of(
         models: Resolves the pools.
         max_concurrency: Open calls per model.
         makers: The toolsets that a profile may also name.
+        servers: The MCP servers of the run; none when left out.
 
     Raises:
         ValueError: A tool of the run has the name of a spawn tool.
@@ -64,7 +67,9 @@ def delegation_of(
                 "another, by `agentnb.tool(function, name=...)`."
             )
     bootstrap_of(None)  # an unreadable file fails here, not when a model starts a sub-agent
-    settings = _settings(config, known.values(), makers, bootstrap_of, models, max_concurrency)
+    settings = _settings(
+        config, known.values(), makers, bootstrap_of, models, max_concurrency, servers
+    )
     return Delegation(
         by_block=kind == "both",
         spawn_tools=spawn_tools(settings),
@@ -80,6 +85,7 @@ def _settings(
     bootstrap_of: BootstrapOf,
     models: Models,
     max_concurrency: int,
+    servers: RunServers | None,
 ) -> SpawnSettings:
     """The spawn tools' view of the project.
 
@@ -96,6 +102,9 @@ def _settings(
             tools[name] = tools_of_profile(named.profile(name), known, named, makers)
         except ConfigError as error:
             broken[name] = str(error)
+            continue
+        if servers is not None:
+            servers.want(tools[name] or ())
 
     @cache
     def model_of(profile: Profile) -> ModelChoice | None:
@@ -108,10 +117,19 @@ def _settings(
         profiles={name: config.profiles[name] for name in tools},
         broken=broken,
         model_of=model_of,
-        tools_of=lambda profile: tools[profile.name],
-        gated_of=lambda profile: gated[profile.name],
+        tools_of=lambda profile: _connected(tools[profile.name], servers),
+        gated_of=lambda profile: _all_gated(gated[profile.name], servers),
         bootstrap_of=bootstrap_of,
     )
+
+
+def _connected(tools: Sequence[Tool] | None, servers: RunServers | None) -> Sequence[Tool] | None:
+    """A profile's tools, with those of MCP servers in place of their names."""
+    return tools if tools is None or servers is None else servers.tools(tools)
+
+
+def _all_gated(names: frozenset[str], servers: RunServers | None) -> frozenset[str]:
+    return names if servers is None else servers.gated(names)
 
 
 def tools_of_profile(
@@ -172,17 +190,18 @@ def gated_by_profile(profile: Profile, known: Iterable[Tool], config: Config) ->
 
 
 def _gated(names: Sequence[str], key: str, known: Iterable[Tool], config: Config) -> frozenset[str]:
+    known = tuple(known)
     ours = {*NAMES, *(name for members in TOOLSETS.values() for name in members)}
     alone = {name: (name,) for name in (*(tool.spec.name for tool in known), *sorted(ours))}
     meant = {**TOOLSETS, **alone}
     mistakes = [
         _mistake(config, f"{key}[{at}]", _nothing_to_approve(name, meant))
         for at, name in enumerate(names)
-        if name not in meant
+        if name not in meant and tool_of_server(name, known) is None
     ]
     if mistakes:
         raise ConfigError(config.source, mistakes)
-    return frozenset(each for name in names for each in meant[name])
+    return frozenset(each for name in names for each in meant.get(name, (name,)))
 
 
 def _nothing_to_approve(name: str, known: Iterable[str]) -> str:

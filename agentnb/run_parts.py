@@ -18,7 +18,7 @@ from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.durable import AgentKind, AgentMetadata
-from agentnb.core.errors import AgentnbError, NoPrice
+from agentnb.core.errors import AgentnbError, NoPrice, OrchestratorError
 from agentnb.core.money import TOKENS, USD, Rate
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.past import Past
@@ -72,10 +72,12 @@ from agentnb.store.queue import Begun
 from agentnb.tasks.board import Board
 from agentnb.tasks.desk import Desk
 from agentnb.tasks.thread import history_of
+from agentnb.tools.mcp.pool import MCP, RunServers, Servers
+from agentnb.tools.mcp.server import server_of_file
 from agentnb.tools.registry import MAKERS, tools_of
 from agentnb.tools.tasks import task_tools
 from agentnb.tools.toolset import TASKS, Makers
-from agentnb.trust import check_limits, check_prices
+from agentnb.trust import check_limits, check_prices, check_servers
 from agentnb.views.panel.viewers import Viewers
 from agentnb.workers.worker import Limits
 
@@ -103,6 +105,8 @@ class RunParts:
     viewers: Viewers
     provider: Provider
     tools: Sequence[Tool]
+    """With MCP servers that stand for their tools."""
+    servers: RunServers
     context: AgentContext
     """The root's, without the conversation before it."""
     orchestrator: AgentOrchestrator
@@ -137,21 +141,34 @@ class RunParts:
         begun = begun or Begun((), 1)
         if options.recovering is None:  # it may have waited for long
             head = replace(head, started_at=time.time(), first_child=begun.first_child)
-        execution = self.orchestrator.execute(
-            self.provider,
-            replace(self.context, conversation_history=history_of(begun.before)),
-            options.title,
-            self.request,
-            self.bus,
-            budget_gate=self.budget_gate,
-            tools=self.tools,
-            journal=journal,
-            plan=self.plan,
-            output=self.output,
-            head=head,
-            past=self.past,
-        )
-        return await (execution if self.objects is None else self.objects.around(execution))
+        tools, refusal = self.tools, None
+        try:
+            await self.servers.open(self.request.cancellation)
+            try:
+                tools = self.servers.tools(self.tools)
+                self.request.gated = self.servers.gated(self.request.gated)
+            except OrchestratorError as error:
+                tools, refusal = (), error
+            if options.recovering is None:
+                head = replace(head, settings={**head.settings, **self.servers.as_plain()})
+            execution = self.orchestrator.execute(
+                self.provider,
+                replace(self.context, conversation_history=history_of(begun.before)),
+                options.title,
+                self.request,
+                self.bus,
+                budget_gate=self.budget_gate,
+                tools=tools,
+                journal=journal,
+                plan=self.plan,
+                output=self.output,
+                head=head,
+                past=self.past,
+                refusal=refusal,
+            )
+            return await (execution if self.objects is None else self.objects.around(execution))
+        finally:
+            self.servers.release()
 
 
 class RunMaker:
@@ -163,19 +180,33 @@ class RunMaker:
         board: Its tasks.
         tools: The session's own, as code names them.
         repeat: The session's mode and cassette.
+        servers: The session's MCP servers.
     """
 
     def __init__(
-        self, session_id: str, desk: Desk, board: Board, tools: Sequence[object], repeat: Repeat
+        self,
+        session_id: str,
+        desk: Desk,
+        board: Board,
+        tools: Sequence[object],
+        repeat: Repeat,
+        servers: Servers,
     ) -> None:
         self._repeat = repeat
+        self._servers = servers
         self._session_id = session_id
         self._news = desk.news
         self._board = board
         self.toolsets: Makers = {**MAKERS, TASKS: partial(task_tools, board)}
         """Names in lists of tools that stand for several."""
-        self.tools = tools_of(tools, makers=self.toolsets)
-        """The tools of agents, unless a run names its own."""
+        self._own_tools = tools_of(tools, makers=self.toolsets)
+        """As code gives them."""
+
+    def tools(self, config: Config) -> tuple[Tool, ...]:
+        """The tools of agents, unless a run names its own: with the MCP servers of a file."""
+        names = {tool.spec.name for tool in self._own_tools}
+        of_file = (server_of_file(each, config.folder) for each in config.mcp.values())
+        return (*self._own_tools, *(each for each in of_file if each.name not in names))
 
     def make(
         self,
@@ -216,11 +247,15 @@ class RunMaker:
         if going_on is not None and profile is not None:
             instructions = going_on.head.settings["profile"]["instructions"]
         viewers, warning = Viewers(), settings.on_budget_warning
-        tools = self._tools_for(options.given, settings, profile, config)
+        named = self.tools(config)
+        tools = self._tools_for(options.given, settings, profile, config, named)
         objects = self._objects_of(options, settings)
         if objects is not None:
             tools = tools_of((*tools, *objects.tools))
-        gated = self._gated(options, tools, profile, config)
+        gated = self._gated(options, (*named, *tools), profile, config)
+        is_replay = self._repeat.name == REPLAY
+        servers = RunServers(self._servers, is_replay=is_replay)
+        servers.want(tools)
         if metadata is not None:  # an agent that stays does its tasks itself
             tools, delegation = _with_task_tools(tools, self._board), Delegation(by_block=False)
         else:
@@ -228,13 +263,16 @@ class RunMaker:
                 settings.delegation,
                 nested=settings.nested_spawn,
                 tools=tools,
-                named=self.tools,
+                named=named,
                 config=config,
                 bootstrap_of=bootstrap_of,
                 models=now.models,
                 max_concurrency=settings.max_concurrency,
                 makers=self.toolsets,
+                servers=servers,
             )
+        if not is_replay:
+            check_servers(config, [each.name for each in servers.wanted if each.of_file])
         if isinstance(model, str):
             note_used(model)
         begin_to_load(label, now.prices)
@@ -269,6 +307,8 @@ class RunMaker:
         if objects is not None:
             objects.begin(request.thread_id)
         journal, past = _kept(options, store, take)
+        if past is not None and (is_replay or going_on is not None):
+            servers.take_from(past.journal.head.settings.get(MCP))
         return RunParts(
             options=options,
             request=request,
@@ -277,6 +317,7 @@ class RunMaker:
             viewers=viewers,
             provider=provider,
             tools=tools,
+            servers=servers,
             context=_agent_context(settings, label, instructions),
             orchestrator=AgentOrchestrator(
                 request.max_depth,
@@ -305,14 +346,15 @@ class RunMaker:
         settings: Settings,
         profile: Profile | None,
         config: Config,
+        named: Sequence[Tool],
     ) -> Sequence[Tool]:
         """The tools of a run: its own, else its profile's, else the session's."""
         if "tools" in given:
-            return tools_of(settings.tools, self.tools, self.toolsets)
+            return tools_of(settings.tools, named, self.toolsets)
         if profile is None:
-            return self.tools
-        of_profile = tools_of_profile(profile, self.tools, config, self.toolsets)
-        return self.tools if of_profile is None else of_profile
+            return named
+        of_profile = tools_of_profile(profile, named, config, self.toolsets)
+        return named if of_profile is None else of_profile
 
     def _objects_of(self, options: RunOptions, settings: Settings) -> GivenObjects | None:
         """The objects of a run's agents, and what runs their code; `None` for neither."""
@@ -329,12 +371,11 @@ class RunMaker:
     def _gated(
         self,
         options: RunOptions,
-        tools: Sequence[Tool],
+        known: Sequence[Tool],
         profile: Profile | None,
         config: Config,
     ) -> frozenset[str]:
         """The names of the tools that need approval in a run, whatever they themselves say."""
-        known = (*self.tools, *tools)
         gated = gated_by_file(known, config).union(options.gated)
         return gated if profile is None else gated | gated_by_profile(profile, known, config)
 

@@ -79,6 +79,7 @@ from agentnb.tasks.lists import AgentList, ThreadList
 from agentnb.tasks.order import Order, Standing, Work
 from agentnb.tasks.session_pot import session_pot
 from agentnb.tasks.thread import LAST, House, Thread, thread_of
+from agentnb.tools.mcp.pool import Servers
 from agentnb.tools.toolset import Makers
 from agentnb.typed import output_type
 
@@ -185,6 +186,7 @@ class Session:
         """The id of its thread, `nb_YYYYMMDD_xxxxxx`."""
         self._live_id = self.id if self._repeat.name == LIVE else ""
         """The id of the person's session in mode `live`; empty if there was none."""
+        self._servers = Servers()
         self._move_in(settings.tools)
         self._newest: Run[Any] | None = None
         self._others: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -213,6 +215,7 @@ class Session:
         elif goes_on:
             self.id = before.id
         is_elsewhere = is_elsewhere or not goes_on
+        self._servers = before._servers
         if not is_elsewhere:
             self.store, self._answers = before.store, before._answers
             self.store.prices = self._current.prices
@@ -225,12 +228,12 @@ class Session:
         self._desk = Desk(self.id, self.store, self)
         self._limit()
         self._board = Board(self._desk)
-        self._maker = RunMaker(self.id, self._desk, self._board, tools, self._repeat)
+        self._maker = RunMaker(self.id, self._desk, self._board, tools, self._repeat, self._servers)
 
     @property
     def tools(self) -> Sequence[Tool]:
         """The tools of agents, unless a run names its own."""
-        return self._maker.tools
+        return self._maker.tools(self.config)
 
     @property
     def toolsets(self) -> Makers:
@@ -664,7 +667,7 @@ class Session:
         if session_id in ("", self.id):
             return self
         other = Session(**{**self.given, "id": None})
-        other.id, other.store = session_id, self.store
+        other.id, other.store, other._servers = session_id, self.store, self._servers
         other._move_in(self.settings.tools)
         self._others.add(other)
         return other
@@ -899,6 +902,15 @@ class Session:
         for run in [*self._going_on.values()]:
             with suppress(RuntimeError):  # it is of the process that this one was forked from
                 run.cancel()
+        self._close_servers()
+
+    def _close_servers(self) -> None:
+        """Close the MCP servers, and wait for that unless this is the loop that does it."""
+        runtime = get_runtime()
+        with suppress(RuntimeError):  # the loop is gone, and they with it
+            closing = None if self._servers.is_empty else runtime.submit(self._servers.aclose())
+            if closing is not None and not runtime.is_current_thread:
+                closing.result()
 
     def __enter__(self) -> Session:
         return self

@@ -1,10 +1,10 @@
 """Which settings files a person trusts, and what an untrusted one would send where.
 
 A settings file lies beside a notebook, and both may come from a stranger. Its servers and key
-variables count at once only for this machine's own addresses, and its `session` only as long as
-no run may spend more by it. The rest counts once the person trusts the file: by its path and
-content, kept in their own configuration folder. Naming a file in code is not trust: the code may
-come from the stranger, too.
+variables count at once only for this machine's own addresses, its `session` only as long as no run
+may spend more by it, and no program that it names is started. The rest counts once the person
+trusts the file: by its path and content, kept in their own configuration folder. Naming a file in
+code is not trust: the code may come from the stranger, too.
 """
 
 from __future__ import annotations
@@ -158,6 +158,45 @@ def check_prices(config: Config, models: Sequence[str]) -> None:
         raise UntrustedSettings(config.source, what=what, allow=_how_to_allow(config))
 
 
+def foreign_servers(config: Config, names: Collection[str] | None = None) -> str:
+    """The MCP servers of a file that need trust, in words; empty if there are none.
+
+    That is what starts a program, and what is on another machine.
+
+    Args:
+        config: The file's settings.
+        names: The servers to check; all when left out.
+    """
+    if not config.digest:
+        return ""
+    shown = []
+    for entry in config.mcp.values():
+        if names is not None and entry.name not in names:
+            continue
+        if entry.command:
+            line = literal(shlex.join((entry.command, *entry.args)), 160)
+            shown.append(f"{line} would be started (`tools.mcp.{entry.name}`)")
+        elif not is_loopback(entry.url):
+            where = one_line(without_user(entry.url), limit=160)
+            shown.append(f"what agents ask of it would go to {where} (`tools.mcp.{entry.name}`)")
+    return "; ".join(shown)
+
+
+def check_servers(config: Config, names: Collection[str]) -> None:
+    """Refuse the MCP servers of an untrusted file.
+
+    Args:
+        config: The file's settings.
+        names: Those that a run needs.
+
+    Raises:
+        UntrustedSettings: One of them needs trust.
+    """
+    does = foreign_servers(config, names)
+    if does and not is_trusted(config):
+        raise UntrustedSettings(config.source, does=does, allow=_how_to_allow(config))
+
+
 def _how_to_allow(config: Config) -> str:
     file = "" if config.source == FILE_NAME else f" {shlex.quote(config.source)}"
     return (
@@ -195,6 +234,8 @@ def trust(config: Config) -> str:
         allowed.append(f"{sending.what} may go to {sending.where}")
     if costly:
         allowed.append(f"a run may spend more ({costly})")
+    if does := foreign_servers(config):
+        allowed.append(f"MCP servers may be used ({does})")
     if config.prices:
         allowed.append("budgets of money may count by its `prices`")
     if not allowed:

@@ -184,7 +184,7 @@ def _wait_for_tool(run: agentnb.Run[Any], started: threading.Event) -> None:
 
 
 def test_replay_runs_no_code_and_says_so_of_objects(tmp_path: Path) -> None:
-    script = {"root": [run_code("table = 6 * 7\ntable"), "done"]}
+    script: dict[str, list[Any]] = {"root": [run_code("table = 6 * 7\ntable"), "done"]}
     cassette = tmp_path / "x.cassette.jsonl"
     with session_of(by_agent(script), mode="record", cassette=cassette) as session:
         recorded = session.spawn("go", code="worker")

@@ -29,6 +29,23 @@ class OpenAIServer:
     """The environment variable that holds its key."""
 
 
+@dataclass(frozen=True, slots=True)
+class McpEntry:
+    """One MCP server of the file, under `tools.mcp`."""
+
+    name: str
+    command: str = ""
+    """The program; empty for a server that is reached by HTTP."""
+    args: tuple[str, ...] = ()
+    url: str = ""
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Environment variables of the program. `${NAME}` stands for a variable of this process."""
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Headers of requests, as in `env`."""
+    approval: bool | None = None
+    timeout_s: float | None = None
+
+
 @dataclass(frozen=True)
 class Config:
     """The content of `agentnb.yaml` and the files it names; all defaults if there is no file."""
@@ -41,6 +58,8 @@ class Config:
     """`tools.spawn.enabled`; `None` if not set."""
     approval: tuple[str, ...] = ()
     """Names of tools that need approval in every run: `tools.approval`."""
+    mcp: Mapping[str, McpEntry] = field(default_factory=dict)
+    """MCP servers by name, in the order of the file: `tools.mcp`."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     """Usable profiles by name, in the order of the file."""
     broken: Mapping[str, tuple[ConfigMistake, ...]] = field(default_factory=dict)

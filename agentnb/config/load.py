@@ -17,14 +17,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from agentnb.config.config import FILE_NAME, Config, OpenAIServer
+from agentnb.config.config import FILE_NAME, Config, McpEntry, OpenAIServer
 from agentnb.config.profile import Profile
 from agentnb.config.project_file import NoText, WatchedFile, read_project_file, read_text
 from agentnb.core.text import literal
 from agentnb.errors import ConfigError, ConfigMistake, wrong_settings_as_line
 
 if TYPE_CHECKING:
-    from agentnb.config.schema import ProfileSection
+    from agentnb.config.schema import McpSection, ProfileSection
 
 WRONG_NAME = "agentnb.yml"
 
@@ -139,6 +139,7 @@ def _load(file: Path, source: str) -> Config:
         source=source,
         spawn_enabled=spawn.enabled,
         approval=tuple(settings.tools.approval or ()),
+        mcp=MappingProxyType({n: _server(n, each) for n, each in settings.tools.mcp.items()}),
         profiles=MappingProxyType(profiles),
         broken=MappingProxyType(broken),
         pools=MappingProxyType(pools),
@@ -151,6 +152,20 @@ def _load(file: Path, source: str) -> Config:
         digest=sha256(text.encode()).hexdigest(),  # of the text as read, even if it changed since
         watched=tuple(watched),
         lines=MappingProxyType(lines),
+    )
+
+
+def _server(name: str, section: McpSection) -> McpEntry:
+    env = section.env or {}
+    return McpEntry(
+        name=name,
+        command=section.command or "",
+        args=tuple(section.args or ()),
+        url=section.url or "",
+        env=tuple(env.items()),
+        headers=tuple((section.headers or {}).items()),
+        approval=section.approval,
+        timeout_s=section.timeout_s,
     )
 
 

@@ -178,6 +178,57 @@ def _of_session(value: object, info: ValidationInfo) -> object:
         raise ValueError(must_be("This", wrong, value)) from None
 
 
+def _server_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?", value) or "__" in value:
+        raise ValueError(
+            f"{_shown(value)} cannot be the name of an MCP server. Use 1 to 32 letters, digits, "
+            "`_` and `-`, not two `_` in a row."
+        )
+    return value
+
+
+def _names_as_mapping(value: object) -> object:
+    """`[GITHUB_TOKEN]` is short for `{GITHUB_TOKEN: ${GITHUB_TOKEN}}`."""
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return {_variable(name): f"${{{name}}}" for name in value}
+    return _no_mapping(value)
+
+
+def _checked_headers(headers: dict[str, str] | None) -> dict[str, str] | None:
+    for name, value in (headers or {}).items():
+        # Never the value in the message: it may be a key.
+        if re.search("auth|key|token|secret|cookie", name, re.I) and "${" not in value:
+            raise ValueError(
+                f"A key never stands in this file. Put that of {_shown(name)} into an environment "
+                "variable, and write `${NAME}` in its place."
+            )
+    return headers
+
+
+def _mcp_url(value: str) -> str:
+    try:
+        url = urlsplit(value)
+        fits = url.scheme in ("http", "https") and bool(url.hostname) and url.username is None
+    except ValueError:
+        fits = False
+    if not fits or not re.fullmatch(r"[!-\[\]-~]+", value):
+        raise ValueError(
+            "This is not the address of a server. Write it like `http://localhost:8000/mcp`; a "
+            "key goes into `headers`."
+        )
+    return value
+
+
+def _seconds(value: object) -> float:
+    try:
+        found = float(value.written) if isinstance(value, Scalar) else 0.0
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise ValueError("This must be a number of seconds above 0, such as `60`.")
+    return found
+
+
 def _price(value: object) -> Decimal:
     """Dollars for a million tokens, as written: exactly."""
     try:
@@ -209,6 +260,9 @@ File = Annotated[NamedText, PlainValidator(_file)]
 Dollars = Annotated[Decimal, PlainValidator(_price)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Variable = Annotated[str, AfterValidator(_variable)]
+ServerName = Annotated[str, AfterValidator(_server_name)]
+McpUrl = Annotated[str, AfterValidator(_mcp_url)]
+Seconds = Annotated[float, PlainValidator(_seconds)]
 
 
 # -- sections ---------------------------------------------------------------------------------
@@ -247,10 +301,33 @@ class SpawnSection(Section):
     profiles: Annotated[dict[Name, ProfileSection], BeforeValidator(_no_mapping)] = {}
 
 
+class McpSection(Section):
+    """`tools.mcp.<name>`."""
+
+    command: str | None = None
+    args: list[str] | None = None
+    url: McpUrl | None = None
+    env: Annotated[dict[str, str] | None, BeforeValidator(_names_as_mapping)] = None
+    headers: Annotated[dict[str, str] | None, AfterValidator(_checked_headers)] = None
+    approval: bool | None = None
+    timeout_s: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> McpSection:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("A server has either a `command` or a `url`. Write one of the two.")
+        if self.url is not None and (self.args or self.env):
+            raise ValueError("`args` and `env` belong to a `command`. Take them out.")
+        if self.command is not None and self.headers:
+            raise ValueError("`headers` belong to a `url`. Take them out, or use `env`.")
+        return self
+
+
 class ToolsSection(Section):
     """`tools`."""
 
     approval: Annotated[list[Name] | None, BeforeValidator(_commas)] = None
+    mcp: Annotated[dict[ServerName, McpSection], BeforeValidator(_no_mapping)] = {}
     spawn: SpawnSection = SpawnSection()
 
 

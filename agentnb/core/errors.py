@@ -10,6 +10,7 @@
     │   │   └── NotRecorded         a replay came to a call that its cassette lacks; has `miss`
     │   ├── NoAnswer                a model was asked for its answer once more and gave none
     │   ├── InvalidOutput           an answer is not of its type, also after it was corrected
+    │   ├── McpServerFailed         an MCP server could not be used, so the run made no call
     │   ├── RunCancelled            a person, or the notebook, stopped it
     │   └── InternalError           a bug, in agentnb or in foreign code
     ├── UnknownAgent                a path or an id that no agent of the run has
@@ -380,6 +381,22 @@ class InvalidOutput(OrchestratorError):
         super().__init__(
             f"The answer is not a valid {name}: {one_line(why)}. It was asked for again once. Its "
             "text is kept; simplify the type, or ask another model."
+        )
+
+
+class McpServerFailed(OrchestratorError):
+    """An MCP server whose tools a run is to have cannot be used.
+
+    Args:
+        server: Its name.
+        why: What is wrong, as a clause.
+    """
+
+    def __init__(self, server: str, why: str) -> None:
+        self.server, self.why = server, why
+        super().__init__(
+            f"The MCP server {literal(server)} cannot be used: {visible(why, LONGEST_LINE)}. No "
+            "model was asked. See that it starts by itself, or leave it out of the run's tools."
         )
 
 

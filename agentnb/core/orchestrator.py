@@ -15,6 +15,7 @@ from agentnb.core._call.engine import InProcessEngine
 from agentnb.core._run.execution import Execution
 from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
+from agentnb.core.errors import OrchestratorError
 from agentnb.core.journal import Recorder
 from agentnb.core.money import TOKENS
 from agentnb.core.past import Past
@@ -87,6 +88,7 @@ class AgentOrchestrator:
         plan: Plan | None = None,
         output: OutputType | None = None,
         past: Past | None = None,
+        refusal: OrchestratorError | None = None,
     ) -> OrchestratorResult:
         """Run one tree from one message to its end.
 
@@ -103,6 +105,7 @@ class AgentOrchestrator:
             plan: A person's own tasks: the root only brings their results together.
             output: The type of the root's answer; text when left out.
             past: What the run did before its process died: it goes on from there.
+            refusal: Why no model can be asked: the run then fails with it, at its beginning.
 
         Returns:
             The result, also of a run that a limit ended.
@@ -160,7 +163,12 @@ class AgentOrchestrator:
         bus.begin(request.run_id)
         root = _root_context(context, run)
         return await execution.execute(
-            root, user_message, plan, output, head or _head_of(request, root, user_message)
+            root,
+            user_message,
+            plan,
+            output,
+            head or _head_of(request, root, user_message),
+            refusal,
         )
 
 

@@ -5,6 +5,7 @@ It is the same on every machine and in every replay: no ids, times, keys or abso
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence, Sized
 from itertools import chain, islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.config.profile import NamedText, Profile
-from agentnb.core.secrets import masked
+from agentnb.core.secrets import masked, without_user
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
 from agentnb.errors import ConfigError, ConfigMistake
@@ -21,7 +22,7 @@ from agentnb.modes import AUTO, LIVE, RECORD, REPLAY, Mode
 from agentnb.run_store import TURN_OFF, path_in_words
 from agentnb.session import Session
 from agentnb.settings import SETTINGS
-from agentnb.trust import costly_settings, is_trusted, sending_of
+from agentnb.trust import costly_settings, foreign_servers, is_trusted, sending_of
 
 _DEFAULT = "the default"
 _SHOWN_ELSEWHERE = ("model", "delegation", "config", "provider", "store", "mode", "cassette")
@@ -60,6 +61,7 @@ def settings_text(session: Session) -> str:
         ("", _general(session)),
         ("Settings of a run (session):", _of_a_run(session)),
         ("Profiles (tools.spawn.profiles):", chain(*_profiles(session))),
+        ("MCP servers (tools.mcp):", _mcp_servers(config)),
         ("Pools (llm.pools):", _pools(config)),
         ("Dollars for a million tokens (prices):", _prices(config)),
         ("OpenAI-compatible server (llm.providers.openai):", _server(config)),
@@ -160,7 +162,8 @@ def _of_a_run(session: Session) -> Iterator[Row]:
             where += "; not trusted: no run starts before `%agentnb trust`"
         value = getattr(session.settings, name)
         if name == "tools":
-            value = tuple(tool.spec.name for tool in session.tools)
+            of_code = (each for each in session.tools if not getattr(each, "of_file", False))
+            value = tuple(tool.spec.name for tool in of_code)
         used = session.spent if name == "session_budget" else ""
         yield name, f"{_written(value)}{used and f', {used} is used'} ({where})"
 
@@ -242,6 +245,16 @@ def _server(config: Config) -> Iterator[Row]:
         allowed = f"{sending.what} may go there"
         not_yet = "not given: nothing is sent there before `%agentnb trust`"
         yield "trust", allowed if is_trusted(config) else not_yet
+
+
+def _mcp_servers(config: Config) -> Iterator[Row]:
+    trusted = is_trusted(config)
+    for entry in islice(config.mcp.values(), _MOST):
+        what = without_user(entry.url) if entry.url else shlex.join((entry.command, *entry.args))
+        if not trusted and foreign_servers(config, [entry.name]):
+            what += "; not trusted: no run has it before `%agentnb trust`"
+        yield entry.name, what
+    yield from _rest(config.mcp)
 
 
 def _names(files: Sequence[NamedText]) -> str:

@@ -13,7 +13,7 @@ from agentnb.core.text import literal
 from agentnb.core.types import ToolSpec
 from agentnb.tools.function import check_name, tool
 from agentnb.tools.memory import memory_tools
-from agentnb.tools.toolset import MEMORY, WORKSPACE, Makers, members
+from agentnb.tools.toolset import MEMORY, WORKSPACE, Makers, members, tool_of_server
 from agentnb.tools.workspace import workspace_tools
 
 MAKERS: Makers = {WORKSPACE: workspace_tools, MEMORY: memory_tools}
@@ -73,6 +73,8 @@ def meant_by(name: str, known: Mapping[str, Tool], makers: Makers) -> tuple[Tool
     """The tools that a name stands for: a known one, or those of a toolset; else none."""
     if name in known:
         return (known[name],)
+    if (of_server := tool_of_server(name, known.values())) is not None:
+        return (of_server,)
     return members(name, known) or (tuple(makers[name]()) if name in makers else ())
 
 

@@ -160,6 +160,7 @@ class _Spawn:
         known = {tool.spec.name: tool for tool in (*(of_profile or ()), *parents)}
         alone = {name: (tool,) for name, tool in known.items()}
         meant = {**{name: members(name, known) for name in TOOLSETS}, **alone}
+        meant |= {name: members(name, known) for name in wanted if name not in meant}
         unknown = [name for name in wanted if not meant.get(name)]
         if unknown:
             which = listed(repr(one_line(name)) for name in unknown)

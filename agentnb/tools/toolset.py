@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agentnb.core.protocols import Tool
 
@@ -28,6 +28,28 @@ Makers = Mapping[str, Callable[[], Sequence[Tool]]]
 
 
 def members(name: str, known: Mapping[str, Tool]) -> tuple[Tool, ...]:
-    """The tools that a toolset's name stands for, if all are known; else none."""
-    names = TOOLSETS.get(name, ())
+    """The tools that a toolset's name stands for, if all are known; else none.
+
+    The name of an MCP server that is connected stands for those of its tools that are known.
+    """
+    if name not in TOOLSETS:
+        return tuple(each for each in known.values() if getattr(each, "server", None) == name)
+    names = TOOLSETS[name]
     return tuple(known[each] for each in names) if all(each in known for each in names) else ()
+
+
+def tool_of_server(name: str, known: Iterable[Tool]) -> Tool | None:
+    """What stands for one tool of an MCP server, by its name `server__tool`.
+
+    Args:
+        name: The name. Whether the server has such a tool is known when the run begins.
+        known: Tools, and servers that stand for theirs.
+
+    Returns:
+        `None` if it is the name of no server's tool.
+    """
+    for each in known:
+        one: Callable[[str], Tool | None] | None = getattr(each, "one", None)
+        if one is not None and (found := one(name)) is not None:
+            return found
+    return None

@@ -138,6 +138,10 @@ Profiles (tools.spawn.profiles):
     pool       its parent's model (the default)
     bootstrap  the default ones
     prompt     none
+MCP servers (tools.mcp):
+  files   npx -y @modelcontextprotocol/server-filesystem .; not trusted: no run has it before \
+`%agentnb trust`
+  search  http://localhost:8000/mcp
 Pools (llm.pools):
   quick    anthropic/claude-haiku-4-5, then demo
   careful  anthropic/claude-opus-5, then anthropic/claude-sonnet-5-5

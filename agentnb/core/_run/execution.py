@@ -92,6 +92,11 @@ def _end_of_run(event: RunFinished, at_s: float) -> EndRecord:
     )
 
 
+async def _refuse(why: OrchestratorError) -> AgentEnd:
+    """The work of a root that cannot begin."""
+    raise why
+
+
 def _unstarted(agent: Agent) -> list[int]:
     """Indices of the results of an agent's tasks that were not started so far."""
     return [at for at, result in enumerate(agent.results) if result.error == _NOT_STARTED]
@@ -123,6 +128,7 @@ class Execution:
         plan: Plan | None,
         output: OutputType | None,
         head: RunHead,
+        refusal: OrchestratorError | None = None,
     ) -> OrchestratorResult:
         """Run the tree. See `agentnb.core.orchestrator.AgentOrchestrator.execute`.
 
@@ -165,6 +171,9 @@ class Execution:
                     root.add_task(each, _NOT_STARTED)
             async with run.meter:
                 work = self._work(root) if plan is None else self._work_on_plan(root, plan)
+                if refusal is not None:
+                    work.close()
+                    work = _refuse(refusal)
                 end = await self._supervise(root, work)
             await recorder.commit()
             result = result_of(root, end, self._ends, bus.lifecycle_rows)

@@ -1,0 +1,61 @@
+"""Why a server could not be used, in words that a person and a model can act on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from agentnb.core.errors import in_words
+from agentnb.core.text import one_line
+
+if TYPE_CHECKING:
+    from agentnb.tools.mcp.transport import Said
+
+
+def why_of(why: str, error: BaseException, said: Said | None) -> str:
+    """Why a connection ended.
+
+    Args:
+        why: What is known already; empty for nothing.
+        error: What left the connection.
+        said: What the server said; `None` if it was not started.
+    """
+    error = innermost(error)
+    if not why and said is not None and said.why and not isinstance(error, OSError):
+        return said.why  # how the process ended says more than what became of its pipes
+    if not why:
+        why = error_in_words(error)
+    errors = "" if said is None else said.errors
+    return f"{why}: {errors}" if errors else why
+
+
+def _of_validation(error: Any) -> str:
+    """The first mistake that pydantic found: where, and what."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return one_line(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The first error of a group, which says what happened; the others follow from it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def error_in_words(error: BaseException) -> str:
+    """An error of the SDK or of the operating system, as a clause."""
+    match error:
+        case asyncio.CancelledError():
+            return "it was closed"
+        case FileNotFoundError() if error.filename is not None:
+            return f"there is no program {str(error.filename)!r}"
+        case OSError() if error.strerror:
+            return f"it cannot be started ({error.strerror})"
+        case _ if type(error).__name__ == "ValidationError":
+            return f"what it sent breaks the protocol ({_of_validation(error)})"
+        case KeyError():
+            return f"the environment variable {error.args[0]} is not set"
+    said = in_words(error)
+    if type(error).__name__ == "MCPError" and said:
+        return said  # the server's own words
+    return f"{type(error).__name__}{said and ': '}{said}"

@@ -1,0 +1,217 @@
+"""Servers that die, hang, flood, talk nonsense, or will not go."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+import agentnb
+from agentnb.core.errors import McpServerFailed, RunCancelled
+from agentnb.core.events import RunFinished, ToolCallStarted
+from agentnb.tools.mcp import owner, process, transport
+from tests.mcp.scene import (
+    called,
+    is_alive,
+    pids_in,
+    results,
+    said_in,
+    server,
+    session_with,
+    until,
+    use,
+)
+from tests.support import DEADLINE_S
+
+# -- at its start ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        (server("dies-at-start"), "exited with code 1; there is no configuration"),
+        (agentnb.mcp("no-such-program-here", name="t"), "no program 'no-such-program-here'"),
+        (server("breaks-protocol"), "breaks the protocol .*inputSchema"),
+        (agentnb.mcp(sys.executable, args=["-c", "print('hello')"], name="t"), "with code 0"),
+    ],
+    ids=["dies", "is not there", "breaks the protocol", "is no server"],
+)
+def test_server_that_cannot_be_used_fails_the_run_before_a_model_is_asked(
+    of: object, says: str
+) -> None:
+    with session_with(of, script=["never"]) as session:
+        run = session.spawn("Go.")
+        with pytest.raises(McpServerFailed, match=says) as failed:
+            run.result(DEADLINE_S)
+        assert session.settings.provider.requests == []  # type: ignore[union-attr]
+
+    assert failed.value.server == "t"
+    (end,) = [each.event for each in run.events if isinstance(each.event, RunFinished)]
+    assert end.status == "failed"
+
+
+def test_server_that_does_not_answer_is_told_with_its_last_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setattr(transport, "CONNECT_S", 0.3)
+    with session_with(server("hangs-at-start", f"log={log}"), script=["never"]) as session:
+        with pytest.raises(McpServerFailed, match=r"answer within 0\.3 s: waiting for the data"):
+            session.run_sync("Go.")
+
+    assert [pid for pid in pids_in(log) if is_alive(pid)] == []
+
+
+def test_cancel_ends_a_run_that_waits_for_a_server_and_the_server_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with session_with(server("hangs-at-start", f"log={log}"), script=["never"]) as session:
+        run = session.spawn("Go.")
+        until(lambda: bool(pids_in(log)), "its start")
+        run.cancel()
+        with pytest.raises(RunCancelled):
+            run.result(DEADLINE_S)
+        (pid,) = pids_in(log)
+        until(lambda: not is_alive(pid), "its end, with the session still open")
+
+
+# -- at work --------------------------------------------------------------------------------------
+
+
+def test_server_that_dies_in_a_call_is_an_error_result_and_is_connected_once_more(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    names = ("t__die", "t__echo", "t__die", "t__echo")
+    script = [*map(use, names), "one", use("t__echo"), "two"]
+    with session_with(server(f"log={log}"), script=script) as session:
+        first = session.spawn("Call.")
+        first.result()
+        calls = [(c.is_error, str(c.result)) for c in first.agent("root").tool_calls]
+        second = results(session.spawn("Again."))
+
+    assert calls[0][0]
+    assert "exited with code 3; the disk is full" in calls[0][1]
+    assert calls[1] == (False, "hi"), "it was connected once more"
+    assert "exited with code 3" in calls[2][1]
+    assert calls[3][0], "and only once"
+    assert "not started once more before the next run" in calls[3][1]
+    assert second == {"t__echo": "hi"}
+    assert len(pids_in(log)) == 3
+
+
+def test_server_that_was_killed_between_calls_is_connected_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = [use("t__echo"), "one", use("t__echo"), "two"]
+    with session_with(server(f"log={log}"), script=script) as session:
+        session.run_sync("One.")
+        (pid,) = pids_in(log)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_alive(pid), "its end")
+        assert results(session.spawn("Two.")) == {"t__echo": "hi"}
+
+
+def test_call_that_takes_too_long_is_cancelled_at_the_server_too(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    found = called("t__sleep", "t__echo", of=server(f"log={log}", timeout_s=0.2))
+
+    assert found["t__sleep"] == "!The tool 't__sleep' was stopped: it did not end within 0.2 s."
+    assert found["t__echo"] == "hi"
+    assert "cancelled sleep" in said_in(log)
+
+
+def test_cancel_of_a_run_is_told_to_the_server_which_stays(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with session_with(
+        server(f"log={log}"), script=[use("t__sleep"), use("t__echo"), "x"]
+    ) as session:
+        run = session.spawn("Sleep.")
+        until(lambda: "call sleep hi" in said_in(log), "the call")
+        run.cancel()
+        with pytest.raises(RunCancelled):
+            run.result(DEADLINE_S)
+        until(lambda: "cancelled sleep" in said_in(log), "word of the cancel")
+        assert results(session.spawn("Go on.")) == {"t__echo": "hi"}
+        assert len(pids_in(log)) == 1
+
+
+def test_server_that_stops_to_read_is_gone_and_connected_again() -> None:
+    found = called("t__stop_reading", "t__echo", of=server("stop_reading"))
+
+    assert found["t__stop_reading"].startswith("!The MCP server 't' is gone")
+    assert found["t__echo"] == "hi"
+
+
+def test_lines_that_are_no_messages_are_passed_over() -> None:
+    assert called("t__garbage", of=server()) == {"t__garbage": "hi"}
+
+
+def test_flood_on_both_outputs_holds_up_nothing_and_is_not_kept(tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        found = called("t__echo", of=server("floods"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert found == {"t__echo": "hi"}
+    assert peak < 40 * 2**20, "each flood alone is more than 40 MB"
+
+
+def test_huge_result_is_cut_for_the_model() -> None:
+    with session_with(server(), script=[use("t__big"), "done"]) as session:
+        run = session.spawn("Go.")
+        run.result()
+        (_, request) = session.settings.provider.requests  # type: ignore[union-attr]
+
+    assert 100_000 <= len(str(request.messages[-1])) < 102_000
+
+
+def test_message_without_an_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "MOST_OF_LINE", 2**20)
+    found = called("t__big", "t__echo", of=server())
+
+    assert "gone" in found["t__big"]
+    assert "it sent a message of more than" in found["t__big"]
+    assert found["t__echo"] == "hi"
+
+
+# -- at its end -----------------------------------------------------------------------------------
+
+
+def test_server_that_ignores_its_end_is_killed_with_its_children(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with session_with(server("stubborn", "has-child", f"log={log}"), script=["done"]) as session:
+        session.run_sync("Go.")
+        server_pid, child_pid = pids_in(log)
+        assert is_alive(server_pid)
+        assert is_alive(child_pid)
+
+    assert not is_alive(server_pid)
+    assert not is_alive(child_pid)
+
+
+def test_server_without_runs_is_closed_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setattr(owner, "IDLE_S", 0.05)
+    with session_with(server(f"log={log}"), script=["one", use("t__echo"), "two"]) as session:
+        session.run_sync("One.")
+        (pid,) = pids_in(log)
+        until(lambda: not is_alive(pid), "its end")
+        assert results(session.spawn("Two.")) == {"t__echo": "hi"}
+
+
+def test_close_of_a_session_ends_the_calls_that_are_open(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with session_with(server(f"log={log}"), script=[use("t__sleep")]) as session:
+        run = session.spawn("Sleep.")
+        until(lambda: any(isinstance(e.event, ToolCallStarted) for e in run.events), "the call")
+    with pytest.raises(RunCancelled):
+        run.result(DEADLINE_S)
+
+    assert [pid for pid in pids_in(log) if is_alive(pid)] == []
