@@ -145,6 +145,19 @@ print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"]
     ]
 
 
+def test_python_of_the_page_on_mcp_servers_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)  # it writes a file
+
+    patient = "from agentnb.tools.mcp import transport\ntransport.CONNECT_S = 120\n"
+
+    assert len(blocks) == 1
+    assert run_python(patient + blocks[0], debug=False) == "Take a hat. Sun in Basel.\n"
+
+
 def test_python_of_the_page_on_local_models_runs_on_a_server_of_ones_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

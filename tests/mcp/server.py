@@ -68,6 +68,7 @@ def first_tools() -> list[dict[str, Any]]:
         read_only("where"),
         read_only("steps"),
         tool("sleep"),
+        read_only("wait"),
         tool("grow"),
         tool("shrink"),
         tool("die"),
@@ -95,9 +96,9 @@ def call(id: object, params: dict[str, Any]) -> None:
             for step in (1, 2):
                 about = {"progressToken": token, "progress": step, "total": 2, "message": "going"}
                 send({"method": "notifications/progress", "params": about})
-        case "sleep":
+        case "sleep" | "wait" if "awake" not in WORDS:
             if _cancelled[id].wait(600):
-                note("cancelled sleep")
+                note(f"cancelled {name}")
                 return
         case "grow":
             _tools.append(tool("grown"))

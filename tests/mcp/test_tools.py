@@ -35,7 +35,7 @@ def test_agent_has_the_tools_of_a_server_with_their_schemas_as_they_are() -> Non
 
     names = [spec.name for spec in request.tools]
     assert names[:3] == ["t__echo", "t__write", "t__erase"]
-    assert len(names) == 15, "both pages of the list"
+    assert len(names) == 16, "both pages of the list"
     assert request.tools[0].description == "Does echo."
     assert request.tools[0].input_schema == {
         "type": "object",
@@ -135,7 +135,7 @@ def test_name_of_a_server_stands_for_its_tools_and_one_of_them_can_be_named_alon
             session.run_sync("None.", tools=["t__wirte"])
         requests = session.settings.provider.requests  # type: ignore[union-attr]
 
-    assert [len(request.tools) for request in requests] == [15, 1]
+    assert [len(request.tools) for request in requests] == [16, 1]
     assert requests[1].tools[0].name == "t__write"
 
 

@@ -27,6 +27,7 @@ HARNESSES = {
     "kernels": 2,
     "recover": 100,
     "map": 100,
+    "mcp": 200,
 }
 """Names of the modules, and their number of points by hand."""
 SIZED = ("sessions", "kernels")

@@ -1,0 +1,168 @@
+"""Runs with an MCP server that end at a random moment: nothing is left, and nothing is complained.
+
+Each point is a process of its own with a session and a server, which is as it should be, ignores
+its end, has a child, hangs at its start or floods. At a random moment the run is cancelled, the
+process is interrupted, ends by itself or is killed; every tenth is a kernel that is shut down. Then
+no process of the server may be left, and the error output must be empty.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentnb import ScriptedProvider, Session
+from agentnb.core.errors import OrchestratorError
+from tests.mcp.scene import is_alive, pids_in, said_in, server, use
+from tests.notebook.kernel import started
+
+PATIENCE_S = 3.0
+"""Seconds from the order to its end, and from that to the end of what is left."""
+_DELAYS = (0.0, 0.5)
+_DEADLINE_S = 120
+SERVERS = ("", "stubborn", "has-child", "hangs-at-start", "floods")
+ORDERS = ("cancel", "interrupt", "exit", "kill")
+_OF_KERNEL = 10
+"""Every so many points a kernel is shut down."""
+
+
+# -- the process ----------------------------------------------------------------------------------
+
+
+def live(order: str, delay_s: float, *words: str) -> None:
+    """One process: begin a run, and end it after so many seconds."""
+    from agentnb.tools.mcp import transport
+
+    transport.load_sdk()  # else most moments would fall into the import
+    # `sleep` never ends by itself.
+    script: list[Any] = [use("t__echo"), use("t__sleep", "t__echo"), "done"]
+    session = Session(provider=ScriptedProvider(script), tools=[server(*words)], store=None)
+
+    def say(what: str) -> None:
+        os.write(1, f"{what}\n".encode())
+
+    if order == "interrupt":
+        say("begins")
+        with suppress(KeyboardInterrupt, OrchestratorError):
+            session.run_sync("Go.")
+        with suppress(KeyboardInterrupt):  # it may come late
+            session.close()
+        return
+    run = session.spawn("Go.")
+    say("begins")
+    time.sleep(delay_s)
+    say("ordered")
+    match order:
+        case "cancel":
+            run.cancel()
+            with suppress(OrchestratorError):
+                run.result(_DEADLINE_S)
+            session.close()
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            sys.exit()
+
+
+# -- the points -----------------------------------------------------------------------------------
+
+
+def points(
+    folder: Path, count: int, seed: int, *, patience_s: float = PATIENCE_S
+) -> Iterator[tuple[str, list[str]]]:
+    """The points: what was done, and what broke.
+
+    Args:
+        folder: An empty one.
+        count: How many.
+        seed: Of the moments, the servers and the orders.
+        patience_s: Seconds in which a point has to end.
+    """
+    by_chance = random.Random(seed)
+    for number in range(1, count + 1):
+        log = folder / f"log-{number}"
+        word, delay_s = by_chance.choice(SERVERS), by_chance.uniform(*_DELAYS)
+        order = by_chance.choice(ORDERS)
+        if order == "kill" and word in ("stubborn", "has-child", "hangs-at-start"):
+            word = ""  # who does not read its input does not hear of a kill: the docs say so
+        words = [each for each in (word, f"log={log}") if each]
+        if number % _OF_KERNEL == 0:
+            order = "kernel"
+            took_s, faults = _kernel(words, delay_s)
+        else:
+            took_s, faults = _process(order, delay_s, words)
+        if took_s > patience_s:
+            faults.append(f"it took {took_s:.1f} s to end")
+        faults += _left(log, patience_s)
+        begun, calls = len(pids_in(log)), sum(line[:5] == "call " for line in said_in(log))
+        yield (
+            f"{order} after {delay_s:.3f} s, {word or 'a good server'}: {begun} processes, "
+            f"{calls} calls, {took_s:.2f} s",
+            faults,
+        )
+
+
+def _process(order: str, delay_s: float, words: list[str]) -> tuple[float, list[str]]:
+    """Seconds that the end of a process took, and what is wrong with it."""
+    command = [sys.executable, "-m", "tests.soak.mcp", order, str(delay_s), *words]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    if order == "interrupt":
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGINT)
+    else:
+        process.stdout.readline()
+    began_s = time.monotonic()
+    _, errors = process.communicate(timeout=_DEADLINE_S)
+    took_s = time.monotonic() - began_s
+    faults = [f"it complained: {errors[-1500:]}"] if errors else []
+    if process.returncode not in (0, -signal.SIGKILL if order == "kill" else 0):
+        faults.append(f"it exited with {process.returncode}")
+    return took_s, faults
+
+
+def _kernel(words: list[str], delay_s: float) -> tuple[float, list[str]]:
+    with started() as kernel:
+        shown = kernel.run(
+            "from agentnb import ScriptedProvider, Session\n"
+            "from agentnb.tools.mcp import transport\n"
+            "from tests.mcp.scene import server, use\n"
+            "transport.load_sdk()\n"
+            "script = [use('t__echo'), use('t__sleep', 't__echo'), 'done']\n"
+            "session = Session(provider=ScriptedProvider(script), "
+            f"tools=[server(*{words!r})], store=None)\n"
+            "run = session.spawn('Go.')"
+        )
+        time.sleep(delay_s)
+        began_s = time.monotonic()
+        code = kernel.shut_down()
+    faults = [f"the cell failed: {shown.text.strip()}"] if shown.text.strip() else []
+    return time.monotonic() - began_s, faults + ([f"it exited with {code}"] if code else [])
+
+
+def _left(log: Path, patience_s: float) -> list[str]:
+    """The processes of the server that are still there."""
+    until = time.monotonic() + patience_s
+    while left := [pid for pid in pids_in(log) if is_alive(pid)]:
+        if time.monotonic() > until:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return [f"{len(left)} of its {len(pids_in(log))} processes were left"]
+        time.sleep(0.02)
+    return []
+
+
+if __name__ == "__main__":
+    live(sys.argv[1], float(sys.argv[2]), *sys.argv[3:])
