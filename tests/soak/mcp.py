@@ -55,6 +55,7 @@ def live(order: str, delay_s: float, *words: str) -> None:
             session.run_sync("Go.")
         with suppress(KeyboardInterrupt):  # it may come late
             session.close()
+        say("ended")
         return
     run = session.spawn("Go.")
     say("begins")
@@ -66,6 +67,7 @@ def live(order: str, delay_s: float, *words: str) -> None:
             with suppress(OrchestratorError):
                 run.result(_DEADLINE_S)
             session.close()
+            say("ended")
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "exit":
@@ -111,7 +113,11 @@ def points(
 
 
 def _process(order: str, delay_s: float, words: list[str]) -> tuple[float, list[str]]:
-    """Seconds that the end of a process took, and what is wrong with it."""
+    """Seconds that the end took, and what is wrong with it.
+
+    That of the run and its server; of the process where that is what ends. How long an interpreter
+    takes to leave, after all of ours is gone, says how busy the machine is.
+    """
     command = [sys.executable, "-m", "tests.soak.mcp", order, str(delay_s), *words]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
@@ -124,8 +130,10 @@ def _process(order: str, delay_s: float, words: list[str]) -> tuple[float, list[
     else:
         process.stdout.readline()
     began_s = time.monotonic()
-    _, errors = process.communicate(timeout=_DEADLINE_S)
+    line = process.stdout.readline()  # `ended`, or nothing at the end of the process
     took_s = time.monotonic() - began_s
+    rest, errors = process.communicate(timeout=_DEADLINE_S)
+    assert (line or rest).strip() in ("ended", ""), line + rest
     faults = [f"it complained: {errors[-1500:]}"] if errors else []
     if process.returncode not in (0, -signal.SIGKILL if order == "kill" else 0):
         faults.append(f"it exited with {process.returncode}")
