@@ -167,6 +167,7 @@ def allow_nested_loops() -> None:
 
 _runtime: Runtime | None = None
 _lock = threading.Lock()
+_last: list[Callable[[], object]] = []
 
 
 def get_runtime() -> Runtime:
@@ -178,9 +179,18 @@ def get_runtime() -> Runtime:
         return _runtime
 
 
+def at_exit(function: Callable[[], object]) -> None:
+    """Call `function` when the process ends and the loop has, or is given up; once."""
+    if function not in _last:
+        _last.append(function)
+
+
 def _close_at_exit() -> None:
     if _runtime is not None:
         _runtime.close()
+    for function in _last:
+        with suppress(Exception):  # an error must not keep the others from being called
+            function()
 
 
 def _forget_after_fork() -> None:

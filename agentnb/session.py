@@ -64,7 +64,7 @@ from agentnb.run_options import (
 )
 from agentnb.run_parts import Current, RunMaker
 from agentnb.run_store import RunStore
-from agentnb.runtime import get_runtime
+from agentnb.runtime import at_exit, get_runtime
 from agentnb.settings import (
     DEFAULT_BUDGET,
     DEFAULT_MODEL,
@@ -80,6 +80,7 @@ from agentnb.tasks.order import Order, Standing, Work
 from agentnb.tasks.session_pot import session_pot
 from agentnb.tasks.thread import LAST, House, Thread, thread_of
 from agentnb.tools.mcp.pool import Servers
+from agentnb.tools.mcp.process import end_all
 from agentnb.tools.toolset import Makers
 from agentnb.typed import output_type
 
@@ -741,6 +742,7 @@ class Session:
             parts.viewers.only_views_answer(expects_view=self._owned.expects_view)
         runtime = get_runtime()
         runtime.at_close(registry.aclose)
+        at_exit(end_all)
         if not runtime.is_current_thread:
             self.store.tell_trouble()
             self._repeat.tell_notes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -215,3 +216,29 @@ def test_close_of_a_session_ends_the_calls_that_are_open(tmp_path: Path) -> None
         run.result(DEADLINE_S)
 
     assert [pid for pid in pids_in(log) if is_alive(pid)] == []
+
+
+def test_process_whose_loop_is_blocked_for_good_ends_its_servers_all_the_same(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    code = f"""
+import sys, threading, time
+from agentnb import Session, ScriptedProvider
+from agentnb.runtime import get_runtime
+from tests.mcp.scene import server, use
+session = Session(
+    provider=ScriptedProvider(["one"]), tools=[server("stubborn", {f"log={log}"!r})], store=None
+)
+session.run_sync("One.")
+blocked = threading.Event()
+get_runtime().call_soon(lambda: (blocked.set(), time.sleep(600)))
+blocked.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(pids_in(log)) == 1
+    assert not is_alive(pids_in(log)[0])

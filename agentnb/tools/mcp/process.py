@@ -8,7 +8,6 @@ read all the time, so that a server never blocks on what nobody wants, and keep 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import signal
 import subprocess
@@ -216,7 +215,10 @@ class _Input(asyncio.Protocol):
 
 
 def end_all() -> None:
-    """End what is alive, from any thread, and let nothing new be started."""
+    """End what is alive, from any thread, and let nothing new be started.
+
+    For the end of this process, if the loop did not come to it: it may be blocked for good.
+    """
     global _is_exiting
     _is_exiting = True
     left = list(_alive)
@@ -231,8 +233,6 @@ def end_all() -> None:
             each._process.wait(REAP_PATIENCE_S)
 
 
-# Registered after the runtime's, so called before it: also if the loop is blocked for good.
-atexit.register(end_all)
 if hasattr(os, "register_at_fork"):
     # A forked process must not end the servers of the one that it came from.
     os.register_at_fork(after_in_child=_alive.clear)
