@@ -27,6 +27,7 @@ class Web:
 
     def __init__(self) -> None:
         self.methods: list[str] = []
+        self.session = 0
         self.headers: list[dict[str, str]] = []
         self.is_over = threading.Event()
         outer = self
@@ -67,6 +68,10 @@ class Web:
         method, params = message["method"], message.get("params", {})
         self.methods.append(method)
         self.headers.append({name.lower(): value for name, value in to.headers.items()})
+        known = to.headers.get("mcp-session-id", str(self.session))
+        if known != str(self.session) and method != "initialize":
+            to._send(404, "text/plain", b"")
+            return
         if "id" not in message:
             to._send(202, "application/json", b"")
             return
@@ -78,7 +83,7 @@ class Web:
                     "serverInfo": {"name": "web", "version": "1"},
                     "capabilities": {"tools": {}},
                 }
-                more = {"mcp-session-id": "one"}
+                more = {"mcp-session-id": str(self.session)}
             case "tools/list", _:
                 schema = {"type": "object"}
                 names = ("echo", "steps", "wait", "broken")
@@ -202,6 +207,35 @@ def test_server_that_went_away_is_an_error_result_for_each_call() -> None:
     calls = [(call.is_error, str(call.result)) for call in run.agent("root").tool_calls]
     assert calls[0] == (False, "hi")
     assert all(is_error and "'web' is gone" in text for is_error, text in calls[1:])
+
+
+def test_server_that_was_restarted_is_connected_again() -> None:
+    with a_web() as web:
+
+        def script(request: Any) -> Any:
+            said = len([message for message in request.messages if message.role == "assistant"])
+            if said == 1:
+                web.session += 1  # it knows nothing of the one before
+            return use("web__echo") if said < 3 else "done"
+
+        provider = agentnb.ScriptedProvider(script)
+        with session_with(reached(web), provider=provider) as session:
+            first = session.spawn("Go.")
+            first.result()
+            web.session += 1
+            second = session.spawn("Go.")
+            second.result()
+
+    calls = [(call.is_error, str(call.result)) for call in first.agent("root").tool_calls]
+    assert calls[0] == calls[2] == (False, "hi")
+    assert "it has forgotten this session" in calls[1][1]
+    assert second.output == "done", "its list was asked for by a new connection"
+
+
+def test_no_proxy_is_asked_for_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with a_web() as web:
+        assert called("web__echo", of=reached(web)) == {"web__echo": "hi"}
 
 
 def test_address_where_nothing_answers_fails_the_run_before_a_model_is_asked() -> None:

@@ -30,6 +30,10 @@ RECONNECTS = 1
 """How often a server that died is connected again, until another run begins."""
 
 
+_FORGOTTEN = "Session terminated"
+"""The SDK's words for a server that answers 404: a connection that will never work again."""
+
+
 class ServerGone(Exception):
     """A server cannot be spoken to; the message says why."""
 
@@ -234,10 +238,13 @@ class _Link:
             try:
                 value = await order.work(client)
             except MCPError as error:
-                if error.code != CONNECTION_CLOSED:
-                    order.fail(error)
-                else:  # why, is known when the connection has ended
+                if error.message == _FORGOTTEN:
+                    self.why = "it has forgotten this session, as after a restart"
                     self._gone()
+                elif error.code == CONNECTION_CLOSED:
+                    self._gone()  # why, is known when the connection has ended
+                else:
+                    order.fail(error)
             except Exception as error:
                 order.fail(error)
             else:

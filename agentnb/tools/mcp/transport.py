@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from agentnb.tools.mcp.process import MOST_OF_LINE, LineTooLong, ServerProcess
 
@@ -184,7 +185,10 @@ async def _by_http(server: McpServer) -> AsyncIterator[tuple[Any, Any]]:
 
     # Without a limit between two bytes: a call has its own limit, and an idle stream none.
     limits = httpx2.Timeout(CONNECT_S, read=None)
-    async with httpx2.AsyncClient(headers=server.values(server.headers), timeout=limits) as client:
+    headers = server.values(server.headers)
+    # No proxy is asked for what is on this machine.
+    is_here = urlsplit(server.url).hostname in ("localhost", "127.0.0.1", "::1")
+    async with httpx2.AsyncClient(headers=headers, timeout=limits, trust_env=not is_here) as client:
         async with streamable_http_client(server.url, http_client=client) as streams:
             try:
                 yield streams
