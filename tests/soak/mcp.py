@@ -16,11 +16,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agentnb import ScriptedProvider, Session
 from agentnb.core.errors import OrchestratorError
+from agentnb.runtime import at_exit
 from tests.mcp.scene import is_alive, pids_in, said_in, server, use
 from tests.notebook.kernel import started
 
@@ -71,6 +73,7 @@ def live(order: str, delay_s: float, *words: str) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "exit":
+            at_exit(partial(say, "ended"))  # after all that is called there before
             sys.exit()
 
 
@@ -115,7 +118,7 @@ def points(
 def _process(order: str, delay_s: float, words: list[str]) -> tuple[float, list[str]]:
     """Seconds that the end took, and what is wrong with it.
 
-    That of the run and its server; of the process where that is what ends. How long an interpreter
+    That of the run and its server, and of the process where it is killed. How long an interpreter
     takes to leave, after all of ours is gone, says how busy the machine is.
     """
     command = [sys.executable, "-m", "tests.soak.mcp", order, str(delay_s), *words]
@@ -130,7 +133,7 @@ def _process(order: str, delay_s: float, words: list[str]) -> tuple[float, list[
     else:
         process.stdout.readline()
     began_s = time.monotonic()
-    line = process.stdout.readline()  # `ended`, or nothing at the end of the process
+    line = process.stdout.readline()  # `ended`, or nothing of one that is killed
     took_s = time.monotonic() - began_s
     rest, errors = process.communicate(timeout=_DEADLINE_S)
     assert (line or rest).strip() in ("ended", ""), line + rest
