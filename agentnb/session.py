@@ -908,10 +908,12 @@ class Session:
 
     def _close_servers(self) -> None:
         """Close the MCP servers, and wait for that unless this is the loop that does it."""
+        if self._servers.is_empty:
+            return
         runtime = get_runtime()
         with suppress(RuntimeError):  # the loop is gone, and they with it
-            closing = None if self._servers.is_empty else runtime.submit(self._servers.aclose())
-            if closing is not None and not runtime.is_current_thread:
+            closing = runtime.submit(self._servers.aclose())
+            if not runtime.is_current_thread:
                 closing.result()
 
     def __enter__(self) -> Session:

@@ -242,3 +242,33 @@ blocked.wait()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len(pids_in(log)) == 1
     assert not is_alive(pids_in(log)[0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
+def test_forked_process_has_servers_of_its_own_and_leaves_those_of_its_parent(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    code = f"""
+import gc, os, sys
+from tests.mcp.scene import results, server, session_with, use
+script = [use("t__echo"), "one"] * 2
+with session_with(server({f"log={log}"!r}), script=script) as session:
+    print(results(session.spawn("One.")), flush=True)
+    if (child := os.fork()) == 0:
+        print(results(session.spawn("Two.")), flush=True)
+        session.close()
+        del session
+        gc.collect()
+        os._exit(0)
+    print(os.waitpid(child, 0)[1], flush=True)
+    print(results(session.spawn("Two.")), flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+
+    hi = "{'t__echo': 'hi'}"
+    assert (done.stdout.split("\n"), done.stderr) == ([hi, hi, "0", hi, ""], "")
+    assert len(pids_in(log)) == 2
+    assert [pid for pid in pids_in(log) if is_alive(pid)] == []

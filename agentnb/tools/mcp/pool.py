@@ -30,6 +30,7 @@ class Servers:
 
     def __init__(self) -> None:
         self._owners: dict[McpServer, Owner] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -38,10 +39,18 @@ class Servers:
 
     def owner(self, server: McpServer) -> Owner:
         """The one owner of a server."""
+        self._leave_those_of_another_loop()
         return self._owners.setdefault(server, Owner(server))
+
+    def _leave_those_of_another_loop(self) -> None:
+        """In a forked process: they belong to the one that it came from."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._owners, self._loop = {}, loop
 
     async def aclose(self) -> None:
         """Close all servers. A run that still needs one connects it anew."""
+        self._leave_those_of_another_loop()
         owners = list(self._owners.values())
         self._owners.clear()
         await asyncio.gather(*(each.aclose() for each in owners))

@@ -85,6 +85,7 @@ class ServerProcess:
         self._stderr = asyncio.StreamReader(limit=_CHUNK)
         self._tail = b""
         self._is_over = False
+        self._made_by = os.getpid()
         self.trouble = ""
         """What is wrong with what it sends, or with what it does not read; empty for nothing."""
 
@@ -175,8 +176,8 @@ class ServerProcess:
 
     def kill(self) -> None:
         """End the whole group at once, and close the pipes. A second call does nothing."""
-        if self._is_over:
-            return
+        if self._is_over or os.getpid() != self._made_by:
+            return  # a forked process throws its copy of our tasks away, which ends here
         self._signal(signal.SIGKILL)
         self._is_over = True
         with suppress(subprocess.TimeoutExpired):

@@ -7,7 +7,6 @@ that is no message, and reads lines of any length. This one does none of that.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -98,7 +97,7 @@ async def _by_pipes(
     from mcp.shared.message import SessionMessage
 
     env = get_default_environment() | server.values(server.env)
-    process = ServerProcess(server.command, env, server.folder or os.getcwd(), gone)  # noqa: PTH109
+    process = ServerProcess(server.command, env, server.folder, gone)
     try:
         await process.connect()
         incoming, to_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
