@@ -169,8 +169,8 @@ def answer(message: dict[str, Any]) -> None:
 
 
 def flood(into: Callable[[str], object]) -> None:
-    for _ in range(30):
-        into("flood " * 200_000 + "\n")
+    for _ in range(700):
+        into("flood " * 2_000 + "\n")
 
 
 def main() -> None:
@@ -183,8 +183,12 @@ def main() -> None:
         sys.stderr.write("waiting for the database\n")
         time.sleep(600)
     if "floods" in WORDS:
-        for stream in (sys.stdout, sys.stderr):
-            threading.Thread(target=flood, args=(stream.write,), daemon=True).start()
+        streams = (sys.stdout, sys.stderr)
+        floods = [threading.Thread(target=flood, args=(stream.write,)) for stream in streams]
+        for each in floods:
+            each.start()
+        for each in floods:
+            each.join()  # it answers when all of that was read
     if "has-child" in WORDS:
         child = subprocess.Popen(["sleep", "600"])
         note(f"child {child.pid}")
