@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+"""A picture of one pixel."""
 WORDS = {word.partition("=")[0]: word.partition("=")[2] for word in sys.argv[1:]}
 _writing = threading.Lock()
 _cancelled: dict[object, threading.Event] = {}
@@ -130,6 +132,7 @@ def everything() -> dict[str, Any]:
         "content": [
             {"type": "text", "text": "Look:"},
             {"type": "image", "mimeType": "image/png", "data": data},
+            {"type": "image", "mimeType": "image/png", "data": DOT},
             {"type": "audio", "mimeType": "audio/wav", "data": data},
             {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "A file."}},
             {"type": "resource", "resource": blob},

@@ -43,18 +43,25 @@ def test_agent_has_the_tools_of_a_server_with_their_schemas_as_they_are() -> Non
     }
 
 
-def test_results_of_every_kind_become_text() -> None:
-    found = called("t__echo", "t__everything", "t__fail", of=server())
+def test_results_of_every_kind_become_text_and_pictures() -> None:
+    script = [*map(use, ("t__echo", "t__everything", "t__fail")), "done"]
+    with session_with(server(), script=script) as session:
+        run = session.spawn("Call them.")
+        found = results(run)
+    (_, call, _) = run.agent("root").tool_calls
+    assert [(each.media_type, each.size) for each in call.media] == [("image/png", 67)]
 
     assert found["t__echo"] == "hi"
     assert found["t__everything"].splitlines() == [
         "Look:",
         "(image/png, 12,345 bytes)",
+        "(image/png, 67 bytes)",
         "(audio/wav, 12,345 bytes)",
         "A file.",
         "(file:///a.bin, application/pdf, 12,345 bytes)",
         "(resource file:///b.txt: B.)",
         '{"answer": [1, 2]}',
+        "(a file was left out: image/png, and its content is not of that type)",
     ]
     assert found["t__fail"] == "!hi"
 
@@ -62,11 +69,11 @@ def test_results_of_every_kind_become_text() -> None:
 def test_structured_content_that_the_text_says_already_is_not_said_twice() -> None:
     from mcp.types import CallToolResult, TextContent
 
-    from agentnb.tools.mcp.result import text_of
+    from agentnb.tools.mcp.result import output_of
 
-    def text(structured: Any, *said: str) -> str:
+    def text(structured: Any, *said: str) -> object:
         content = [TextContent(type="text", text=each) for each in said]
-        return text_of(CallToolResult(content=[*content], structured_content=structured))
+        return output_of(CallToolResult(content=[*content], structured_content=structured))
 
     assert text({"a": 1}, '{"a": 1}') == '{"a": 1}'
     assert text({"result": "yes"}, "yes") == "yes"

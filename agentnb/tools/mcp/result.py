@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.errors import ToolError
+from agentnb.core.media import IMAGES
 from agentnb.core.text import one_line, sendable
+from agentnb.core.types import MediaBlock, ToolOutput
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 NOTHING = "(no output)"
 
 
-def text_of(result: CallToolResult) -> str:
-    """The result as text.
+def output_of(result: CallToolResult) -> str | ToolOutput:
+    """The result as text, and its pictures: the text has a line for each of them.
 
     Raises:
         ToolError: The tool says that it failed.
@@ -24,7 +26,13 @@ def text_of(result: CallToolResult) -> str:
     text = "\n".join(_parts(result)) or NOTHING
     if result.is_error:
         raise ToolError(text if text != NOTHING else "The tool failed without a word.")
-    return text
+    # What is no picture after all is left out by the core, which says so in the text.
+    pictures = tuple(
+        MediaBlock(block.mime_type, block.data)
+        for block in result.content
+        if block.type == "image" and block.mime_type in IMAGES
+    )
+    return ToolOutput(text, pictures) if pictures else text
 
 
 def _parts(result: CallToolResult) -> Iterator[str]:
@@ -34,8 +42,6 @@ def _parts(result: CallToolResult) -> Iterator[str]:
             case "text":
                 texts.append(block.text)
                 yield sendable(block.text)
-            # Pictures, sounds and files: where a tool may return more than text, the bytes
-            # (`block.data`, base64) go along with this line.
             case "image" | "audio":
                 yield about_bytes(block.mime_type, block.data)
             case "resource":
@@ -52,7 +58,7 @@ def _parts(result: CallToolResult) -> Iterator[str]:
 
 
 def about_bytes(media_type: str | None, data: str, uri: object = "") -> str:
-    """A line on bytes, which no model can read: `(image/png, 12,345 bytes)`.
+    """A line on bytes: `(image/png, 12,345 bytes)`.
 
     Args:
         media_type: Their type; `None` if it is not known.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agentnb.core.errors import ToolError
 from agentnb.core.protocols import ToolContext
 from agentnb.core.text import literal, sendable
-from agentnb.core.types import ToolSpec
+from agentnb.core.types import ToolOutput, ToolSpec
 from agentnb.tools.mcp.owner import Owner, ServerGone
 from agentnb.tools.mcp.server import McpServer
 from agentnb.tools.mcp.wording import error_in_words
@@ -93,7 +93,7 @@ class McpTool:
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
 
-    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str | ToolOutput:
         """Have the server run it. See `agentnb.core.protocols.Tool`.
 
         Raises:
@@ -105,10 +105,10 @@ class McpTool:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             context.report(_progress_in_words(progress, total, message))
 
-        async def work(client: Client) -> str:
-            from agentnb.tools.mcp.result import text_of
+        async def work(client: Client) -> str | ToolOutput:
+            from agentnb.tools.mcp.result import output_of
 
-            return text_of(
+            return output_of(
                 await client.call_tool(self._tool, dict(input), progress_callback=report)
             )
 
