@@ -15,7 +15,11 @@ import yaml
 
 from agentnb.core.durable import Priority, Task, TaskNote, TaskStatus
 from agentnb.core.events import Event
+from agentnb.settings import Settings
 from agentnb.tasks.wording import format_task_assignment, format_task_completion
+from agentnb.workers.inside.figures import MOST_FIGURES
+from agentnb.workers.inside.leaving import MOST_NODES
+from agentnb.workers.worker import Limits
 from tests.loopback import LoopbackServer
 from tests.support import run_python
 
@@ -112,7 +116,7 @@ def test_python_of_the_readme_runs_from_top_to_bottom() -> None:
 
     said = run_python("\n".join(blocks))
 
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     assert "2.1 ✓ completed · List what speaks for: Compare three ways" in said
 
 
@@ -156,6 +160,48 @@ def test_python_of_the_page_on_mcp_servers_runs_from_top_to_bottom(
 
     assert len(blocks) == 1
     assert run_python(patient + blocks[0], debug=False) == "Take a hat. Sun in Basel.\n"
+
+
+def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "kernel-data.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+    said = run_python("\n".join(blocks), debug=False)
+
+    assert len(blocks) == 4
+    assert said.splitlines() == [
+        "The south, by a little.",
+        "  region  units",
+        "0  north  89700",
+        "1  south  90000",
+        "0.5008347245409015 <Picture: 400 x 300>",
+        "179700",
+        "True ['root', 'root']",
+        "['# %% root', 'by_region = sales.groupby(\"region\", as_index=False).units.sum()']",
+        "['sales']",
+        "{'numbers': [1, 2]} {'pattern': 'a re.Pattern is not among the types that can come back'}",
+    ]
+
+
+def test_page_on_a_persons_data_names_the_limits_of_the_code() -> None:
+    text = (ROOT / "docs" / "kernel-data.md").read_text(encoding="utf-8")
+    limits, settings = Limits(), Settings()
+
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    for setting, value in (
+        ("code_time_s", f"{settings.code_time_s:g} s"),
+        ("code_memory", settings.code_memory.replace("GB", " GB")),
+        ("code_workers", str(settings.code_workers)),
+    ):
+        assert any(f"| {value} | `{setting}` |" in row for row in rows), setting
+    for words in (
+        f"| {limits.most_processes} | |",
+        f"| {limits.most_output / 1e6:g} MB | |",
+        f"| {limits.most_printed:,} bytes of each stream |",
+        f"| {MOST_FIGURES}, of at most 1 MB each |",
+        f"{MOST_NODES:,} plain values",
+    ):
+        assert words in text
 
 
 def test_python_of_the_page_on_local_models_runs_on_a_server_of_ones_own(
