@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from tests.browser.desk import Desk
 from tests.browser.notebook import Notebook
 from tests.browser.panel import Panel
-from tests.browser.scripts import block, over_http
+from tests.browser.scripts import block, over_http, scripted
 from tests.loopback.said import Reply
 from tests.loopback.server import LoopbackServer
 
@@ -118,6 +118,41 @@ def test_cancel_agent_stops_that_agent_and_its_siblings_go_on(
     panel.expect_statuses(root="completed", _1="completed", _2="cancelled", _3="completed")
     expect(notebook.output(1)).to_contain_text("Brought together.")
     assert len(server.closed) == 1
+
+
+RUNAWAY = """
+from agentnb.testing import tool_calls
+rows = [1, 2]
+endless = tool_calls(("python", {"code": "rows.append(3)\\nwhile True: pass"}))
+provider = by_agent({
+    "root": [spawn("Run away with {{rows}}."), "Without it."],
+    "Run away with {{rows}}.": [endless],
+})
+session = agentnb.configure(provider=provider, store=None, code_memory="600MB")
+"""
+
+
+def test_cancel_agent_ends_endless_code_while_the_cell_waits(desk: Desk) -> None:
+    cell = "%%spawn --give rows --code worker\nRun away."
+    notebook = desk.notebook(scripted("{}"), RUNAWAY, cell, "print(rows)")
+    notebook.run(0, 1)
+    notebook.start(2)
+    panel = Panel(notebook.output(2))
+    panel.select("1")
+    call = panel.details.locator("[data-tool-state]")
+    expect(call).to_contain_text("it runs")
+    expect(call.locator(".agentnb-tool-text").first).to_have_text(
+        "rows.append(3)\nwhile True: pass", use_inner_text=True
+    )
+
+    panel.button("Cancel agent").click()
+    notebook.wait(2)
+
+    panel.expect_statuses(root="completed", _1="cancelled")
+    expect(call).to_have_attribute("data-tool-state", "cancelled")
+    expect(notebook.output(2)).to_contain_text("Without it.")
+    notebook.run(3)
+    expect(notebook.output(3)).to_contain_text("[1, 2]")
 
 
 def test_interrupt_button_stops_the_run_of_the_cell_that_owns_it(

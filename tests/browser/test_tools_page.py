@@ -233,6 +233,30 @@ def test_long_text_is_shown_whole_when_asked_for_and_stays_so_while_others_come(
     expect(call).not_to_contain_text("the end")
 
 
+def test_code_keeps_its_lines_and_takes_the_whole_width(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    code = "if True:\n    print('a')\n" + "x = 1\n" * 10 + "x"
+    tree.looked_at(tools=[line(1), line(2, "python", input=code, is_code=True, result="a\n1")])
+    plain, call = calls_of(tree).all()
+
+    label, text = (
+        call.locator(".agentnb-tool-label").first,
+        call.locator(".agentnb-tool-text").first,
+    )
+    expect(label).to_have_text("Code")
+    expect(plain.locator(".agentnb-tool-label").first).to_have_text("Arguments")
+    assert text.inner_text() == code  # also its last line, and the blanks before the second
+    left, width = (text.evaluate(f"e => e.getBoundingClientRect().{of}") for of in ("x", "width"))
+    assert left == label.evaluate("e => e.getBoundingClientRect().x")
+    assert width > plain.locator(".agentnb-tool-text").first.evaluate("e => e.offsetWidth")
+
+    long = "\n".join(f"line_{n}" for n in range(40))
+    tree.look_goes_on(tools=[line(3, "python", input=long, is_code=True)])
+    expect(calls_of(tree).nth(2)).not_to_contain_text("line_39")
+    calls_of(tree).nth(2).get_by_role("button", name="Code of call 3, python").click()
+    expect(calls_of(tree).nth(2)).to_contain_text("line_39")
+
+
 def test_text_that_its_event_cut_says_how_long_it_was(open_tree: Open) -> None:
     tree = open_tree("agents=3")
 

@@ -65,6 +65,15 @@ def test_last_expression_is_the_value_and_names_stay_between_calls(pool: Pool) -
     assert (second.text, second.names) == ("40", ())
 
 
+def test_a_person_sees_that_a_worker_starts_and_when_the_code_runs(pool: Pool) -> None:
+    before = len(pool.reports)
+
+    pool.run("1", "seen")
+    pool.run("2", "seen")
+
+    assert pool.reports[before:] == ["a worker starts", "it runs"]
+
+
 def test_what_is_printed_comes_with_the_value_also_from_a_process(pool: Pool) -> None:
     ran = pool.run("import os, sys\nprint('one')\nos.system('echo two; echo bad >&2')\nNone")
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from textwrap import indent
 from typing import Any, Protocol, assert_never
 
+from agentnb.code_cells import PYTHON
 from agentnb.core.calls import CallState, ToolCallState
 from agentnb.core.codec import plain
 from agentnb.core.events import (
@@ -57,6 +59,7 @@ def tool_line(call: ToolCallState, pictures: Sequence[ToolPicture] = ()) -> Tool
     """A tool call's entry in the list, with its pictures where they are shown."""
     started, finished = call.started, call.finished
     result = "" if call.status == "cancelled" else call.result
+    code = _code_in(started.name, started.input)
     return {
         "n": call.number,
         "name": visible(started.name, _NAME_LENGTH),
@@ -64,12 +67,21 @@ def tool_line(call: ToolCallState, pictures: Sequence[ToolPicture] = ()) -> Tool
         "begun": round(call.begun_s, 2),
         "duration_ms": finished.duration_ms if finished is not None else None,
         "said": visible(call.said, _NAME_LENGTH) if finished is None else "",
-        "input": visible_text(_arguments(started.input)),
+        "input": visible_text(_arguments(started.input) if code is None else code),
+        "is_code": code is not None,
         "input_cut": started.input_length,
         "result": visible_text(result),
         "result_cut": finished.result_length if finished is not None else None,
         "pictures": [*pictures],
     }
+
+
+def _code_in(name: str, given: Any) -> str | None:
+    """The code of a call that is nothing else, as text with its lines; `None` for any other."""
+    if name != PYTHON or not isinstance(given, Mapping) or [*given] != ["code"]:
+        return None
+    code = given["code"]
+    return code.strip("\n") if isinstance(code, str) else None
 
 
 def _arguments(given: Any) -> str:
@@ -136,6 +148,9 @@ def _block_words(block: Block) -> str:
         case ThinkingBlock():
             return f"(thinking) {block.text or '(kept by the API)'}"
         case ToolUseBlock():
+            code = _code_in(block.name, block.input)
+            if code is not None:
+                return f"(tool call {block.id}) {block.name}:\n{indent(code, '    ')}"
             return f"(tool call {block.id}) {block.name}({json.dumps(dict(block.input))})"
         case ToolResultBlock():
             said = "tool error" if block.is_error else "tool result"

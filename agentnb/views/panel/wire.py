@@ -284,6 +284,9 @@ class ToolLine(TypedDict):
     said: str
     """Its last report, while it is open."""
     input: str
+    """The arguments as text; code as it is."""
+    is_code: bool
+    """Whether `input` is code."""
     input_cut: int | None
     """The full length, if the event has only the beginning; so is `result_cut`."""
     result: str

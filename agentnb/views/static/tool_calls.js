@@ -13,8 +13,8 @@ const STATES = {
   cancelled: ["cancelled", "cancelled"],
   interrupted: ["interrupted", "interrupted"],
 };
-const SHORT = 160;
-const SHORT_LINES = 3;
+const SHORT = { chars: 160, lines: 3 };
+const SHORT_CODE = { chars: 1000, lines: 16 };
 const NEAR_END = 12;
 
 export class ToolCalls {
@@ -81,7 +81,7 @@ class ToolCall {
   #line = null;
   #mark = makeMark("running");
   #words = {};
-  #input = new Excerpt("Arguments");
+  #input = new Excerpt();
   #result = new Excerpt("Result");
   #pictures = new Pictures();
   #said;
@@ -124,6 +124,9 @@ class ToolCall {
     setText(this.#words.state, word);
     setText(this.#words.said, line.said ?? "");
     this.#said.hidden = !line.said;
+    // Code and its output have lines and columns of their own: they get the whole width.
+    setAttribute(this.element, "data-code", line.is_code ? "" : null);
+    this.#input.name = line.is_code ? "Code" : "Arguments";
     this.#input.show(line.input ?? "", line.input_cut, line);
     this.#result.show(line.result ?? "", line.result_cut, line);
     this.#pictures.show(line.pictures ?? []);
@@ -147,20 +150,30 @@ class ToolCall {
 class Excerpt {
   #text = "";
   #isWhole = false;
+  #most = SHORT;
+  #name = document.createTextNode("");
   #shown = document.createTextNode("");
   #note = document.createTextNode("");
   #noteBox = make("span", "agentnb-tool-note", { hidden: "" }, this.#note);
   #more = makeButton("agentnb-tool-more", "", { hidden: "" });
-  #title;
   element;
 
-  constructor(title) {
-    this.#title = title;
+  /** What it is, as a heading. */
+  get name() {
+    return this.#name.data;
+  }
+
+  set name(name) {
+    setText(this.#name, name);
+  }
+
+  constructor(name = "") {
+    this.name = name;
     this.element = make(
       "div",
       "agentnb-tool-part",
       { hidden: "" },
-      make("span", "agentnb-tool-label", {}, title),
+      make("span", "agentnb-tool-label", {}, this.#name),
       make("div", "agentnb-tool-text", { dir: "auto" }, this.#shown),
       make("div", "agentnb-tool-rest", {}, this.#noteBox, this.#more),
     );
@@ -171,9 +184,10 @@ class Excerpt {
   }
 
   /** `cut` is the full length if `text` is only the beginning, else `null`. */
-  show(text, cut, { n, name }) {
+  show(text, cut, { n, name, is_code }) {
     this.element.hidden = !text;
-    setAttribute(this.#more, "data-of", `${this.#title} of call ${n}, ${name}`);
+    this.#most = is_code ? SHORT_CODE : SHORT;
+    setAttribute(this.#more, "data-of", `${this.name} of call ${n}, ${name}`);
     const words = Number.isFinite(cut) ? `The beginning of ${counted(cut, "character")}.` : "";
     setText(this.#note, words);
     this.#noteBox.hidden = !words;
@@ -184,7 +198,7 @@ class Excerpt {
   }
 
   #draw() {
-    const short = beginning(this.#text);
+    const short = beginning(this.#text, this.#most);
     const isCut = short.length < this.#text.length;
     setText(this.#shown, isCut && !this.#isWhole ? `${short}…` : this.#text);
     this.#more.hidden = !isCut;
@@ -197,11 +211,10 @@ class Excerpt {
 }
 
 /** The first lines of a text, cut if they are long. */
-export function beginning(text) {
-  const lines = text.split("\n", SHORT_LINES + 1);
-  const first = lines.slice(0, SHORT_LINES).join("\n");
-  if (first.length <= SHORT) return first;
-  const last = first.charCodeAt(SHORT - 1);
+export function beginning(text, { chars, lines } = SHORT) {
+  const first = text.split("\n", lines).join("\n");
+  if (first.length <= chars) return first;
+  const last = first.charCodeAt(chars - 1);
   // Do not cut a character in half.
-  return first.slice(0, last >= 0xd800 && last <= 0xdbff ? SHORT - 1 : SHORT);
+  return first.slice(0, last >= 0xd800 && last <= 0xdbff ? chars - 1 : chars);
 }

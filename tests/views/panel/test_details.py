@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -254,6 +255,7 @@ def test_look_lists_tool_calls_with_arguments_time_and_result() -> None:
         "duration_ms": None,
         "said": "half",
         "input": '{"city": "Bonn"}',
+        "is_code": False,
         "input_cut": None,
         "result": "",
         "result_cut": None,
@@ -334,6 +336,26 @@ def test_arguments_and_results_that_the_event_cut_show_how_long_they_were() -> N
 
     assert (call["input_cut"], call["result_cut"]) == (45_000, 70_000)
     assert call["input"] == '{\n  "text": "' + "x" * 200 + '"\n}'
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "shown"),
+    [
+        ("python", {"code": "\nif x:\n    y['a'] = \"b\"\n"}, "if x:\n    y['a'] = \"b\""),
+        ("python", {"code": "1 + 1"}, "1 + 1"),
+        ("python", {"code": 1}, None),
+        ("python", {"code": "1", "more": 2}, None),
+        ("python", "1", None),
+        ("find", {"code": "a\nb"}, None),
+    ],
+)
+def test_code_of_a_call_is_shown_as_code(name: str, given: Any, shown: str | None) -> None:
+    run = ManualRun().began().tool("root", "a", name, input=given)
+
+    (call,) = tools_of(whole(Details("root"), run))
+
+    assert call["is_code"] == (shown is not None)
+    assert call["input"] == (shown if shown is not None else json.dumps(given))
 
 
 def test_what_acts_is_made_visible_in_names_arguments_reports_and_results() -> None:
