@@ -15,11 +15,12 @@ from agentnb.core.protocols import Tool
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_key, path_of
+from agentnb.kernel_code import KernelCode
 from agentnb.objects.describe import describe
 from agentnb.objects.given import objects_given
 from agentnb.objects.handles import descriptions_text, handles_in
 from agentnb.tools.inspect import InspectTool
-from agentnb.tools.python import PythonTool
+from agentnb.tools.python import KernelPythonTool, PythonTool
 from agentnb.workers.pool import AT_WORK, Workers
 from agentnb.workers.returned import Returned
 from agentnb.workers.worker import Limits
@@ -28,8 +29,8 @@ GIVE = "give"
 """Where the descriptions of given objects are kept, by name."""
 CODE = "code"
 """Where it is kept that agents may run code."""
-OFF, WORKER = "off", "worker"
-CODE_WORDS = (OFF, WORKER)
+OFF, WORKER, KERNEL = "off", "worker", "kernel"
+CODE_WORDS = (OFF, WORKER, KERNEL)
 _WENT_WITH_KERNEL = (
     "The objects of this run went with the kernel that it began in: go on with what you know of "
     "them."
@@ -83,7 +84,7 @@ class Gift:
     objects: Mapping[str, object] | None
     """By name; `None` if they went with the kernel that the run began in."""
     code: str = OFF
-    """`off` or `worker`."""
+    """`off`, `worker` or `kernel`."""
     is_recovered: bool = False
 
     def __bool__(self) -> bool:
@@ -104,7 +105,7 @@ def gift_of(give: Mapping[str, object] | None, code: str) -> Gift:
         ValueError: A name cannot be given, or `code` is no such word.
     """
     if code not in CODE_WORDS:
-        raise ValueError(f"`code` must be 'off' or 'worker', not {literal(code)}.")
+        raise ValueError(f"`code` must be 'off', 'worker' or 'kernel', not {literal(code)}.")
     objects = objects_given(give)
     told = {name: describe(name, value) for name, value in objects.items()}
     return Gift(told, objects, code)
@@ -153,6 +154,10 @@ class GivenObjects:
                 gone=gift.descriptions if gift.is_recovered else None,
             )
             tools.append(PythonTool(self._workers))
+        self.runs_in_kernel = gift.code == KERNEL
+        """Whether agents' code runs on the person's own names, on the main thread."""
+        if self.runs_in_kernel:
+            tools.append(KernelPythonTool(KernelCode((limits or Limits()).time_s)))
         self.tools: Sequence[Tool] = tuple(tools)
         """Those that read the objects, and run code."""
 

@@ -48,6 +48,7 @@ from agentnb.core.types import (
 from agentnb.core.words import checked_words
 from agentnb.given import GivenObjects, Objects
 from agentnb.interrupts import INTERRUPTS
+from agentnb.main_thread import MAIN
 from agentnb.modes import LIVE
 from agentnb.prices import NO_PRICES, Price
 from agentnb.record import RunRecord
@@ -111,6 +112,8 @@ class Run(RunRecord, Generic[R]):
         self._waiting = waiting = set[Callable[[], None]]()
         self._was_awaited = False
         """Whether somebody waited for it when it ended."""
+        self._was_interrupted = False
+        """Whether the code that ran last on the main thread was interrupted by the person."""
         # One callback for all waiters: a future keeps its callbacks, and waiters come and go.
         self._future.add_done_callback(lambda _: [wake() for wake in waiting.copy()])
 
@@ -130,14 +133,32 @@ class Run(RunRecord, Generic[R]):
 
         self._waiting.add(wake)
         try:
-            while not self._future.done():
-                self._check_alive()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(SLICE_S):
-                        await done.wait()
+            with MAIN.waits(self.id, wake):
+                while not self._future.done():
+                    self._check_alive()
+                    if self._serves_code():
+                        await asyncio.sleep(0)
+                        continue
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(SLICE_S):
+                            await done.wait()
+                    done.clear()
         finally:
             self._no_longer_waits(wake)
         return self._outcome()
+
+    def _serves_code(self) -> bool:
+        """Run the next code of an agent that waits for the main thread; false if there is none.
+
+        An interrupt of that code stops the run's owner, too, who may hear of it a moment later: so
+        no other code begins in between.
+        """
+        if self._was_interrupted or self._request.cancellation.root_reason is not None:
+            self._was_interrupted = False
+            return False
+        call = MAIN.serve(self.id)
+        self._was_interrupted = call is not None and call.was_interrupted
+        return call is not None and not call.was_interrupted
 
     def _outcome(self) -> R:
         return cast("R", self._tree_result())
@@ -191,12 +212,16 @@ class Run(RunRecord, Generic[R]):
         done = threading.Event()
         self._waiting.add(done.set)
         try:
-            while not self._future.done():
-                self._check_alive()
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                done.wait(min(SLICE_S, left))
+            with MAIN.waits(self.id, done.set):
+                while not self._future.done():
+                    self._check_alive()
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        return False
+                    if self._serves_code():
+                        continue
+                    done.wait(min(SLICE_S, left))
+                    done.clear()
         finally:
             self._no_longer_waits(done.set)
         return True

@@ -382,7 +382,10 @@ class Session:
             give: Objects by name, such as `{"df": df}`: the root is told what each is, and reads
                 more with the tool `inspect`. `{{df}}` in the task is replaced by the same words.
             code: `worker` gives agents the tool `python`, which runs code on copies of the objects
-                in a process of its own; needs the extra `code`.
+                in a process of its own; needs the extra `code`. `kernel` runs it in this very
+                process, on all your names: each call is asked for, and nothing undoes it. It runs
+                while the main thread waits for the run (`await run`, `run.result()`, `%%spawn`), in
+                a kernel also between cells.
             name: What the person calls the run, in lists of runs: a text of one line.
             tags: Words by which the person finds the run again.
 
@@ -457,7 +460,7 @@ class Session:
             thread: The id of the thread that it continues, as for `spawn`.
             output: The type of each task's answer, as for `spawn`.
             give: Objects by name, as for `spawn`: each task's agent has all of them.
-            code: `worker` for the tool `python`, as for `spawn`.
+            code: `worker` or `kernel` for the tool `python`, as for `spawn`.
             name: What the person calls the run, in lists of runs: a text of one line.
             tags: Words by which the person finds the run again.
 

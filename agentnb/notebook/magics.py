@@ -111,7 +111,10 @@ CELL_OPTIONS = {
         "code",
         one_of(CODE_WORDS),
         "worker",
-        ["let agents run Python on copies of these, in a process of its own"],
+        [
+            "let agents run Python on copies of these, in a process of its own; `kernel`: in",
+            "this notebook, on all its names, each call shown to you before: no undo",
+        ],
         Words.CODE,
     ),
     "--name": Option("name", text, "N", ["what you call the run, in lists of runs"]),

@@ -1,4 +1,4 @@
-"""The tool `python`: an agent runs code in a worker process, on copies of what it was given.
+"""The tool `python`: an agent runs code, in a worker process on copies, or in the person's kernel.
 
 The tool knows its agent by the call's context, so one instance serves all agents that get the same
 names. An error of the code is an error result: the model reads it and mends the code.
@@ -102,6 +102,41 @@ class PythonTool:
         return _output(ran)
 
 
+class OwnCodeRunner(Protocol):
+    """Runs agents' code in the person's own process. See `agentnb.kernel_code.KernelCode`."""
+
+    @property
+    def limits(self) -> CodeLimits:
+        """How long a call may take."""
+        ...
+
+    async def run(self, code: str, context: ToolContext) -> CodeResult:
+        """Run a cell. A cancellation stops it."""
+        ...
+
+
+class KernelPythonTool:
+    """`python(code)` in the person's own kernel. Each call needs approval: no setting lowers it."""
+
+    effects = True
+    """A call may change anything, so it is not repeated unasked."""
+    on_replay = RECORDED
+    """A replay runs no code: the record answers."""
+    approval = True
+
+    def __init__(self, kernel: OwnCodeRunner) -> None:
+        self._kernel = kernel
+        self.spec = ToolSpec(NAME, _kernel_description(kernel.limits), _SCHEMA)
+
+    async def call(self, input: Mapping[str, Any], context: ToolContext) -> str | ToolOutput:
+        """Run the code. See `agentnb.core.protocols.Tool`.
+
+        Raises:
+            ToolError: The arguments are wrong, or the code failed, was stopped or did not run.
+        """
+        return _output(await self._kernel.run(_code_in(input), context))
+
+
 def _output(ran: CodeResult) -> str | ToolOutput:
     """The result for the model: the text has a line for each figure, also if it cannot see any."""
     if ran.is_error:
@@ -140,6 +175,17 @@ def _description(limits: CodeLimits) -> str:
         "you are done: frames, arrays, numbers, texts, lists, dicts, figures, fitted models. "
         f"A call may take {limits.time_s:g} s and {limits.memory / 1e9:g} GB; one that takes more "
         "is stopped. `input()` and windows do not work."
+    )
+
+
+def _kernel_description(limits: CodeLimits) -> str:
+    return (
+        "Run Python code as a cell of the person's own notebook, with all its names: what you "
+        "change is changed for the person, and nothing undoes it. The person reads each call and "
+        "approves or denies it, so say in a comment what it is for, and keep it short. You get "
+        "what is printed, the value of the last expression, an error with its line, and each new "
+        f"matplotlib figure. A call may take {limits.time_s:g} s; then it is stopped. `await` at "
+        "the top, `input()` and windows do not work."
     )
 
 

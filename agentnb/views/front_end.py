@@ -34,15 +34,16 @@ def wanted_display() -> str:
 
 def is_interactive() -> bool:
     """Whether it runs in IPython: a notebook, or its terminal."""
-    return _shell() is not None
+    return shell_at_hand() is not None
 
 
 def is_notebook() -> bool:
     """Whether it runs in a kernel, whose front end shows widgets."""
-    return hasattr(_shell(), "kernel")
+    return hasattr(shell_at_hand(), "kernel")
 
 
-def _shell() -> Any:
+def shell_at_hand() -> Any:
+    """The IPython that this process runs in; `None` in a script."""
     # Without an import: a script must not load IPython to learn that it is not there.
     ipython = sys.modules.get("IPython")
     return None if ipython is None else getattr(ipython, "get_ipython", lambda: None)()

@@ -45,7 +45,7 @@ def ran(outcome: Outcome, limits: Limits, *, notes: Sequence[str] = ()) -> Ran:
     error = _text(reply, "error")
     if error and not (outcome.stopped and is_interrupt):
         parts.append(error)
-        if "MemoryError" in error:
+        if "MemoryError" in error and limits.memory:
             parts.append(f"(The worker may use {_bytes(limits.memory)}. It lives on.)")
     if reply.get("threads"):
         parts.append("(Threads of this code still run; they are stopped with the worker.)")

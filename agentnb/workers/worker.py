@@ -44,7 +44,7 @@ class Limits:
     """What one worker may use."""
 
     memory: int = 2_000_000_000
-    """Bytes, beyond the given data."""
+    """Bytes, beyond the given data; 0 where nothing bounds them."""
     time_s: float = 60.0
     """Seconds of one call."""
     most_printed: int = 20_000

@@ -84,3 +84,14 @@ def _is_same(one: list[memoryview], other: list[memoryview]) -> bool:
         for a, b in zip(one, other, strict=True)
         for start in range(0, len(a), _PART)
     )
+
+
+def names_bound(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The first hundred names that are bound to something else than before."""
+    nothing = object()
+    changed = (
+        name
+        for name, value in now.items()
+        if not name.startswith("_") and before.get(name, nothing) is not value
+    )
+    return [str(name)[:100] for name in changed if name not in ("In", "Out", "exit", "quit")][:100]

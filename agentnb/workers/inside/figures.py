@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 MOST_FIGURES = 8
@@ -39,15 +40,19 @@ class Figures:
         self._taken.add(id(figure))
         return drawn(figure)
 
-    def take(self, value: Any) -> None:
-        """Draw all figures that are open, and the cell's value if it is one, and close them."""
-        pyplot = sys.modules.get("matplotlib.pyplot")
-        figures = [pyplot.figure(n) for n in pyplot.get_fignums()] if pyplot else []
+    def take(self, value: Any, *, not_these: Sequence[Any] = ()) -> None:
+        """Draw the figures that are open, and the cell's value if it is one, and close them.
+
+        Args:
+            value: The cell's.
+            not_these: Open figures that stay as they are.
+        """
+        figures = [figure for figure in open_figures() if figure not in not_these]
         kind = getattr(sys.modules.get("matplotlib.figure"), "Figure", None)
         if kind is not None and isinstance(value, kind) and value not in figures:
             figures.append(value)
         for figure in figures:
-            if id(figure) in self._taken:
+            if id(figure) in self._taken or figure in not_these:
                 continue
             if len(self.pictures) >= MOST_FIGURES:
                 self.left_out += 1
@@ -61,8 +66,22 @@ class Figures:
                 self.left_out += 1
             else:
                 self.add(picture)
-        if pyplot:
-            pyplot.close("all")
+        close_figures(not_these)
+
+
+def open_figures() -> list[Any]:
+    """The figures that pyplot holds open. Activates none."""
+    helpers = sys.modules.get("matplotlib._pylab_helpers")
+    managers = [] if helpers is None else [*helpers.Gcf.figs.values()]
+    return [manager.canvas.figure for manager in managers]
+
+
+def close_figures(not_these: Sequence[Any] = ()) -> None:
+    """Close all figures but some."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    for figure in open_figures():
+        if pyplot is not None and figure not in not_these:
+            pyplot.close(figure)
 
 
 def drawn(figure: Any) -> bytes | None:

@@ -25,15 +25,14 @@ from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core.displayhook import DisplayHook
-from IPython.core.displaypub import DisplayPublisher
 from traitlets import Type
 from traitlets.config import Config
 
-from agentnb.workers.inside.binding import Given
-from agentnb.workers.inside.figures import Figures
+from agentnb.workers.inside.binding import Given, names_bound
+from agentnb.workers.inside.displayed import Displayed
 from agentnb.workers.inside.leaving import leave
 from agentnb.workers.inside.short_errors import short_error
-from agentnb.workers.inside.value_text import MOST_IN_TEXT, cut, text_of
+from agentnb.workers.inside.value_text import text_of
 
 # The debugger, which no worker needs, is two thirds of a kernel's start.
 _had_debugger = "debugpy" in sys.modules
@@ -51,8 +50,6 @@ for _name in (
 if not _had_debugger:
     del sys.modules["debugpy"]
 
-_MOST_DISPLAYED = 20
-
 
 class _Hook(DisplayHook):
     """Takes the value of a cell, and shows nothing."""
@@ -67,33 +64,9 @@ class _Hook(DisplayHook):
         pass
 
 
-class _Publisher(DisplayPublisher):
-    """Keeps what `display` was given during a call."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.texts: list[str] = []
-        self.figures = Figures()
-        self.left_out = 0
-
-    def publish(self, data: Any, *args: Any, **kwargs: Any) -> None:
-        if isinstance(picture := data.get("image/png"), bytes):
-            self.figures.add(picture)
-        elif len(self.texts) < _MOST_DISPLAYED:
-            self.texts.append(cut(str(data.get("text/plain", "")), MOST_IN_TEXT))
-        else:
-            self.left_out += 1
-
-    def set_parent(self, parent: Any) -> None:
-        pass
-
-    def clear_output(self, wait: bool = False) -> None:
-        pass
-
-
 class _Shell(ZMQInteractiveShell):
     displayhook_class = Type(_Hook)  # type: ignore[assignment]
-    display_pub_class = Type(_Publisher)  # type: ignore[assignment]
+    display_pub_class = Type(Displayed)  # type: ignore[assignment]
 
     def init_environment(self) -> None:
         """Ask for no colours, since a model reads what is printed."""
@@ -159,7 +132,7 @@ class _Kernel(IPythonKernel):
             "not_displayed": shown.left_out,
             "error": "" if error is None else short_error(error, shell),
             "is_interrupt": isinstance(error, KeyboardInterrupt) or _is_cancelled(error),
-            "names": _bound(before, shell.user_ns),
+            "names": names_bound(before, shell.user_ns),
             "failed": self.given.failed,
             "threads": max(0, threading.active_count() - self._threads),
             "figures": shown.figures.sizes,
@@ -243,16 +216,6 @@ def _stream(file: int) -> Any:
         errors="backslashreplace",
         line_buffering=True,
     )
-
-
-def _bound(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    nothing = object()
-    changed = (
-        name
-        for name, value in now.items()
-        if not name.startswith("_") and before.get(name, nothing) is not value
-    )
-    return [str(name)[:100] for name in changed if name not in ("In", "Out", "exit", "quit")][:100]
 
 
 def _is_new(name: str, value: Any, at_first: dict[str, Any]) -> bool:

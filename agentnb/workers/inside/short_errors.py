@@ -52,5 +52,5 @@ def _said(error: BaseException) -> str:
 
 
 def _is_cell(filename: str, shell: Any) -> bool:
-    names = getattr(shell.compile, "_filename_map", {})
+    names = getattr(getattr(shell, "compile", None), "_filename_map", {})
     return filename in names or "ipykernel_" in filename or filename.startswith("<ipython-input")
