@@ -147,13 +147,17 @@ class MainThread:
                 if is_left:
                     self._take_a_turn()
 
-    def serve(self, run_id: str | None = None) -> MainCall | None:
+    def serve(
+        self, run_id: str | None = None, *, heard: Callable[[], bool] = lambda: False
+    ) -> MainCall | None:
         """Make the next call of a run, and return it; on the main thread only.
 
         An interrupt of the call is the caller's, too, and goes to the handler of before.
 
         Args:
             run_id: The run; any if left out, and then an interrupt goes no further.
+            heard: Called after an interrupt, before who asked for the call learns of its end.
+                Returns whether the interrupt goes no further.
 
         Raises:
             KeyboardInterrupt: That handler raised it.
@@ -165,7 +169,7 @@ class MainThread:
         try:
             # From here on no interrupt is raised in this frame.
             signal.signal(signal.SIGINT, running.handle)
-            self._run(running, run_id)
+            self._run(running, run_id, heard)
         finally:
             # `None`: the handler was not set by Python, which cannot restore it.
             signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
@@ -173,7 +177,7 @@ class MainThread:
             signal.raise_signal(signal.SIGINT)
         return running.call
 
-    def _run(self, running: _Running, run_id: str | None) -> None:
+    def _run(self, running: _Running, run_id: str | None, heard: Callable[[], bool]) -> None:
         with self._lock:
             call = self._next(run_id)
             if call is None:  # withdrawn just now
@@ -189,6 +193,8 @@ class MainThread:
             self._running = None  # no stop is sent any more
         running.drain()
         call.was_interrupted = running.was_interrupted
+        if running.was_interrupted and heard():
+            running.was_interrupted = False
         call.ended.set()
         if self._queue:  # a turn that came meanwhile took none
             self._take_a_turn()

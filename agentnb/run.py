@@ -112,6 +112,8 @@ class Run(RunRecord, Generic[R]):
         self._waiting = waiting = set[Callable[[], None]]()
         self._was_awaited = False
         """Whether somebody waited for it when it ended."""
+        self._owner_waits = self._has_heard_owner = False
+        """Whether a wait that owns it goes on, and whether that has stopped it while code ran."""
         self._was_interrupted = False
         """Whether the code that ran last on the main thread was interrupted by the person."""
         # One callback for all waiters: a future keeps its callbacks, and waiters come and go.
@@ -156,9 +158,15 @@ class Run(RunRecord, Generic[R]):
         if self._was_interrupted or self._request.cancellation.root_reason is not None:
             self._was_interrupted = False
             return False
-        call = MAIN.serve(self.id)
+        call = MAIN.serve(self.id, heard=self._stops_for_its_owner)
         self._was_interrupted = call is not None and call.was_interrupted
         return call is not None and not call.was_interrupted
+
+    def _stops_for_its_owner(self) -> bool:
+        """Stop the run, if its owner waits and has interrupted code: no agent goes on before."""
+        if self._owner_waits:
+            self._has_heard_owner = self.stop_soon("interrupted")
+        return self._has_heard_owner
 
     def _outcome(self) -> R:
         return cast("R", self._tree_result())
@@ -232,6 +240,7 @@ class Run(RunRecord, Generic[R]):
 
     def result_or_cancel(self) -> R:
         """Block as the run's owner: the first interrupt cancels it, the second gives up waiting."""
+        self._owner_waits = True
         try:
             return self.result()
         except KeyboardInterrupt:
@@ -256,11 +265,12 @@ class Run(RunRecord, Generic[R]):
 
     async def wait_or_cancel(self) -> R:
         """Await as the run's owner: the first interrupt cancels it, the second gives up waiting."""
+        self._owner_waits = True
         try:
             return await self._wait()
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._future.done() or task is None:
+            if self._future.done() or task is None or self._has_heard_owner:
                 raise
             task.uncancel()
         self.stop_soon("interrupted")

@@ -130,7 +130,7 @@ def test_each_agent_of_a_persons_list_has_everything() -> None:
     [
         ({"give": {"2x": 1}}, "`give`"),
         ({"give": 3}, "`give`"),
-        ({"code": "kernel"}, "`code`"),
+        ({"code": "cell"}, "`code`"),
         ({"code": None}, "`code`"),
     ],
 )

@@ -215,6 +215,26 @@ def test_code_that_keeps_interrupts_from_itself_is_named_as_still_running(
     assert receipts[0].still_running == (run.thread_id,)
 
 
+def test_agent_is_told_that_its_code_goes_on_after_its_time_limit(
+    monkeypatch: pytest.MonkeyPatch, names: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("agentnb.core._call.tool_call.THREAD_PATIENCE_S", 0.1)
+    names["enough"] = enough = threading.Event()
+    code = "while not enough.is_set():\n    try: enough.wait(0.01)\n    except: pass"
+
+    def end(_: CompletionRequest) -> str:
+        enough.set()
+        return "done"
+
+    provider = by_agent({"root": [run_code(code), end]})
+    with session_of(provider, code_time_s=0.1) as session:
+        session.spawn("go", code="kernel").result(240)
+
+    result = result_of(requests_of(provider, "root")[1])
+    assert result.is_error
+    assert "told to stop after 0.1 s, and still runs" in result.text
+
+
 def test_interrupt_of_the_code_is_the_interrupt_of_the_script_that_waits() -> None:
     code = "import signal\nsignal.raise_signal(signal.SIGINT)\nwhile True: pass"
     provider = by_agent({"root": [run_code(code), "never read"]})
@@ -300,6 +320,32 @@ def test_stop_that_comes_late_never_reaches_what_runs_next(
         call = served(work, stop_until_it_ends)
         assert call.error is None
         assert not call.was_interrupted
+
+
+def test_call_ends_only_when_the_last_stop_was_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill = signal.pthread_kill
+    late: list[threading.Thread] = []
+
+    def kill_after_the_code(thread: int, number: int) -> None:
+        def wait_and_kill() -> None:
+            while MAIN._running is not None:
+                time.sleep(0.001)
+            time.sleep(0.05)
+            kill(thread, number)
+
+        late.append(threading.Thread(target=wait_and_kill))
+        late[0].start()
+
+    monkeypatch.setattr("agentnb.main_thread._DRAIN_S", 240)
+    monkeypatch.setattr(signal, "pthread_kill", kill_after_the_code)
+    call = MainCall("r", lambda guarded: guarded(lambda: MAIN.stop(call)))
+    MAIN.put(call)
+
+    MAIN.serve("r")
+
+    late[0].join()  # the signal would end this test
+    assert call.error is None
+    assert not call.was_interrupted
 
 
 def test_interrupt_amid_our_own_steps_breaks_none_and_reaches_the_caller() -> None:

@@ -83,7 +83,7 @@ def test_nothing_runs_in_the_middle_of_a_cell_that_awaits_something_else(kernel:
     cell = """
 _ = ask("Add")
 reports = lambda: [e.event for e in run.events if e.event.kind == "tool_call_reported"]
-while not reports():
+while not (reports() or run.done):
     await asyncio.sleep(0.01)
 for _ in range(50):
     await asyncio.sleep(0)
@@ -111,13 +111,19 @@ def test_interrupt_of_code_stops_the_run_of_its_spawn_cell(kernel: Kernel, door:
     assert kernel.value("1 + 1") == 2
 
 
-def test_cancel_stops_code_between_cells_and_the_kernel_works_on(kernel: Kernel) -> None:
-    # While the code spins no cell runs: so a thread cancels.
+def test_cancel_stops_code_between_cells_and_the_kernel_works_on(
+    kernel: Kernel, door: Door
+) -> None:
+    # While the code spins no cell runs: so a thread cancels. A cell that came before the code
+    # would keep it from beginning.
     kernel.ok(
-        "_ = ask('Spin')\n"
-        "cancel = lambda: (begun.wait(240), receipts.append(run.cancel()))\nreceipts = []\n"
+        "import socket\n_ = ask('Spin')\n"
+        f"knock = lambda: socket.create_connection(('127.0.0.1', {door.port}))\n"
+        "cancel = lambda: (begun.wait(240), knock(), receipts.append(run.cancel()))\n"
+        "receipts = []\n"
         "canceller = threading.Thread(target=cancel)\ncanceller.start()"
     )
+    door.wait_for_knock()
 
     kernel.ok("canceller.join()")
 
