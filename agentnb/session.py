@@ -171,7 +171,7 @@ class Session:
         max_turns: int = 50,
         max_time_s: float | None = None,
         stop_after_failures: int | None = None,
-        code_memory: str | int = "2GB",
+        code_memory: str = "2GB",
         code_time_s: float = 60,
         code_workers: int = 4,
     ) -> None:

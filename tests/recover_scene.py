@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 import agentnb
 from agentnb import Reply, Run, Session
-from agentnb.core.events import AgentCompleted, ToolCallStarted
+from agentnb.core.events import AgentCompleted, ToolCallReported
 from agentnb.core.types import CompletionRequest, ToolUse, Usage
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from tests.files_of import png
@@ -252,7 +252,8 @@ def main(store: str, scene: str, recovers: str = "") -> None:
     elif scene == "asks for approval":
         asyncio.run(until(lambda: run.questions))
     elif scene == "runs code":
-        asyncio.run(until(lambda: len(events_of(run.events, ToolCallStarted)) == 2))
+        # Its code runs: that it was about to is on disk.
+        asyncio.run(until(lambda: "it runs" in _reported(run, "u3")))
     else:
         assert hold.reached.wait(DEADLINE_S)
     if scene not in (*WITH_TOOL, "is asked again", "draws", "runs code"):
@@ -264,6 +265,12 @@ def main(store: str, scene: str, recovers: str = "") -> None:
     sys.stdout.write(run.id + "\n")
     sys.stdout.flush()
     signal.pause()
+
+
+def _reported(run: Run[Any], tool_use_id: str) -> list[str]:
+    """What a tool call has reported."""
+    found = events_of(run.events, ToolCallReported)
+    return [each.text for each in found if each.tool_use_id == tool_use_id]
 
 
 def _ended(run: Run) -> list[str]:

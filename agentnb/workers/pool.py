@@ -201,7 +201,7 @@ class Workers:
             except CannotStart as error:
                 return Ran(str(error), True, ended=True, why="start")
             notes = self._first_words(seat)
-            report("it runs")
+        report("it runs")
         outcome = await worker.run(code)
         if outcome.ended:
             seat.worker, seat.has_lost = None, True

@@ -127,6 +127,9 @@ Settings of a run (session):
   max_turns            5 (set in code)
   max_time_s           900 (session.max_time_s)
   stop_after_failures  10 (session.stop_after_failures)
+  code_memory          4GB (session.code_memory)
+  code_time_s          120 (session.code_time_s)
+  code_workers         2 (session.code_workers)
 Profiles (tools.spawn.profiles):
   reviewer     Finds mistakes in code, and names the line of each.
     tools      read_file, run_tests
@@ -178,7 +181,10 @@ Settings of a run (session):
   pause_timeout_s      600 (the default)
   max_turns            50 (the default)
   max_time_s           no limit (the default)
-  stop_after_failures  no limit (the default)"""
+  stop_after_failures  no limit (the default)
+  code_memory          2GB (the default)
+  code_time_s          60 (the default)
+  code_workers         4 (the default)"""
     )
 
 

@@ -57,7 +57,7 @@ def test_signature_of_a_session_is_that_of_the_settings() -> None:
     assert list(SETTINGS) == [name for name, *_ in of(Session)]
 
 
-OF_THE_CALL = ("profile", "thread", "output", "name", "tags")
+OF_THE_CALL = ("profile", "thread", "output", "give", "code", "name", "tags")
 """What a run is started with beside its settings."""
 
 
