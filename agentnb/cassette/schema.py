@@ -375,8 +375,16 @@ def _check_value(kind: str, what: str, value: Any) -> None:
     for name, kinds in needed.items():
         if name not in value or not isinstance(value[name], kinds):
             raise ValueError(f"`value.{name}` is missing, or of another type")
+    if what == "held" and not _is_place(value.get("wait", {"ended": 0, "place": 0})):
+        raise ValueError("`value.wait` is not a place: `ended` and `place`, both numbers")
     if what == "told" and not _are_notes(value.get("notes", [])):
         raise ValueError("`value.notes` is not a list of notes, each a `text` and a `by`")
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        type(value.get(name)) is int for name in ("ended", "place")
+    )
 
 
 def _are_notes(value: Any) -> bool:

@@ -437,11 +437,15 @@ class AgentPast(Answers):
             return None
         is_same = (record.name, record.input) == (now.name, now.input)
         if is_same or self._past.keeps(self.path, OTHER_TOOL_CALL):
-            if record.is_error and record.result == TOOL_CANCELLED:
-                self._met("tool call", now.number)
             return record
         self._past.frontier.give_up(self.path, OTHER_TOOL_CALL)
         return None
+
+    def tool_call_begins(self, number: int) -> None:
+        """A tool call begins: a cancel that ended it may come from now on."""
+        record = self.tool_call_left(number)
+        if record is not None and record.is_error and record.result == TOOL_CANCELLED:
+            self._met("tool call", number)
 
     def approval(self, now: ToolCallRecord, digest: str) -> Any:
         """The verdict on a tool call that needed approval; `None` if it had no answer.

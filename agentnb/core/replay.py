@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentnb.core.errors import OrchestratorError
-from agentnb.core.events import TOOL_CANCELLED
 from agentnb.core.past import AgentPast, Miss, Past
 from agentnb.core.records import (
     CANCELLED,
@@ -216,10 +215,6 @@ class Replay(Past):
         return iter(())
 
 
-def _was_cancelled(call: ToolCallRecord) -> bool:
-    return call.is_error and call.result == TOOL_CANCELLED
-
-
 class ReplayedAgent(AgentPast):
     """The recording of one agent, which may be that of an agent elsewhere."""
 
@@ -311,10 +306,11 @@ class ReplayedAgent(AgentPast):
         if number is None:
             return None
         self._tools[now.number] = number
-        record = self._source.tool_calls[number]
-        if self._source is self and _was_cancelled(record):
-            self._met("tool call", number)
-        return record
+        return self._source.tool_calls[number]
+
+    def tool_call_begins(self, number: int) -> None:
+        if self._source is self and number in self._tools:
+            super().tool_call_begins(self._tools[number])
 
     def _number_of(self, now: ToolCallRecord) -> int | None:
         """The number of the tool call that answers: its own, else the first like it."""

@@ -418,6 +418,7 @@ async def tell_everything(
         "reason": text("it is cheap"),
         "value": None,
     }
+    at = {"ended": 0, "place": 2}
     sampled: dict[str, Any] = {
         "numbers": [2],
         "about": {"sample_agents": 1, "tokens": 90, "cost_usd": None},
@@ -432,6 +433,7 @@ async def tell_everything(
             ("waited", {"call": 3}),
             ("waited", {"call": 3, "for": "paused"}),
             ("held", {"tool_call": 1, "told": True, "ended": None, "place": 0}),
+            ("held", {"tool_call": 2, "told": True, "ended": 1, "place": 3, "wait": at}),
             ("clamped", {"call": 3, "max_tokens": 300, "limited_by": text("the budget")}),
             ("halted", {"call": 3, "why": text("no room"), "ended_by": text("the budget ended")}),
             ("exhausted", {"call": 4, "why": text("no room"), "ended_by": "the budget ended"}),

@@ -8,11 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentnb.core.errors import AgentEnded
-from agentnb.core.events import QuestionAsked, ToolCallFinished, ToolCallStarted
+from agentnb.core.events import AgentWaiting, QuestionAsked, ToolCallFinished, ToolCallStarted
+from agentnb.core.pauses import PAUSED
 from agentnb.core.protocols import ToolContext
 from agentnb.core.records import FINISHED, RunJournal, VerdictRecord
 from agentnb.core.replay import Replay
@@ -21,7 +23,7 @@ from agentnb.core.undone import undo_want_of_budget
 from agentnb.providers.scripted import Reply
 from tests.core.clock import everyone_waits
 from tests.core.pausing import check_pauses
-from tests.core.recovering import NothingLost, Unbroken, told, unbroken
+from tests.core.recovering import Mortal, NothingLost, Unbroken, told, unbroken
 from tests.core.replaying import check_replay
 from tests.core.test_recover import BY_TOOLS, starts
 from tests.support import Tree, by_agent, make_tree, spawn, until
@@ -127,6 +129,84 @@ async def test_call_approved_in_a_pause_begins_behind_what_ended_meanwhile_again
     await check_replay(run)
     again, _ = await run.recover(run.moments[-1], past=NothingLost(run.moments[-1]))
     assert told(again) == told(run.tree)
+
+
+async def test_wait_for_the_end_of_a_pause_is_told_again_behind_what_ended_before_it() -> None:
+    """The second call ends between the first one's answer and the step in which it goes on."""
+    bench, found = Bench(), list[Tree]()
+    script = {"root": [calls(gated(0), gated(1, rounds=1)), "All."]}
+    running = asyncio.create_task(unbroken(script, bench.tools, found))
+    await until(lambda: found and len(found[0].request.open_questions) == 2)
+    tree = found[0]
+    answer(tree, 1)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    tree.request.pauses.pause(None, "code")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    answer(tree)
+    await everyone_waits()
+    tree.request.pauses.resume(None, "code")
+    run = await running
+
+    assert told_of_the_pause(run.tree, "root") == ["ends", "waits", "begins", "ends"]
+    await check_replay(run)
+    again, _ = await run.recover(run.moments[-1], past=NothingLost(run.moments[-1]))
+    assert told(again) == told(run.tree)
+
+
+def told_of_the_pause(tree: Tree, path: str) -> list[str]:
+    """In which order an agent's calls began and ended, and waited, from the first of these on."""
+    words = {ToolCallStarted: "begins", ToolCallFinished: "ends"}
+    told = [
+        words.get(type(each), "waits")
+        for each in tree.events
+        if getattr(each, "agent_id", "") == tree.id_of(path)
+        and (type(each) in words or (isinstance(each, AgentWaiting) and each.reason == PAUSED))
+    ]
+    return told[1:]  # but for the first beginning
+
+
+@pytest.mark.parametrize("calls_of_a", [[gated(1)], [gated(1), free(2)], [gated(1), free(2, 500)]])
+async def test_call_that_a_cancel_found_held_is_told_again_as_held(
+    calls_of_a: list[ToolUse],
+) -> None:
+    bench, found = Bench(), list[Tree]()
+    script = {"root": [spawn("A"), "All."], "A": [calls(*calls_of_a), "a"]}
+    running = asyncio.create_task(unbroken(script, bench.tools, found))
+    await until(lambda: found and found[0].request.open_questions)
+    tree = found[0]
+    tree.request.pauses.pause(tree.id_of("1"), "code")
+    answer(tree)
+    await until(lambda: any(each.reason == PAUSED for each in tree.of(AgentWaiting)))
+    tree.request.cancellation.cancel(tree.id_of("1"), "enough", by="code")
+    run = await running
+
+    assert bench.ran() == []
+    await check_replay(run)
+
+
+@pytest.mark.parametrize("rounds", range(8))
+async def test_call_that_a_cancel_ended_began_again_behind_what_ended_before_it(
+    rounds: int,
+) -> None:
+    bench, found = Bench(), list[Tree]()
+    script = {"root": [spawn("A"), "All."], "A": [calls(gated(1, 500), free(2, 20)), "a"]}
+    running = asyncio.create_task(unbroken(script, bench.tools, found))
+    await until(lambda: found and found[0].request.open_questions)
+    tree = found[0]
+    tree.request.pauses.pause(None, "code")
+    answer(tree)
+    await until(lambda: tree.of(ToolCallFinished))
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    tree.request.pauses.resume(None, "code")
+    await until(bench.ran)
+    tree.request.cancellation.cancel(tree.id_of("1"), "enough", by="code")
+    run = await running
+
+    assert told_of_the_pause(run.tree, "1") == ["waits", "ends", "begins", "ends"]
+    await check_replay(run, journal=Mortal())
 
 
 class Anew(Unbroken):

@@ -125,6 +125,7 @@ class Approvals:
     async def _ask(self, call: ToolCallRecord, approval: object, digest: str) -> Mapping[str, Any]:
         """Ask whether a call may run. Returns the verdict, which is kept."""
         services = self._services
+        await services.hold_as_before(call.number)  # it may never have begun
         await services.may_call(call)
         kept: dict[str, Any] = {"answer": ENDED, "by": "limit", "reason": "", "value": None}
         if services.stopped_by():

@@ -21,7 +21,7 @@ from agentnb.core._call.asking import asked_of
 from agentnb.core._call.memory import AgentMemory
 from agentnb.core._call.news import AgentNews
 from agentnb.core._call.recorded import RecordedCall
-from agentnb.core._call.tool_order import BEGINNING, END, ToolOrder
+from agentnb.core._call.tool_order import BEGINNING, END, WAIT, ToolOrder
 from agentnb.core.budget import InputEstimate, estimate_input_tokens
 from agentnb.core.cancel import foreign
 from agentnb.core.clock import TimeLimit
@@ -132,7 +132,11 @@ class AgentServices:
         self._held_tools = 0
         """Number of its tool calls that a pause holds."""
         self._held_before: dict[int, Mapping[str, Any]] = {}
-        """By number: how tool calls began that waited, in a run that is done again."""
+        """By number: how tool calls waited and began, in a run that is done again."""
+        self._waits: dict[int, Mapping[str, int] | None] = {}
+        """By number, of the tool calls that a pause holds or held: the place at which that was
+        told; `None` if another call's wait had told it.
+        """
         self.tool_order = ToolOrder()
         self.past = None if run.past is None else run.past.begin(self.path)
         """What the agent did before, in a run that is recovered."""
@@ -395,32 +399,36 @@ class AgentServices:
     ) -> None:
         """Take up what is recorded of a tool call, before anything of it is awaited."""
         assert self.past is not None
-        number = now.number if recorded is None else recorded.number
+        number = now.number
+        if recorded is not None:
+            number = recorded.number
+        elif answer is not None:
+            number = answer["tool_call"]
         held = self.past.verdict("held", lambda value: value["tool_call"] == number)
         if held is not None:
             self._held_before[now.number] = held
         self.tool_order.expect(now.number, answer, held, recorded)
 
     async def may_begin(self, tool_call: int, *, was_asked: bool) -> None:
-        past, before = self.past, self._held_before.pop(tool_call, None)
-        is_told = before is not None and before["told"]
-        if past is not None:
-            if before is not None:
-                await self._hold_as_before(past, tool_call, before)
-            if not self.is_done_again and tool_call not in past.tool_calls:
-                await past.is_taken()  # here and not later: a pause that is left holds it
+        past = self.past
+        await self.hold_as_before(tool_call)
+        if past is not None and not self.is_done_again and tool_call not in past.tool_calls:
+            await past.is_taken()  # here and not later: a pause that is left holds it
         # A tool that a limit does not let run is told with that, and is not held.
         if self._is_held and self._meter.stopped_by is None:
-            await self._hold(tool_call, is_told=is_told)
-        elif was_asked or before is not None:
-            self._keep_beginning(tool_call, is_told=is_told)
+            await self._hold(tool_call)
+        elif was_asked or tool_call in self._waits:
+            self._keep_beginning(tool_call)
         self.tool_order.came(BEGINNING, tool_call)
+        if past is not None:
+            past.tool_call_begins(tool_call)
 
-    async def _hold(self, tool_call: int, *, is_told: bool) -> None:
+    async def _hold(self, tool_call: int) -> None:
         """Return when no pause holds the agent, or a limit of the run has ended all tools."""
-        if not self._held_tools:
-            is_told = True
-            self._publish_waiting(PAUSED, None)
+        if self._held_tools:
+            self._waits.setdefault(tool_call)
+        else:
+            self._tell_hold(tool_call)
         self._held_tools += 1
         begins = False
         try:
@@ -430,26 +438,36 @@ class AgentServices:
             begins = True
         finally:
             self._held_tools -= 1
-            self._keep_beginning(tool_call, is_told=is_told, begins=begins)
+            self._keep_beginning(tool_call, begins=begins)
 
-    async def _hold_as_before(
-        self, past: AgentPast, tool_call: int, before: Mapping[str, Any]
-    ) -> None:
-        """If a pause held a tool call: tell it again, and let it begin behind what came before."""
+    async def hold_as_before(self, tool_call: int) -> None:
+        """If a pause held a tool call: tell it at its place, and return when the call began."""
+        before = self._held_before.pop(tool_call, None)
+        if before is None or self.past is None:
+            return
+        self._waits[tool_call] = None
         if before["told"]:
-            self._publish_waiting(PAUSED, None)
+            await self.tool_order.turn_to(WAIT, tool_call)
+            self._tell_hold(tool_call)
         if before["ended"] is not None:
             await self.tool_order.turn_to(BEGINNING, tool_call)
             return
         try:
-            await past.is_cancelled()
+            await self.past.is_cancelled()
         except BaseException:  # it never began
-            self._keep_beginning(tool_call, is_told=before["told"], begins=False)
+            self._keep_beginning(tool_call, begins=False)
             raise
 
-    def _keep_beginning(self, tool_call: int, *, is_told: bool, begins: bool = True) -> None:
+    def _tell_hold(self, tool_call: int) -> None:
+        self._publish_waiting(PAUSED, None)
+        self._waits[tool_call] = self.tool_order.next_place()
+        self.tool_order.came(WAIT, tool_call)
+
+    def _keep_beginning(self, tool_call: int, *, begins: bool = True) -> None:
         place = self.tool_order.next_place() if begins else {"ended": None, "place": 0}
-        self.verdict("held", {"tool_call": tool_call, "told": is_told, **place})
+        wait = self._waits.pop(tool_call, None)
+        told = {"told": False} if wait is None else {"told": True, "wait": wait}
+        self.verdict("held", {"tool_call": tool_call, **told, **place})
 
     async def may_call(self, tool: ToolCallRecord, *, was: ToolCallRecord | None = None) -> None:
         if self.past is not None:

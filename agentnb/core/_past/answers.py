@@ -221,6 +221,11 @@ class Answers:
             each.is_error and each.result == TOOL_CANCELLED for each in tools
         )
 
+    @property
+    def was_held_to_the_end(self) -> bool:
+        """Whether a pause held a tool call of the agent that then never began."""
+        return self._verdict_left("held", lambda value: value["ended"] is None) is not None
+
 
 def parent_of(path: str) -> str:
     """The path of the agent above one that is not the root."""

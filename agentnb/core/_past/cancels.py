@@ -166,5 +166,7 @@ def _before_its_cancel(
     yield from (each for each in answers.untaken if each[0] != "end")
     if not was_ended:
         yield "end", 0
-    elif answers.path not in parents and not answers.was_ended_in_an_act:
+    elif answers.was_held_to_the_end or (
+        answers.path not in parents and not answers.was_ended_in_an_act
+    ):
         yield "arrive", 0
