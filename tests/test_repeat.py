@@ -24,7 +24,7 @@ from agentnb.core.errors import (
     RateLimited,
     Refused,
 )
-from agentnb.core.events import BudgetPaused, ProviderFailover
+from agentnb.core.events import AgentWaiting, BudgetPaused, ProviderFailover
 from agentnb.core.protocols import FallbackModel
 from agentnb.core.types import CompletionRequest, Usage
 from agentnb.errors import NoCassette
@@ -133,11 +133,14 @@ def in_turn(*replies: Any) -> Any:
 
 
 def until_asked(run: Run) -> None:
-    """Return when the budget's question is open."""
+    """Return when the budget's question is open, and holds an agent.
+
+    An order that came before would end the run before that agent has begun.
+    """
 
     async def asked() -> None:
         async for entry in run.stream():
-            if isinstance(entry.event, BudgetPaused):
+            if isinstance(entry.event, AgentWaiting) and "budget's question" in entry.event.reason:
                 return
 
     asyncio.run(asyncio.wait_for(asked(), DEADLINE_S))
