@@ -92,8 +92,7 @@ def test_files_of_a_pattern_get_names_and_are_read(kernel: Kernel) -> None:
         ("--give dff", "`--give` names 'dff', which is not defined"),
         ("--give notes/*.pdf", "`--give` finds no file for 'notes/*.pdf' in the working directory"),
         ("--give df,", "'--give' takes names with commas between them, not 'df,'."),
-        ("--give df --code wroker", "'--code' must be one of off, worker, not 'wroker'."),
-        ("--give df --code kernel", "'--code' must be one of off, worker, not 'kernel'."),
+        ("--give df --code wroker", "'--code' must be one of off, worker, kernel, not 'wroker'."),
     ],
 )
 def test_mistake_is_one_clear_line_and_asks_no_model(
@@ -138,5 +137,6 @@ def test_tab_completes_names_of_data_and_how_code_may_run(kernel: Kernel) -> Non
     assert kernel.completed("%%spawn --give df --code |\nLook.") == [
         "%%spawn --give df --code off",
         "%%spawn --give df --code worker",
+        "%%spawn --give df --code kernel",
     ]
     assert kernel.completed("%%spawn --g|") == ["%%spawn --give"]
