@@ -53,7 +53,7 @@ class Details:
         self.path = path
         self.call = call
         self.at_s = at_s
-        self._whole = whole or {}
+        self._whole = {} if whole is None else whole  # an empty one fills as the run goes on
         self._n = 0
         self._position = 0
         self._history: CallHistory | None = None

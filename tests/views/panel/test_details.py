@@ -423,6 +423,17 @@ def test_pictures_of_a_call_are_in_the_details_and_files_of_other_kinds_are_name
     assert named["alt"].startswith("PDF 2 of call 1, draw (application/pdf, ")
 
 
+def test_details_that_were_open_before_the_call_show_its_pictures() -> None:
+    run = ManualRun().began()
+    look = look_at(run)
+    whole(look, run)
+    drew(run, block(png()))
+
+    (call,) = tools_of(more(look, run))
+
+    assert call["pictures"][0]["src"]
+
+
 def test_picture_that_is_not_known_whole_is_named() -> None:
     run = ManualRun().began()
     drew(run, block(png()))
