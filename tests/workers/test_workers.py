@@ -134,6 +134,16 @@ def test_open_figures_come_as_pictures_and_are_closed(pool: Pool) -> None:
     assert after.text == "[]"
 
 
+def test_labels_of_a_figure_are_not_cut_at_its_edge(pool: Pool) -> None:
+    pool.run(
+        "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\n"
+        "ax.bar(['a long name of a city'], [1])\nax.tick_params(axis='x', rotation=90)\nNone"
+    )
+    bottom = pool.run("bool(ax.get_tightbbox().y0 >= 0 and ax.get_position().y0 > 0.2)")
+
+    assert bottom.text == "True"
+
+
 def test_figure_that_is_the_value_comes_once_though_pyplot_does_not_know_it(pool: Pool) -> None:
     ran = pool.run("from matplotlib.figure import Figure\nFigure(figsize=(2, 1))")
 

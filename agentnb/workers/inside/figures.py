@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 MOST_FIGURES = 8
@@ -86,6 +88,7 @@ def close_figures(not_these: Sequence[Any] = ()) -> None:
 
 def drawn(figure: Any) -> bytes | None:
     """A figure as PNG, at the best resolution that stays in bounds; `None` if none does."""
+    _fit(figure)
     width, height = figure.get_size_inches()
     for dpi in _RESOLUTIONS:
         if width * height * dpi * dpi > _MOST_PIXELS:
@@ -95,6 +98,14 @@ def drawn(figure: Any) -> bytes | None:
         if file.tell() <= MOST_IN_FIGURE:
             return file.getvalue()
     return None
+
+
+def _fit(figure: Any) -> None:
+    """Make room for labels that would be cut at the edge, as a notebook does; the size stays."""
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if figure.get_layout_engine() is None:
+            figure.tight_layout()
 
 
 def png_size(picture: bytes) -> tuple[int, int]:
