@@ -380,7 +380,8 @@ class Session:
                 dataclass, a `TypedDict`, a `Literal`, an `Enum`, `int`, `float`, `bool` or
                 `list[...]` of them; text when left out.
             give: Objects by name, such as `{"df": df}`: the root is told what each is, and reads
-                more with the tool `inspect`. `{{df}}` in the task is replaced by the same words.
+                more with the tool `inspect`. `{{df}}` in the task becomes its name, or its value
+                if that is a short text, number, dict or list.
             code: `worker` gives agents the tool `python`, which runs code on copies of the objects
                 in a process of its own; needs the extra `code`. `kernel` runs it in this very
                 process, on all your names: each call is asked for, and nothing undoes it. It runs

@@ -162,6 +162,27 @@ def test_python_of_the_page_on_mcp_servers_runs_from_top_to_bottom(
     assert run_python(patient + blocks[0], debug=False) == "Take a hat. Sun in Basel.\n"
 
 
+def test_python_of_the_page_on_objects_in_words_says_what_the_page_says() -> None:
+    text = (ROOT / "docs" / "objects.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    (quoted,) = re.findall(r"^```text\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+    said = run_python("\n".join(blocks), debug=False)
+
+    assert len(blocks) == 3
+    assert said.splitlines() == [
+        *quoted.splitlines(),
+        "forest: Forest",
+        "It says of itself (all 39 characters):",
+        "> A forest of 300 trees, planted in 1998.",
+        "2 mm. rain: all 2 columns; figures on all 12,000 rows",
+        "- 'city' (str): count 8,000, nulls 4,000, unique 2, top values: 'Ulm' (4,000), "
+        "'Bonn' (4,000)",
+        "- 'mm' (float64): count 12,000, nulls 0, unique 3, min 0.0, mean 1.1666666666666667, "
+        "median 1.5, max 2.0, std 0.8498719976698006",
+    ]
+
+
 def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom() -> None:
     text = (ROOT / "docs" / "kernel-data.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

@@ -61,10 +61,25 @@ def test_run_without_objects_has_no_tool_to_read_them() -> None:
 def test_name_in_double_braces_is_replaced_in_the_task() -> None:
     provider = by_agent({})
     session_of(provider).spawn("Sum {{ sales }}, not {{other}}.", give={"sales": SALES}).result()
-    task = provider.requests[0].messages[0].text
-    assert "DataFrame" in task
-    assert "{{other}}" in task
-    assert "{{ sales }}" not in task
+    (request,) = provider.requests
+    assert request.messages[0].content[0] == TextBlock("Sum sales, not {{other}}.")
+    assert "sales: pandas.DataFrame, 1,000 rows" in told(request)
+
+
+def test_labels_of_a_demo_run_show_the_tasks_and_not_the_objects() -> None:
+    with Session(model="demo", store=None, config=False) as session:
+        run = session.spawn("Compare {{sales}} with last year.", give={"sales": SALES})
+        run.result()
+
+    topic = "Compare sales with last year."
+    assert [agent.task for agent in run.agents] == [
+        topic,
+        f"Collect the facts about: {topic}",
+        f"Find arguments for and against: {topic}",
+        f"List what speaks for: {topic}",
+        f"List what speaks against: {topic}",
+        f"Work out an outline for: {topic}",
+    ]
 
 
 def test_child_of_a_block_has_what_its_task_names_and_no_other_name() -> None:

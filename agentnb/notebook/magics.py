@@ -337,13 +337,14 @@ def _read_cell(line: str, cell: str) -> _CellRequest:
             "write the task on the lines below."
         )
     check_settings()  # report a wrong display setting now, not after the run
-    task = cell if values.get("raw") else fill(cell, names)
+    if "give" in values:
+        values["give"] = objects_given(cast("list[str]", values["give"]), names)
+    given = cast("Mapping[str, object]", values.get("give", {}))
+    task = cell if values.get("raw") else fill(cell, names, given)
     if not task.strip():
         raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")
     if "output" in values:
         values["output"] = type_named(str(values["output"]), names)
-    if "give" in values:
-        values["give"] = objects_given(cast("list[str]", values["give"]), names)
     settings = {name: values.pop(name) for name in SETTINGS.keys() & values.keys()}
     return _CellRequest(task.strip(), settings=settings, **values)  # type: ignore[arg-type]  # read by CELL_OPTIONS
 

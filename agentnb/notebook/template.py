@@ -1,15 +1,16 @@
 """`{{name}}` in a task: replaced by a value of the notebook, as text.
 
 Takes names, attributes and items; no calls and no arithmetic. A single brace is text. A value is
-its `str`; a table, an array, a figure or an object that describes itself is its description, which
-says what it leaves out: the `str` of a frame has five rows that look like all.
+its `str`. A table, an array, a figure or an object that describes itself is named there, and
+described below the task: the `str` of a frame has five rows that look like all, and a description
+inside a sentence would hide the task wherever only its beginning is shown.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -30,19 +31,33 @@ def notebook_names() -> dict[str, Any]:
     return shell.user_ns if shell is not None else {}
 
 
-def fill(text: str, names: Mapping[str, Any]) -> str:
-    """Replace each `{{…}}` in `text` by its value as text: `str`, or its description.
+def fill(text: str, names: Mapping[str, Any], given: Container[str] = ()) -> str:
+    """Replace each `{{…}}` in `text` by its value as text, and describe below it what is data.
+
+    Args:
+        text: A task, or a line of options.
+        names: The names of the notebook.
+        given: Names whose `{{name}}` stays: the session knows them as objects that it was given.
 
     Raises:
         NotebookError: A name is missing or undefined, or an expression has more than names,
             attributes and items.
     """
-    return _HOLE.sub(lambda hole: _said(hole[1].strip(), names), text)
+    described: dict[str, str] = {}
 
+    def said(hole: re.Match[str]) -> str:
+        expression = hole[1].strip()
+        if expression in given:
+            return hole[0]
+        value = _value(expression, names)
+        if not has_description(value):
+            return str(value)
+        if expression not in described:
+            described[expression] = describe(expression, value)
+        return expression
 
-def _said(expression: str, names: Mapping[str, Any]) -> str:
-    value = _value(expression, names)
-    return describe(expression, value) if has_description(value) else str(value)
+    filled = _HOLE.sub(said, text)
+    return "\n\n".join([filled.rstrip(), *described.values()]) if described else filled
 
 
 def _value(expression: str, names: Mapping[str, Any]) -> Any:

@@ -14,7 +14,6 @@ from typing import Any
 
 from agentnb.core.shown import listed
 from agentnb.core.text import visible
-from agentnb.objects.describe import describe
 from agentnb.objects.room import Room, in_bytes
 from agentnb.objects.short import is_a
 
@@ -52,25 +51,25 @@ def _words(text: str) -> Iterator[str]:
 
 
 def fill_given(task: str, objects: Mapping[str, object]) -> str:
-    """Replace each `{{name}}` of a given object by what is said of it; all else stays.
+    """Replace each `{{name}}` of a given object; all else stays.
 
-    A short text, number, dict or list stands there as it is, and anything else as its description.
+    A short text, number, dict or list stands there as it is, and anything else as its name: what
+    the agent is told of its objects describes it.
     """
 
     def said(hole: re.Match[str]) -> str:
         name = hole[1]
-        return in_task(name, objects[name]) if name in objects else hole[0]
+        return _in_task(name, objects[name]) if name in objects else hole[0]
 
     return _HANDLE.sub(said, task)
 
 
-def in_task(name: str, value: object) -> str:
-    """What stands in a task for a given object."""
+def _in_task(name: str, value: object) -> str:
     if _is_plain(value):
         plain = str(value)
         if in_bytes(plain) <= _MOST_AS_IS:
             return plain
-    return describe(name, value)
+    return name
 
 
 def _is_plain(value: object) -> bool:
@@ -104,11 +103,6 @@ def _may_be_plain(value: Any) -> bool:
 
 _MOST_PARTS = 500
 _PLAIN = (bool, float, complex, type(None), Decimal, date, datetime, time)
-
-
-def objects_text(objects: Mapping[str, object]) -> str:
-    """What an agent is told of the objects that it has: see `descriptions_text`."""
-    return descriptions_text({name: describe(name, value) for name, value in objects.items()})
 
 
 def descriptions_text(descriptions: Mapping[str, str]) -> str:

@@ -147,8 +147,9 @@ class _Conversation:
     def of(cls, request: CompletionRequest, jobs: Container[str]) -> _Conversation:
         blocks = [block for message in request.messages for block in message.content]
         calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
+        # The first text: those behind it tell of given objects.
         said = [
-            (at, "".join(block.text for block in message.content if isinstance(block, TextBlock)))
+            (at, next((block.text for block in message.content if _is_text(block)), ""))
             for at, message in enumerate(request.messages)
             if message.role is Role.USER
             and not all(isinstance(block, ToolResultBlock) for block in message.content)

@@ -113,15 +113,18 @@ def test_unknown_name_that_is_near_another_names_it(kernel: Kernel) -> None:
     assert "Did you mean 'draw'?" in kernel.run("%%spawn --give drav\nLook.").error
 
 
-def test_description_in_the_task_and_the_object_by_name_go_together(kernel: Kernel) -> None:
+def test_name_in_the_task_is_that_of_the_object_which_is_described_behind_it(
+    kernel: Kernel,
+) -> None:
     kernel.ok(
         "use(tool_calls(('inspect', {'name': 'df', 'what': 'statistics'})), 'Done.')",
         "%%spawn --quiet --give df\nWhat is the most rain in {{df}}?",
     )
 
     task, given = kernel.value("[told(0), told(1)]")
-    assert task.startswith("What is the most rain in df: pandas.DataFrame, 600 rows, 2 columns")
+    assert task == "What is the most rain in df?"
     assert "You were given these objects by name." in given
+    assert "df: pandas.DataFrame, 600 rows, 2 columns" in given
     assert "max 599" in kernel.value("provider.requests[1].messages[-1].content[0].text")
 
 

@@ -78,12 +78,18 @@ DESCRIBED = {
         ("forest", DESCRIBED["forest"]),
     ],
 )
-def test_data_and_what_describes_itself_stand_as_a_description(
+def test_data_and_what_describes_itself_is_named_and_described_below_the_task(
     expression: str, value: object
 ) -> None:
-    filled = fill(f"Look at {{{{ {expression} }}}}.", DESCRIBED)
+    hole = f"{{{{ {expression} }}}}"
+    filled = fill(f"Look at {hole}, and again at {hole}.\n", DESCRIBED)
 
-    assert filled == f"Look at {describe(expression, value)}."
+    named = f"Look at {expression}, and again at {expression}."
+    assert filled == f"{named}\n\n{describe(expression, value)}"
+
+
+def test_name_of_a_given_object_stays_for_the_session() -> None:
+    assert fill("Look at {{ df }} in {{city}}.", NAMES, {"df"}) == "Look at {{ df }} in Ulm."
 
 
 def test_frame_in_a_task_says_how_many_rows_it_leaves_out() -> None:
