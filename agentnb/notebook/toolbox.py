@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ from agentnb.core.text import literal
 from agentnb.errors import NotebookError
 from agentnb.objects.given import OF_THE_WORKER
 from agentnb.tools.registry import is_function, is_tool
-from agentnb.tools.toolset import TOOLSETS
+from agentnb.tools.toolset import TOOLSETS, tool_of_server
 
 _MOST_NAMES = 20
 
@@ -23,14 +24,15 @@ def tools_named(
 ) -> list[Any]:
     """Look up each name: a function or tool of the notebook, else a tool of the session.
 
+    `server__tool` is one tool of an MCP server that the notebook or the session has.
+
     Returns:
         A function, a tool, or the name of a session's tool, for each name.
 
     Raises:
         NotebookError: A name is unknown, or not a function's.
     """
-    others = _other_names(of_session)
-    return [_meant(name, notebook, others) for name in names]
+    return [_meant(name, notebook, of_session) for name in names]
 
 
 def names_of_tools(notebook: Mapping[str, Any], of_session: Sequence[Tool]) -> list[str]:
@@ -63,12 +65,16 @@ def _other_names(of_session: Sequence[Tool]) -> list[str]:
     return [*(tool.spec.name for tool in of_session), *TOOLSETS]
 
 
-def _meant(name: str, notebook: Mapping[str, Any], others: Sequence[str]) -> Any:
+def _meant(name: str, notebook: Mapping[str, Any], of_session: Sequence[Tool]) -> Any:
     value = notebook.get(name)
     if is_tool(value) or is_function(value):
         return value
+    others = _other_names(of_session)
     if name in others:
         return name
+    own = (each for n, each in notebook.items() if is_tool(each) and not n.startswith("_"))
+    if (of_server := tool_of_server(name, chain(own, of_session))) is not None:
+        return of_server
     if name in notebook:
         raise NotebookError(
             f"{literal(name)} is a {type(value).__name__}, and `--tools` takes names of functions."

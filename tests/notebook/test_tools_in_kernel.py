@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.files_of import png
+from tests.mcp.scene import SERVER, is_alive, pids_in
 from tests.notebook.kernel import Kernel, started
 
 SCRIPT = (
@@ -105,6 +108,32 @@ def test_tools_of_notebook_and_session_and_the_workspace_are_meant_by_their_name
 
     names = "['deep', 'from_session', 'workspace_read', 'workspace_write']"
     assert kernel.ok("offered()").result == names
+
+
+def test_server_in_a_variable_is_meant_by_the_variable_and_stays_between_cells(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-S", str(SERVER), f"log={log}"]
+    kernel.ok(
+        f"notes = agentnb.mcp({command!r}, name='files')",
+        "provider = agentnb.ScriptedProvider({"
+        "'Read': [uses('files__echo', text='hi')] * 9, 'hi': 'It says hi.', 'Hello': 'Well.'})",
+        "_ = agentnb.configure(provider=provider, tools=[])",
+    )
+
+    shown = kernel.ok("%%spawn --tools notes\nRead the notes.")
+    assert "It says hi." in shown.displays[-1]["text/plain"]
+    assert "root ✓ completed · Read the notes.\n   1 tool call" in shown.displays[-1]["text/plain"]
+    assert shown.unstable == []
+    assert kernel.value("offered()[:2]") == ["files__echo", "files__write"]
+
+    kernel.ok("%%spawn --tools files__write,look_up\nHello")
+    assert kernel.value("offered()") == ["files__write", "look_up"]
+    (pid,) = pids_in(log)
+    assert is_alive(pid), "the next cell finds it as it is"
+    kernel.ok("agentnb.get_session().close()")
+    assert not is_alive(pid)
 
 
 def test_cell_without_tools_has_those_of_the_session(kernel: Kernel) -> None:
