@@ -52,8 +52,14 @@ def read_only(name: str, **about: Any) -> dict[str, Any]:
 
 
 def first_tools() -> list[dict[str, Any]]:
-    if "breaks-protocol" in WORDS:
-        return [read_only("echo"), read_only("odd") | {"inputSchema": {"type": "array"}}]
+    if "broken-tools" in WORDS:
+        return [
+            read_only("odd") | {"inputSchema": {"type": "array"}},
+            {"inputSchema": {"type": "object"}},
+            read_only("echo", outputSchema={"type": "object", "required": ["count"]}),
+            read_only("wait", outputSchema={"type": "nonsense"}),
+            tool("steps", annotations={"readOnlyHint": "perhaps"}),
+        ]
     if "bad-list" in WORDS:
         return [
             read_only("echo"),
@@ -86,7 +92,7 @@ def first_tools() -> list[dict[str, Any]]:
 def call(id: object, params: dict[str, Any]) -> None:
     name, arguments = params["name"], params.get("arguments") or {}
     text = str(arguments.get("text", ""))
-    if name not in {each["name"] for each in _tools}:
+    if name not in {each.get("name") for each in _tools}:
         send({"id": id, "error": {"code": -32602, "message": f"Unknown tool: {name}"}})
         return
     note(f"call {name} {text}")
@@ -155,6 +161,9 @@ def answer(message: dict[str, Any]) -> None:
         case "tools/list":
             # Two pages, as a large server has.
             half = len(_tools) // 2
+            if "breaks-protocol" in WORDS:
+                send({"id": id, "result": {"tools": "many"}})
+                return
             page = _tools[half:] if params.get("cursor") else _tools[:half]
             more = {} if params.get("cursor") else {"nextCursor": "half"}
             send({"id": id, "result": {"tools": page, **more}})

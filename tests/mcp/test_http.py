@@ -87,7 +87,8 @@ class Web:
             case "tools/list", _:
                 schema = {"type": "object"}
                 names = ("echo", "steps", "wait", "broken")
-                result = {"tools": [{"name": name, "inputSchema": schema} for name in names]}
+                tools = [{"name": name, "inputSchema": schema} for name in names]
+                result = {"tools": [*tools, {"name": "odd"}]}  # the last one breaks the protocol
             case "tools/call", "echo":
                 text = params["arguments"]["text"]
                 result = {"content": [{"type": "text", "text": text}]}
@@ -150,6 +151,9 @@ def test_tools_over_http_are_listed_called_and_report_their_progress() -> None:
     ):
         run = session.spawn("Go.")
         assert results(run) == {"web__echo": "hi", "web__steps": "done"}
+        tools = session.settings.provider.requests[0].tools  # type: ignore[union-attr]
+        names = ["web__echo", "web__steps", "web__wait", "web__broken"]
+        assert [spec.name for spec in tools] == names
         session.close()
 
         assert [e.event.text for e in run.events if isinstance(e.event, ToolCallReported)] == [

@@ -224,6 +224,30 @@ def test_tools_that_no_provider_would_take_are_renamed_or_left_out(
     assert "'echo' that is left out: another one has the same name" in caplog.text
 
 
+def test_tools_that_break_the_protocol_are_left_out_and_named_and_the_others_work(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = [use("t__echo", "t__wait"), "done"]
+    with session_with(server("broken-tools", "awake"), script=script) as session:
+        found = results(session.spawn("Call them."))
+        requests = session.settings.provider.requests  # type: ignore[union-attr]
+        names = [spec.name for spec in requests[0].tools]
+
+    assert names == ["t__echo", "t__wait"]
+    # What was done is told, whatever a schema of results says.
+    assert found == {"t__echo": "hi", "t__wait": "hi"}
+    told = [record.message for record in caplog.records if record.name == "agentnb"]
+    assert [each.partition(" that is left out: ") for each in told] == [
+        ("The MCP server 't' has a tool 'odd'", " that is left out: ",
+         "it breaks the protocol (inputSchema.type: Input should be 'object')."),
+        ("The MCP server 't' has a tool without a name (place 1)", " that is left out: ",
+         "it breaks the protocol (name: Field required)."),
+        ("The MCP server 't' has a tool 'steps'", " that is left out: ",
+         "it breaks the protocol (annotations.readOnlyHint: Input should be a valid boolean, "
+         "unable to interpret input)."),
+    ]  # fmt: skip
+
+
 def test_list_of_a_run_stays_and_the_next_run_has_the_new_one() -> None:
     script = [use("t__grow"), use("t__shrink"), "one", use("t__write", "t__grown"), "two"]
     with session_with(server(), script=[*script[:2], use("t__write"), *script[2:]]) as session:

@@ -8,7 +8,6 @@ approval is known by its beginning. Schemas are the server's own. What a tool sa
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from agentnb.core.errors import ToolError
 from agentnb.core.protocols import ToolContext
 from agentnb.core.text import literal, sendable
 from agentnb.core.types import ToolOutput, ToolSpec
+from agentnb.tools.mcp.listing import log_left_out
 from agentnb.tools.mcp.owner import Owner, ServerGone
 from agentnb.tools.mcp.server import McpServer
 from agentnb.tools.mcp.wording import error_in_words
@@ -36,7 +36,6 @@ LONGEST_SCHEMA = 100_000
 """Most characters of a schema, as JSON."""
 MOST_TOOLS = 500
 _DIGITS = 6
-_log = logging.getLogger("agentnb")
 
 
 @dataclass(frozen=True)
@@ -174,12 +173,7 @@ def described(server: McpServer, tools: Iterable[Listed]) -> tuple[Described, ..
         why = _trouble(each, seen)
         seen.add(each.name)
         if why:
-            _log.warning(
-                "The MCP server %r has a tool %s that is left out: %s.",
-                server.name,
-                literal(each.name, 100),
-                why,
-            )
+            log_left_out(server.name, literal(each.name, 100), why)
             continue
         name = name_for_models(server, each.name, kept)
         kept[name] = _described(each, name)

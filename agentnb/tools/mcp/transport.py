@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from agentnb.tools.mcp.listing import Incoming, ToolLists
 from agentnb.tools.mcp.process import MOST_OF_LINE, LineTooLong, ServerProcess
 
 if TYPE_CHECKING:
@@ -61,12 +62,24 @@ async def connected(
     from mcp.types import Implementation
 
     transport = _by_http(server) if server.url else _by_pipes(server, said, gone)
+    lists = ToolLists(server.name)
     # No cache: each run lists the tools anew.
     client = Client(
-        transport, cache=None, client_info=Implementation(name="agentnb", version=_version())
+        _with_fit_lists(transport, lists),
+        cache=None,
+        client_info=Implementation(name="agentnb", version=_version()),
     )
     async with client:
+        lists.version = client.protocol_version
         yield client
+
+
+@asynccontextmanager
+async def _with_fit_lists(
+    transport: AbstractAsyncContextManager[tuple[Any, Any]], lists: ToolLists
+) -> AsyncIterator[tuple[Any, Any]]:
+    async with transport as (incoming, outgoing):
+        yield Incoming(incoming, lists), outgoing
 
 
 def load_sdk() -> None:

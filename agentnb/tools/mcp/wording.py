@@ -29,10 +29,18 @@ def why_of(why: str, error: BaseException, said: Said | None) -> str:
     return f"{why}: {errors}" if errors else why
 
 
-def _of_validation(error: Any) -> str:
-    """The first mistake that pydantic found: where, and what."""
+def mistake_in(error: Any, within: tuple[object, ...] = ()) -> str:
+    """The first mistake that pydantic found: where, and what.
+
+    Args:
+        error: The `ValidationError`.
+        within: The beginning of where that is left out.
+    """
     first = error.errors(include_url=False, include_input=False)[0]
-    return one_line(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    where = first["loc"]
+    if where[: len(within)] == within:
+        where = where[len(within) :]
+    return one_line(": ".join(filter(None, (".".join(map(str, where)), first["msg"]))))
 
 
 def innermost(error: BaseException) -> BaseException:
@@ -52,7 +60,7 @@ def error_in_words(error: BaseException) -> str:
         case OSError() if error.strerror:
             return f"it cannot be started ({error.strerror})"
         case _ if type(error).__name__ == "ValidationError":
-            return f"what it sent breaks the protocol ({_of_validation(error)})"
+            return f"what it sent breaks the protocol ({mistake_in(error)})"
         case KeyError():
             return f"the environment variable {error.args[0]} is not set"
     said = in_words(error)
