@@ -225,15 +225,15 @@ def test_process_whose_loop_is_blocked_for_good_ends_its_servers_all_the_same(
     log = tmp_path / "log"
     code = f"""
 import sys, threading, time
-from agentnb import Session, ScriptedProvider
-from agentnb.runtime import get_runtime
+from agentnb import Session, ScriptedProvider, runtime
 from tests.mcp.scene import server, use
+runtime._EXIT_PATIENCE_S = 0.1  # the loop never comes to it, however long it is waited for
 session = Session(
     provider=ScriptedProvider(["one"]), tools=[server("stubborn", {f"log={log}"!r})], store=None
 )
 session.run_sync("One.")
 blocked = threading.Event()
-get_runtime().call_soon(lambda: (blocked.set(), time.sleep(600)))
+runtime.get_runtime().call_soon(lambda: (blocked.set(), time.sleep(600)))
 blocked.wait()
 """
     done = subprocess.run(
