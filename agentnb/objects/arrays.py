@@ -95,18 +95,20 @@ def statistics_of(array: Any) -> str:
 
 
 def _statistics(array: Any, numpy: Any) -> str:
-    total = int(array.size)
-    figures = [f"count {total:,}"]
-    if array.dtype.kind not in "biufmM" or not total:
-        return f"{figures[0]}; no figures on values of {dtype_of(array)}"
-    values = array
-    if array.dtype.kind in "fmM":
-        missing = numpy.isnan(array) if array.dtype.kind == "f" else numpy.isnat(array)
+    kind = array.dtype.kind
+    # As what it is, whatever its class makes of an operation: `median` passes over a mask.
+    is_masked = is_a(array, "numpy.ma", "MaskedArray")
+    values = array.compressed() if is_masked else numpy.asarray(array)
+    left_out = [f"masked {int(array.size) - int(values.size):,}"] if is_masked else []
+    if kind in "fmM":
+        missing = numpy.isnan(values) if kind == "f" else numpy.isnat(values)
         gone = int(missing.sum())
-        name = "nan" if array.dtype.kind == "f" else "NaT"
-        figures = [f"count {total - gone:,}", f"{name} {gone:,}"]
+        left_out.append(f"{'nan' if kind == 'f' else 'NaT'} {gone:,}")
         if gone:
-            values = array[~missing]
+            values = values[~missing]
+    figures = [f"count {int(values.size):,}", *left_out]
+    if kind not in "biufmM" and values.size:
+        return f"{', '.join(figures)}; no figures on values of {dtype_of(array)}"
     if not values.size:
         return ", ".join(figures)
     if values.size <= _MOST_SORTED:
@@ -114,14 +116,14 @@ def _statistics(array: Any, numpy: Any) -> str:
         figures += [unique] if unique else []
     else:
         figures.append(f"unique not counted (more than {_MOST_SORTED:,} values)")
-    if array.dtype.kind == "b":
+    if kind == "b":
         true = int(values.sum())
         return ", ".join([*figures, f"true {true:,}", f"false {int(values.size) - true:,}"])
     figures.append(f"min {short(values.min())}")
-    if array.dtype.kind in "iuf":
+    if kind in "iuf":
         figures.append(f"mean {short(values.mean(dtype=numpy.float64))}")
         figures.append(f"median {short(numpy.median(values))}")
     figures.append(f"max {short(values.max())}")
-    if array.dtype.kind in "iuf":
+    if kind in "iuf":
         figures.append(f"std {short(values.std(dtype=numpy.float64))}")
     return ", ".join(figures)

@@ -145,8 +145,10 @@ def _rows(table: Table, part: Part) -> str:
     places = _places(part, table)
     chosen = places[: _MOST_COLUMNS if part.columns else _DEFAULT_COLUMNS]
     stop = stop_of(part, total, usual=20)
-    if not chosen or part.start >= stop:
-        return page_of(part, "row", total if chosen else 0, [])
+    if not chosen:
+        return f"{part.name} has {counted(total, 'row')}, but no columns."
+    if part.start >= stop:
+        return page_of(part, "row", total, [])
     limit = 5_000 // ((stop - part.start) * len(chosen))
     limit = max(_SHORTEST_CELL, min(limit, _LONGEST_CELL))
     labels = table.labels(part.start, stop)
@@ -210,7 +212,8 @@ def _figures(array: Any, part: Part) -> str:
             yield cut(f"- {short(name)}: {statistics_of(column)}", 2_000)
 
     first = "" if names is not None else f"- all columns: {statistics_of(array)}"
-    note = f"; figures on all {counted(len(array), 'row')}"
+    rows = counted(len(array), "row") if array.ndim else counted(1, "value")
+    note = f"; figures on all {rows}"
     return page_of(part, "column", total, lines(), note=note, first=first)
 
 

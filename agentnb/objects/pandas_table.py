@@ -96,6 +96,8 @@ class PandasTable:
     def statistics(self, at: int) -> str:
         """See `Table`."""
         series = self.column(at)
+        if self._kind == "Index":  # it has fewer methods than a series
+            series = series.to_series()
         nulls = self.nulls(at)
         figures = [f"count {len(series) - nulls:,}", f"nulls {nulls:,}"]
         unique = tried(lambda: int(series.nunique()), None)
@@ -119,7 +121,7 @@ def _measures(series: Any, dtype: Any, unique: int) -> list[str]:
     if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
         return [f"min {short(series.min())}", f"max {short(series.max())}"]
     counts = series.value_counts()
-    shown = counts.iloc[:TOP]
+    shown = counts[counts > 0].iloc[:TOP]  # a category may be there without a value
     pairs = [
         f"{short(label)} ({count:,})"
         for label, count in zip(shown.index, shown.tolist(), strict=True)

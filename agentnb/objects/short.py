@@ -187,6 +187,8 @@ def sorted_items(value: Any, limit: int = 60, level: int = 0) -> list[str]:
 
 def _short_of_libraries(value: Any, limit: int, level: int) -> str | None:
     kind = type(value)
+    if is_a(value, "numpy.ma.core", "MaskedConstant"):
+        return "masked"
     if is_a(value, "numpy", "generic"):
         plain = value.item()
         return str(value) if type(plain) is kind or kind.__name__ in _TIMES else short(plain, limit)

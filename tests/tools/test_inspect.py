@@ -194,6 +194,63 @@ def test_top_values_say_how_many_there_are(kind: Any) -> None:
     assert "unique 9, each value stands there once" in inspect(of_single, what="statistics")
 
 
+def test_statistics_of_an_index_are_those_of_its_values() -> None:
+    numbers = "count 3, nulls 0, unique 3, min 1, mean 2.0, median 2.0, max 3, std 1.0"
+    levels = pd.MultiIndex.from_tuples([("p", 1), ("q", 2), ("q", 3)], names=["k", "n"])
+
+    page = inspect(pd.Index([1, 2, 3], name="n"), what="statistics")
+    assert page.split("\n")[1:] == [f"- 'n' (int64): {numbers}"]
+    assert inspect(levels, what="statistics").split("\n")[1:] == [
+        "- 'k' (str): count 3, nulls 0, unique 2, top values: 'q' (2), 'p' (1)",
+        f"- 'n' (int64): {numbers}",
+    ]
+
+
+def test_categories_without_a_value_are_no_top_values() -> None:
+    table = pd.Series(pd.Categorical(["a", None, "b", "b"], categories=["z", "a", "b", "c"]))
+
+    page = inspect(table, what="statistics")
+    assert page.endswith("count 3, nulls 1, unique 2, top values: 'b' (2), 'a' (1)")
+
+
+def test_rows_of_a_table_without_columns_are_counted() -> None:
+    empty = pd.DataFrame(index=range(5))
+
+    assert inspect(empty, what="rows") == "it has 5 rows, but no columns."
+
+
+def test_masked_values_are_shown_as_such_and_in_no_figure(recwarn: pytest.WarningsRecorder) -> None:
+    array = np.ma.array([1.0, 900.0, 3.0, np.nan], mask=[False, True, False, False])
+
+    assert "Values (all 4 values shown): 1.0, masked, 3.0, nan" in describe("it", array)
+    assert inspect(array, what="statistics").split("\n")[1:] == [
+        "count 2, masked 1, nan 1, unique 2, min 1.0, mean 2.0, median 2.0, max 3.0, std 1.0"
+    ]
+    assert list(recwarn) == [], "they would be printed into a person's cell"
+
+
+class OwnMean(np.ndarray[Any, Any]):
+    def mean(self, *_: Any, **__: Any) -> Any:
+        return "made up"
+
+
+@pytest.mark.parametrize(
+    ("array", "figures"),
+    [
+        (np.array((1, 2.5), dtype=[("a", "i4"), ("b", "f8")]),
+         ["- 'a': count 1, unique 1, min 1, mean 1.0, median 1.0, max 1, std 0.0",
+          "- 'b': count 1, nan 0, unique 1, min 2.5, mean 2.5, median 2.5, max 2.5, std 0.0"]),
+        (np.zeros((0, 1)), ["- all columns: count 0, nan 0", "- 0: count 0, nan 0"]),
+        (np.array(["a"]), ["count 1; no figures on values of <U1"]),
+        (np.array([1, 3]).view(OwnMean),
+         ["count 2, unique 2, min 1, mean 2.0, median 2.0, max 3, std 1.0"]),
+    ],
+    ids=["one structured value", "empty", "texts", "class of one's own"],
+)  # fmt: skip
+def test_statistics_of_odd_arrays(array: Any, figures: list[str]) -> None:
+    assert inspect(array, what="statistics").split("\n")[1:] == figures
+
+
 @pytest.mark.parametrize("kind", [np.array, pd.Series])
 def test_figures_that_overflow_are_told_without_a_warning(kind: Any) -> None:
     # A warning is an error here; in a kernel it would be printed into whatever cell runs.
