@@ -119,6 +119,13 @@ def call(id: object, params: dict[str, Any]) -> None:
             os._exit(3)
         case "big":
             text = "z" * 10_000_000
+        case "echo" if "odd-answers" in WORDS:
+            send({"id": id, "result": None})
+            return
+        case "write" | "erase" if "odd-answers" in WORDS:
+            words = "no more today" if name == "write" else ""
+            send({"id": id, "error": {"code": -32000, "message": words}})
+            return
         case "garbage":
             for line in ("not json", "{", '{"jsonrpc": "1.0"}', "[]", "\x00\xff", ""):
                 write(line)
@@ -152,6 +159,8 @@ def answer(message: dict[str, Any]) -> None:
     id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     note(str(method))
     match method:
+        case "initialize" if "refuses" in WORDS:
+            send({"id": id, "error": {"code": -32000, "message": "the licence has ended"}})
         case "initialize":
             version = params["protocolVersion"]
             about = {"name": "tests", "version": "1"}

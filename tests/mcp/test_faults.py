@@ -37,9 +37,10 @@ from tests.support import DEADLINE_S
         (server("dies-at-start"), "exited with code 1; there is no configuration"),
         (agentnb.mcp("no-such-program-here", name="t"), "no program 'no-such-program-here'"),
         (server("breaks-protocol"), "breaks the protocol .*tools: "),
+        (server("refuses"), "cannot be used: the licence has ended"),
         (agentnb.mcp(sys.executable, args=["-c", "print('hello')"], name="t"), "with code 0"),
     ],
-    ids=["dies", "is not there", "breaks the protocol", "is no server"],
+    ids=["dies", "is not there", "breaks the protocol", "refuses", "is no server"],
 )
 def test_server_that_cannot_be_used_fails_the_run_before_a_model_is_asked(
     of: object, says: str
@@ -143,11 +144,27 @@ def test_server_that_stops_to_read_is_gone_and_connected_again() -> None:
     found = called("t__stop_reading", "t__echo", of=server("stop_reading"))
 
     assert found["t__stop_reading"].startswith("!The MCP server 't' is gone")
+    assert "it closed its input" in found["t__stop_reading"]
     assert found["t__echo"] == "hi"
 
 
 def test_lines_that_are_no_messages_are_passed_over() -> None:
     assert called("t__garbage", of=server()) == {"t__garbage": "hi"}
+
+
+def test_answer_that_is_no_message_and_an_error_with_any_code_end_one_call(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    of = server("odd-answers", f"log={log}", timeout_s=DEADLINE_S, approval=False)
+    found = called("t__echo", "t__write", "t__erase", "t__steps", of=of)
+
+    could_not = "!The MCP server 't' could not do this: "
+    assert found == {
+        "t__echo": f"{could_not}what it answered is no message of the protocol",
+        "t__write": f"{could_not}no more today",
+        "t__erase": f"{could_not}error -32000 without a word",
+        "t__steps": "hi",
+    }
+    assert len(pids_in(log)) == 1, "the connection is not over"
 
 
 def test_flood_on_both_outputs_holds_up_nothing_and_is_not_kept(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ CLOSE_PATIENCE_S = 3.0
 RECONNECTS = 1
 """How often a server that died is connected again, until another run begins."""
 
-
+_CLOSED = "Connection closed"
+"""The SDK's words where its end of a connection is over: its code, -32000, servers use as well."""
 _FORGOTTEN = "Session terminated"
 """The SDK's words for a server that answers 404: a connection that will never work again."""
 
@@ -82,9 +83,11 @@ class Owner:
                     raise ServerGone(f"{link.why}. It is not started once more before the next run")
                 self._left -= 1
             self._link = _Link(self.server)
-        assert self._link is not None
-        await self._link.connected()
-        return self._link
+        link = self._link
+        if link is None:
+            raise ServerGone("it was closed")
+        await link.connected()
+        return link
 
     # -- who uses it ------------------------------------------------------------------------------
 
@@ -241,7 +244,7 @@ class _Link:
                 if error.message == _FORGOTTEN:
                     self.why = "it has forgotten this session, as after a restart"
                     self._gone()
-                elif error.code == CONNECTION_CLOSED:
+                elif (error.code, error.message) == (CONNECTION_CLOSED, _CLOSED):
                     self._gone()  # why, is known when the connection has ended
                 else:
                     order.fail(error)

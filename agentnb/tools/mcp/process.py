@@ -84,10 +84,12 @@ class ServerProcess:
         self._stdout = asyncio.StreamReader(limit=_CHUNK)
         self._stderr = asyncio.StreamReader(limit=_CHUNK)
         self._tail = b""
-        self._is_over = False
+        self._is_ending = self._was_killed = self._is_over = False
         self._made_by = os.getpid()
         self.trouble = ""
         """What is wrong with what it sends, or with what it does not read; empty for nothing."""
+        self.has_closed = ""
+        """Which of its pipes it has closed by itself; empty while it is connected."""
 
     async def connect(self) -> None:
         """Open its pipes on the running loop."""
@@ -96,9 +98,14 @@ class ServerProcess:
             made = asyncio.StreamReaderProtocol(reader)
             transport, _ = await loop.connect_read_pipe(lambda made=made: made, pipe)  # type: ignore[misc]
             self._transports.append(transport)
-        stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._gone), process.stdin)
+        stdin, _ = await loop.connect_write_pipe(lambda: _Input(self._input_lost), process.stdin)
         self._transports.append(stdin)
         self._stdin = stdin
+
+    def _input_lost(self) -> None:
+        if not self._is_ending:
+            self.has_closed = self.has_closed or "input"
+        self._gone()
 
     # -- what it says and is told -----------------------------------------------------------------
 
@@ -121,6 +128,8 @@ class ServerProcess:
                 raise LineTooLong
         if buffer:
             yield bytes(buffer)
+        if not self._is_ending:
+            self.has_closed = "output"
 
     async def read_errors(self) -> None:
         """Keep the end of its error output."""
@@ -148,12 +157,14 @@ class ServerProcess:
 
     @property
     def why(self) -> str:
-        """How it ended, in words, with what it said last."""
-        code = self._process.returncode
-        how = self.trouble
-        if not how and code is not None:
-            how = f"it was ended by signal {-code}" if code < 0 else f"it exited with code {code}"
-        return "; ".join(filter(None, (how or "it closed its output", self.said)))
+        """How it ended by itself, in words, with what it said last; empty if it did not."""
+        code, how = self._process.returncode, self.trouble
+        if not how and self.has_closed:
+            how = f"it closed its {self.has_closed}"
+            if code is not None and not self._was_killed:
+                ended = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+                how = f"it {ended}"
+        return "; ".join((how, self.said)) if how and self.said else how
 
     # -- its end ----------------------------------------------------------------------------------
 
@@ -164,11 +175,13 @@ class ServerProcess:
 
     async def end(self) -> None:
         """End the whole group: its input is closed first, then it is asked, then it is killed."""
+        self._is_ending = True
         if self._stdin is not None:
             self._stdin.close()
         elif self._process.stdin is not None:
             self._process.stdin.close()
         if not await self._exits_within(EOF_PATIENCE_S):
+            self._was_killed = True
             self._signal(signal.SIGTERM)
             await self._exits_within(TERM_PATIENCE_S)
         self._signal(signal.SIGKILL)  # also what it has left in its group

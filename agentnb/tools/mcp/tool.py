@@ -20,11 +20,13 @@ from agentnb.core.text import literal, sendable
 from agentnb.core.types import ToolOutput, ToolSpec
 from agentnb.tools.mcp.listing import log_left_out
 from agentnb.tools.mcp.owner import Owner, ServerGone
+from agentnb.tools.mcp.result import output_of
 from agentnb.tools.mcp.server import McpServer
 from agentnb.tools.mcp.wording import error_in_words
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.types import CallToolResult
     from mcp.types import Tool as Listed
 
     from agentnb.core.questions import Question
@@ -104,17 +106,11 @@ class McpTool:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             context.report(_progress_in_words(progress, total, message))
 
-        async def work(client: Client) -> str | ToolOutput:
-            from agentnb.tools.mcp.result import output_of
-
-            return output_of(
-                await client.call_tool(self._tool, dict(input), progress_callback=report)
-            )
+        async def work(client: Client) -> CallToolResult:
+            return await client.call_tool(self._tool, dict(input), progress_callback=report)
 
         try:
-            return await self._owner.do(work)
-        except ToolError:
-            raise
+            result = await self._owner.do(work)
         except ServerGone as gone:
             raise ToolError(
                 f"The MCP server {self.server!r} is gone, and this call has no result: {gone}."
@@ -123,6 +119,7 @@ class McpTool:
             raise ToolError(
                 f"The MCP server {self.server!r} could not do this: {error_in_words(error)}"
             ) from None
+        return output_of(result)
 
 
 def _progress_in_words(progress: float, total: float | None, message: str | None) -> str:

@@ -6,6 +6,7 @@ that is no message, and reads lines of any length. This one does none of that.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -184,7 +185,23 @@ def _message_in(line: bytes) -> SessionMessage | None:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:  # pydantic's, too
+        return _error_for(line)
+
+
+def _error_for(line: bytes) -> SessionMessage | None:
+    """An error in place of an answer that is no message: who asked would wait for it in vain."""
+    from mcp.shared.message import SessionMessage
+    from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError
+
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
         return None
+    answered = found.get("id")
+    if "method" in found or isinstance(answered, bool) or not isinstance(answered, int | str):
+        return None
+    error = ErrorData(code=INTERNAL_ERROR, message="what it answered is no message of the protocol")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=answered, error=error))
 
 
 # -- HTTP -----------------------------------------------------------------------------------------

@@ -64,6 +64,6 @@ def error_in_words(error: BaseException) -> str:
         case KeyError():
             return f"the environment variable {error.args[0]} is not set"
     said = in_words(error)
-    if type(error).__name__ == "MCPError" and said:
-        return said  # the server's own words
+    if type(error).__name__ == "MCPError":  # the server's own words
+        return said or f"error {getattr(error, 'code', '')} without a word"
     return f"{type(error).__name__}{said and ': '}{said}"
