@@ -220,6 +220,7 @@ def main() -> None:
     except (ValueError, OSError):
         pass  # its input was closed under it
     if "stubborn" in WORDS or "stop_reading" in WORDS:
+        note("stays")
         time.sleep(600)
     note("end of input")
 

@@ -225,6 +225,20 @@ def test_server_without_runs_is_closed_after_a_while(
         assert results(session.spawn("Two.")) == {"t__echo": "hi"}
 
 
+def test_server_that_is_being_closed_is_gone_before_the_next_run_starts_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setattr(owner, "IDLE_S", 0.05)
+    script = ["one", use("t__echo"), "two"]
+    with session_with(server("stubborn", f"log={log}"), script=script) as session:
+        session.run_sync("One.")
+        until(lambda: "stays" in said_in(log), "the end of its input, which it ignores")
+        assert results(session.spawn("Two.")) == {"t__echo": "hi"}
+        first, _ = pids_in(log)
+        assert not is_alive(first), "both would hold the same files"
+
+
 def test_close_of_a_session_ends_the_calls_that_are_open(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with session_with(server(f"log={log}"), script=[use("t__sleep")]) as session:

@@ -113,8 +113,7 @@ class Owner:
     def _leave_if_idle(self) -> None:
         self._timer = None
         if self._users <= 0 and self._link is not None:
-            self._link.leave()
-            self._link = None
+            self._link.leave()  # kept: the next connection waits until this one is over
 
     async def aclose(self) -> None:
         """Close it, whatever it is doing."""
