@@ -28,6 +28,7 @@ class Web:
     def __init__(self) -> None:
         self.methods: list[str] = []
         self.session = 0
+        self.key = ""
         self.headers: list[dict[str, str]] = []
         self.is_over = threading.Event()
         outer = self
@@ -68,6 +69,9 @@ class Web:
         method, params = message["method"], message.get("params", {})
         self.methods.append(method)
         self.headers.append({name.lower(): value for name, value in to.headers.items()})
+        if self.key not in to.headers.get("authorization", ""):
+            to._send(401, "text/plain", b"")
+            return
         known = to.headers.get("mcp-session-id", str(self.session))
         if known != str(self.session) and method != "initialize":
             to._send(404, "text/plain", b"")
@@ -174,6 +178,17 @@ def test_headers_are_sent_and_a_key_in_them_is_a_secret(tmp_path: Path) -> None:
     assert {each["authorization"] for each in web.headers} == {f"Bearer {HTTP_KEY}"}
     assert HTTP_KEY not in (tmp_path / "run.json").read_text(encoding="utf-8")
     assert HTTP_KEY not in repr(of)
+
+
+def test_server_that_wants_another_key_is_told_with_its_status() -> None:
+    with a_web() as web:
+        web.key = "another-key"
+        of = reached(web, headers={"Authorization": f"Bearer {HTTP_KEY}"})
+        with session_with(of, script=["never"]) as session:
+            with pytest.raises(McpServerFailed, match="HTTP 401 Unauthorized") as failed:
+                session.run_sync("Go.")
+
+    assert HTTP_KEY not in str(failed.value)
 
 
 def test_error_of_the_server_is_an_error_result_and_the_next_call_goes_on() -> None:

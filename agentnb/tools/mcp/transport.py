@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from agentnb.core.text import one_line
 from agentnb.tools.mcp.listing import Incoming, ToolLists
 from agentnb.tools.mcp.process import MOST_OF_LINE, LineTooLong, ServerProcess
 
@@ -29,6 +30,8 @@ _CLOSE_S = 0.5
 _GARBAGE = 2**20
 """Bytes without a message after which reading slows down."""
 _PAUSE_S = 0.05
+_REFUSED = (401, 403)
+"""Of HTTP: a key is missing, or is not the right one."""
 
 # What goes wrong is in our errors; without a handler logging would print tracebacks to a notebook.
 for _name in ("mcp", "client"):
@@ -41,7 +44,7 @@ class Said:
     def __init__(self) -> None:
         self.why = ""
         self.errors = ""
-        """The last lines of a command's error output."""
+        """The last lines of a command's error output, or a refusal by HTTP."""
 
 
 @asynccontextmanager
@@ -62,7 +65,7 @@ async def connected(
     from mcp import Client
     from mcp.types import Implementation
 
-    transport = _by_http(server) if server.url else _by_pipes(server, said, gone)
+    transport = _by_http(server, said) if server.url else _by_pipes(server, said, gone)
     lists = ToolLists(server.name)
     # No cache: each run lists the tools anew.
     client = Client(
@@ -208,7 +211,7 @@ def _error_for(line: bytes) -> SessionMessage | None:
 
 
 @asynccontextmanager
-async def _by_http(server: McpServer) -> AsyncIterator[tuple[Any, Any]]:
+async def _by_http(server: McpServer, said: Said) -> AsyncIterator[tuple[Any, Any]]:
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
@@ -217,7 +220,17 @@ async def _by_http(server: McpServer) -> AsyncIterator[tuple[Any, Any]]:
     headers = server.values(server.headers)
     # No proxy is asked for what is on this machine.
     is_here = urlsplit(server.url).hostname in ("localhost", "127.0.0.1", "::1")
-    async with httpx2.AsyncClient(headers=headers, timeout=limits, trust_env=not is_here) as client:
+
+    async def note_refusal(response: httpx2.Response) -> None:
+        if response.status_code in _REFUSED:  # the SDK does not tell which status it was
+            said.errors = one_line(f"HTTP {response.status_code} {response.reason_phrase}")
+
+    async with httpx2.AsyncClient(
+        headers=headers,
+        timeout=limits,
+        trust_env=not is_here,
+        event_hooks={"response": [note_refusal]},
+    ) as client:
         async with streamable_http_client(server.url, http_client=client) as streams:
             try:
                 yield streams
