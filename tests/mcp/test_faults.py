@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -248,6 +250,17 @@ def test_close_of_a_session_ends_the_calls_that_are_open(tmp_path: Path) -> None
         run.result(DEADLINE_S)
 
     assert [pid for pid in pids_in(log) if is_alive(pid)] == []
+
+
+async def test_connection_that_is_closed_before_its_task_has_begun_is_closed() -> None:
+    one = owner.Owner(server())
+    asked = asyncio.ensure_future(one.do(AsyncMock()))
+    await asyncio.sleep(0)  # it has made the connection, whose task has not had a step
+
+    async with asyncio.timeout(DEADLINE_S):
+        await one.aclose()
+        with pytest.raises(owner.ServerGone, match="it was closed"):
+            await asked
 
 
 def test_process_whose_loop_is_blocked_for_good_ends_its_servers_all_the_same(

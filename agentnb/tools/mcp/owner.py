@@ -1,8 +1,8 @@
 """One server of a session: one task connects it, makes its calls, and closes it.
 
-The SDK's scopes must be entered and left by the same task, so a call is an order that the owner's
-task takes from a queue. Whoever waits for an order may be cancelled at any moment: the order is
-then given up at once, and the server is told so by the owner, for which nobody waits.
+The SDK's scopes must be entered and left by the same task, so a call is a request that the owner's
+task takes from a queue. The caller may be cancelled at any moment: its request is then given up at
+once, and the owner tells the server so, without the caller.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Owner:
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
-        self._link: _Link | None = None
-        self._left = RECONNECTS
+        self._connection: _Connection | None = None
+        self._reconnects_left = RECONNECTS
         self._users = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -64,38 +64,40 @@ class Owner:
             ServerGone: The server could not be connected, or died meanwhile.
             Exception: What `work` raises.
         """
-        link = await self._connected()
+        connection = await self._connected()
         try:
-            return await link.do(work)
+            return await connection.do(work)
         except ServerGone:
             if not is_harmless:
                 raise
         return await (await self._connected()).do(work)
 
-    async def _connected(self) -> _Link:
+    async def _connected(self) -> _Connection:
         """The connection; a new one if there is none, or if that has died."""
-        link = self._link
-        if link is not None and link.is_going:
-            await link.over.wait()  # its process must not run beside the next one
-        if self._link is link and (link is None or link.is_going):
-            if link is not None:
-                if self._left <= 0:
-                    raise ServerGone(f"{link.why}. It is not started once more before the next run")
-                self._left -= 1
-            self._link = _Link(self.server)
-        link = self._link
-        if link is None:
+        connection = self._connection
+        if connection is not None and connection.is_closing:
+            await connection.closed.wait()  # its process must not run beside the next one
+        if self._connection is connection and (connection is None or connection.is_closing):
+            if connection is not None:
+                if self._reconnects_left <= 0:
+                    raise ServerGone(
+                        f"{connection.why}. It is not started once more before the next run"
+                    )
+                self._reconnects_left -= 1
+            self._connection = _Connection(self.server)
+        connection = self._connection
+        if connection is None:
             raise ServerGone("it was closed")
-        await link.connected()
-        return link
+        await connection.connected()
+        return connection
 
     # -- who uses it ------------------------------------------------------------------------------
 
     def take(self) -> None:
         """A run begins to use it: what died before is connected once more."""
         self._users += 1
-        is_dead = self._link is not None and self._link.is_going
-        self._left = RECONNECTS + is_dead
+        is_dead = self._connection is not None and self._connection.is_closing
+        self._reconnects_left = RECONNECTS + is_dead
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -105,30 +107,30 @@ class Owner:
         self._users -= 1
         if self._users > 0:
             return
-        if self._link is not None and not self._link.is_connected:
-            self._link.leave()  # nobody waits any more for what may never answer
+        if self._connection is not None and not self._connection.is_connected:
+            self._connection.close()  # it may never answer
             return
-        self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._leave_if_idle)
+        self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._close_if_idle)
 
-    def _leave_if_idle(self) -> None:
+    def _close_if_idle(self) -> None:
         self._timer = None
-        if self._users <= 0 and self._link is not None:
-            self._link.leave()  # kept: the next connection waits until this one is over
+        if self._users <= 0 and self._connection is not None:
+            self._connection.close()  # kept: the next connection waits until this one is over
 
     async def aclose(self) -> None:
         """Close it, whatever it is doing."""
         if self._timer is not None:
             self._timer.cancel()
-        link, self._link = self._link, None
-        if link is not None:
-            link.leave()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_PATIENCE_S):
-                    await link.over.wait()
+                    await connection.closed.wait()
 
 
-class _Order(Generic[T]):
-    """Something to do with the server, and who waits for it."""
+class _Request(Generic[T]):
+    """Something to do with the server, and the answer that its caller awaits."""
 
     def __init__(self, work: Callable[[Client], Awaitable[T]]) -> None:
         self.work = work
@@ -140,23 +142,25 @@ class _Order(Generic[T]):
             self.answer.set_exception(error)
 
 
-class _Link:
+class _Connection:
     """One connection, from its start to its end, and the task that owns it."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._orders: asyncio.Queue[_Order[Any] | None] = asyncio.Queue()
-        self._open: set[_Order[Any]] = set()
+        self._requests: asyncio.Queue[_Request[Any] | None] = asyncio.Queue()
+        self._open: set[_Request[Any]] = set()
         self._settled = asyncio.Event()
-        self.over = asyncio.Event()
+        self.closed = asyncio.Event()
         """Set when nothing of it is left."""
-        self.is_connected = self.is_going = False
+        self.is_connected = self.is_closing = False
         """Whether it can be spoken to, and whether it could be."""
         self.why = ""
         """Why it ended."""
         self._task = asyncio.get_running_loop().create_task(
             self._own(), name=f"agentnb-mcp-{server.name}"
         )
+        # Not in the task's `finally`: a task that is cancelled before its first step has none.
+        self._task.add_done_callback(lambda _: self._settle())
 
     async def connected(self) -> None:
         """Wait until it is connected.
@@ -170,41 +174,41 @@ class _Link:
 
     async def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Do something with the server. See `Owner.do`."""
-        if self.is_going:
-            await self.over.wait()
+        if self.is_closing:
+            await self.closed.wait()
             raise ServerGone(self.why)
-        order = _Order(work)
-        self._open.add(order)
-        self._orders.put_nowait(order)
+        request = _Request(work)
+        self._open.add(request)
+        self._requests.put_nowait(request)
         try:
-            return await order.answer
+            return await request.answer
         finally:
-            self._open.discard(order)
-            order.give_up()
+            self._open.discard(request)
+            request.give_up()
 
-    def leave(self) -> None:
-        """Have it closed. Returns at once. A second call does nothing."""
-        if not self.is_going and not self._settled.is_set():
+    def close(self) -> None:
+        """Begin to close it. Returns at once. A second call does nothing."""
+        if not self.is_closing and not self._settled.is_set():
             self._task.cancel()  # only once: what it then does must not be cancelled
         self._gone()
 
     def _gone(self) -> None:
         """It cannot be spoken to any more, or is being closed."""
-        self.is_going = True
-        self._orders.put_nowait(None)
+        self.is_closing = True
+        self._requests.put_nowait(None)
 
     # -- the owner's task -------------------------------------------------------------------------
 
     async def _own(self) -> None:
-        said = None
+        reason = None
         try:
             await run_in_thread(transport.load_sdk)
-            said = transport.Said()
+            reason = transport.EndReason()
             async with AsyncExitStack() as stack:
                 try:
                     async with asyncio.timeout(transport.CONNECT_S):
                         client = await stack.enter_async_context(
-                            transport.connected(self._server, said, self._gone)
+                            transport.connected(self._server, reason, self._gone)
                         )
                 except TimeoutError:
                     self.why = f"it did not answer within {transport.CONNECT_S:g} s"
@@ -212,33 +216,31 @@ class _Link:
                 self.is_connected = True
                 self._settled.set()
                 await self._work(client)
-            self.why = self.why or said.why
+            self.why = self.why or reason.why
         except BaseException as error:  # the SDK's, the operating system's, or our own cancellation
-            self.why = why_of(self.why, error, said)
+            self.why = why_of(self.why, error, reason)
             if isinstance(error, asyncio.CancelledError):
                 raise
-        finally:
-            self._end()
 
     async def _work(self, client: Client) -> None:
-        """Do what is ordered, all at once, until the server is gone or is to be left."""
+        """Do what is requested, all at once, until the connection is to be closed."""
         import anyio
 
-        async with anyio.create_task_group() as orders:
-            while (order := await self._orders.get()) is not None:
-                if not order.answer.done():
-                    orders.start_soon(self._do, client, order)
-            orders.cancel_scope.cancel()
+        async with anyio.create_task_group() as requests:
+            while (request := await self._requests.get()) is not None:
+                if not request.answer.done():
+                    requests.start_soon(self._do, client, request)
+            requests.cancel_scope.cancel()
 
-    async def _do(self, client: Client, order: _Order[Any]) -> None:
+    async def _do(self, client: Client, request: _Request[Any]) -> None:
         import anyio
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
         with anyio.CancelScope() as scope:
-            order.give_up = scope.cancel
+            request.give_up = scope.cancel
             try:
-                value = await order.work(client)
+                value = await request.work(client)
             except MCPError as error:
                 if error.message == _FORGOTTEN:
                     self.why = "it has forgotten this session, as after a restart"
@@ -246,17 +248,18 @@ class _Link:
                 elif (error.code, error.message) == (CONNECTION_CLOSED, _CLOSED):
                     self._gone()  # why, is known when the connection has ended
                 else:
-                    order.fail(error)
+                    request.fail(error)
             except Exception as error:
-                order.fail(error)
+                request.fail(error)
             else:
-                if not order.answer.done():
-                    order.answer.set_result(value)
+                if not request.answer.done():
+                    request.answer.set_result(value)
 
-    def _end(self) -> None:
-        self.is_connected, self.is_going = False, True
+    def _settle(self) -> None:
+        """Nothing of it is left: tell all that wait."""
+        self.is_connected, self.is_closing = False, True
         self.why = self.why or "it was closed"
         self._settled.set()
-        self.over.set()
-        for order in self._open:
-            order.fail(ServerGone(self.why))
+        self.closed.set()
+        for request in self._open:
+            request.fail(ServerGone(self.why))

@@ -2,7 +2,7 @@
 
 Whatever becomes of the run, the group is gone in the end: `end` asks politely first, `kill` does
 not ask, and what is alive when this process exits is ended before the interpreter is. Pipes are
-read all the time, so that a server never blocks on what nobody wants, and keep little of it.
+read all the time, so that a server never blocks on unread output, and little of it is kept.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class _Input(asyncio.Protocol):
         self._gone = gone
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The pipe is closed, by whomever."""
+        """The pipe is closed, by this side or the other."""
         self._gone()
 
 

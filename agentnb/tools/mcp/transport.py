@@ -38,7 +38,7 @@ for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
-class Said:
+class EndReason:
     """How a connection ended, in words, once that is known."""
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ class Said:
 
 @asynccontextmanager
 async def connected(
-    server: McpServer, said: Said, gone: Callable[[], object]
+    server: McpServer, reason: EndReason, gone: Callable[[], object]
 ) -> AsyncIterator[Client]:
     """Connect a server. To be entered and left by one task.
 
     Args:
         server: The server.
-        said: Takes why it ended.
+        reason: Takes why it ended.
         gone: Called when it cannot be spoken to any more; also while it is left.
 
     Raises:
@@ -65,7 +65,7 @@ async def connected(
     from mcp import Client
     from mcp.types import Implementation
 
-    transport = _by_http(server, said) if server.url else _by_pipes(server, said, gone)
+    transport = _by_http(server, reason) if server.url else _by_pipes(server, reason, gone)
     lists = ToolLists(server.name)
     # No cache: each run lists the tools anew.
     client = Client(
@@ -107,7 +107,7 @@ def _version() -> str:
 
 @asynccontextmanager
 async def _by_pipes(
-    server: McpServer, said: Said, gone: Callable[[], object]
+    server: McpServer, reason: EndReason, gone: Callable[[], object]
 ) -> AsyncIterator[tuple[Any, Any]]:
     import anyio
     from mcp.client.stdio import get_default_environment
@@ -143,14 +143,14 @@ async def _by_pipes(
             try:
                 yield to_client, from_client
             finally:
-                said.errors = process.said
+                reason.errors = process.said
                 to_client.close()
                 from_client.close()
                 with anyio.CancelScope(shield=True):
                     await process.end()
                     with anyio.move_on_after(0.1):  # for its last words
                         await errors_read.wait()
-                said.why, said.errors = process.why, process.said
+                reason.why, reason.errors = process.why, process.said
                 pipes.cancel_scope.cancel()
     finally:
         process.kill()
@@ -211,7 +211,7 @@ def _error_for(line: bytes) -> SessionMessage | None:
 
 
 @asynccontextmanager
-async def _by_http(server: McpServer, said: Said) -> AsyncIterator[tuple[Any, Any]]:
+async def _by_http(server: McpServer, reason: EndReason) -> AsyncIterator[tuple[Any, Any]]:
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
@@ -223,7 +223,7 @@ async def _by_http(server: McpServer, said: Said) -> AsyncIterator[tuple[Any, An
 
     async def note_refusal(response: httpx2.Response) -> None:
         if response.status_code in _REFUSED:  # the SDK does not tell which status it was
-            said.errors = one_line(f"HTTP {response.status_code} {response.reason_phrase}")
+            reason.errors = one_line(f"HTTP {response.status_code} {response.reason_phrase}")
 
     async with httpx2.AsyncClient(
         headers=headers,

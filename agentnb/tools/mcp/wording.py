@@ -9,23 +9,23 @@ from agentnb.core.errors import in_words
 from agentnb.core.text import one_line
 
 if TYPE_CHECKING:
-    from agentnb.tools.mcp.transport import Said
+    from agentnb.tools.mcp.transport import EndReason
 
 
-def why_of(why: str, error: BaseException, said: Said | None) -> str:
+def why_of(why: str, error: BaseException, reason: EndReason | None) -> str:
     """Why a connection ended.
 
     Args:
         why: What is known already; empty for nothing.
         error: What left the connection.
-        said: What the server said; `None` if it was not started.
+        reason: What is known of its end; `None` if it was not started.
     """
     error = innermost(error)
-    if not why and said is not None and said.why and not isinstance(error, OSError):
-        return said.why  # how the process ended says more than what became of its pipes
+    if not why and reason is not None and reason.why and not isinstance(error, OSError):
+        return reason.why  # how the process ended says more than what became of its pipes
     if not why:
         why = error_in_words(error)
-    errors = "" if said is None else said.errors
+    errors = "" if reason is None else reason.errors
     return f"{why}: {errors}" if errors else why
 
 
