@@ -7,14 +7,15 @@ thread of the call, since drawing takes long.
 from __future__ import annotations
 
 import base64
-import sys
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import Any, NamedTuple
 
 from agentnb.core.media import MOST_BYTES_OF_TOOL, media_tokens, media_type_of
 from agentnb.core.text import one_line
 from agentnb.core.types import MediaBlock
+from agentnb.objects.short import is_a, tried
 
 _SMALLER = 3
 """How many times a picture that is too large is made at half its size."""
@@ -60,15 +61,17 @@ def _found(value: object) -> Picture | None:
     if (figure := _figure_of(value)) is not None:
         title = one_line(_title_of(figure))
         return Picture(_block(_drawn(figure), "image/png", title), _words("figure", title))
-    if _is_a(value, "PIL.Image", "Image"):
+    if is_a(value, "PIL.Image", "Image"):
         image: Any = value
         size = f"{image.width:,} x {image.height:,}"
         return Picture(_block(_written(image), "image/png"), _words("image", size))
     for name in _SHOWN_BY:
         # By the class: what an object makes up for any name is none of its methods.
         show = getattr(type(value), name, None)
-        if callable(show) and (content := _shown(show(value))):
-            media_type = media_type_of(content) or "image/png"
+        # One that fails has no picture, and its text is told: the function itself did not fail.
+        content = tried(partial(_shown, show, value), b"") if callable(show) else b""
+        media_type = media_type_of(content)
+        if media_type is not None:
             return Picture(_block(content, media_type), _words("figure", type(value).__name__))
     return None
 
@@ -81,20 +84,14 @@ def _block(content: bytes, media_type: str, name: str = "") -> MediaBlock:
     return MediaBlock(media_type, base64.b64encode(content).decode(), name)
 
 
-def _is_a(value: object, module: str, name: str) -> bool:
-    """Whether a value is of a class whose library somebody has imported."""
-    cls = getattr(sys.modules.get(module), name, None)
-    return isinstance(cls, type) and isinstance(value, cls)
-
-
 # -- matplotlib -----------------------------------------------------------------------------------
 
 
 def _figure_of(value: Any) -> Any:
     """A figure, also that of axes: `DataFrame.plot` returns them. `None` for anything else."""
-    if _is_a(value, "matplotlib.axes", "Axes"):
+    if is_a(value, "matplotlib.axes", "Axes"):
         value = value.get_figure()
-    return value if _is_a(value, "matplotlib.figure", "Figure") else None
+    return value if is_a(value, "matplotlib.figure", "Figure") else None
 
 
 def _title_of(figure: Any) -> str:
@@ -141,8 +138,9 @@ def _fitting(made: Callable[[int], bytes]) -> bytes:
     return content
 
 
-def _shown(found: object) -> bytes:
+def _shown(show: Callable[[object], object], value: object) -> bytes:
     """What a method for a notebook gives: bytes or base64, perhaps with metadata."""
+    found = show(value)
     if isinstance(found, tuple) and found:
         found = found[0]
     if isinstance(found, str):

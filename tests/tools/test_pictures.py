@@ -109,6 +109,21 @@ def test_all_else_is_text_as_before(value: Any) -> None:
     assert isinstance(as_output(value), str)
 
 
+class Broken(Shows):
+    """Shows itself by a program that is not there."""
+
+    def _repr_png_(self) -> Any:
+        raise OSError("there is no program 'dot'")
+
+    def __str__(self) -> str:
+        return "a graph of 3 nodes"
+
+
+@pytest.mark.parametrize("value", [Broken(), Shows(png="no base64!"), Shows(png=b"no picture")])
+def test_what_cannot_show_itself_is_told_as_text(value: Any) -> None:
+    assert as_output(value) == str(value)
+
+
 def test_texts_and_pictures_of_a_list_keep_their_order() -> None:
     text, files = made(("first", png(), {"n": 1}, figure("Second")))
 
