@@ -16,6 +16,8 @@ spin = "begun.set()\\nwhile True: pass"
 provider = agentnb.ScriptedProvider({
     "Add": [code("seen.append('code')\\ntotal = sum(given)\\ntotal")] * 40,
     "6\\n(Bound: total)": "It is 6.",
+    "Wait": [code("seen.append('of another run')")] * 9,
+    "(no output)": "It ran.",
     "Spin": [code(spin)] * 9,
     "Draw": [code("import matplotlib.pyplot as plt\\nplt.plot([1, 2])\\nplt.show()\\nNone")] * 9,
     "(figure 1": "Drawn.",
@@ -23,6 +25,7 @@ provider = agentnb.ScriptedProvider({
     "RuntimeError: This would end": "It stays.",
 })
 session = agentnb.configure(provider=provider, approve=lambda *_: "approve")
+calls_that_wait = lambda run: [e for e in run.events if e.event.kind == "tool_call_reported"]
 given, begun = [1, 2, 3], threading.Event()
 
 def ask(task):
@@ -82,8 +85,7 @@ def test_nothing_runs_in_the_middle_of_a_cell_that_awaits_something_else(kernel:
     # The call waits for the main thread: its report says so. Then the loop turns many times.
     cell = """
 _ = ask("Add")
-reports = lambda: [e.event for e in run.events if e.event.kind == "tool_call_reported"]
-while not (reports() or run.done):
+while not (calls_that_wait(run) or run.done):
     await asyncio.sleep(0.01)
 for _ in range(50):
     await asyncio.sleep(0)
@@ -93,6 +95,21 @@ seen.append("cell")
     kernel.ok("while not run.done: await asyncio.sleep(0.01)\nseen.append('next cell')")
 
     assert kernel.value("seen, total") == (["cell", "code", "next cell"], 6)
+
+
+def test_cell_that_waits_for_a_run_makes_no_call_of_another_run(kernel: Kernel) -> None:
+    # The other run's call is first in the queue when the cell begins to wait.
+    cell = """
+other = session.spawn("Wait", code="kernel")
+while not (calls_that_wait(other) or other.done):
+    await asyncio.sleep(0.01)
+_ = await ask("Add")
+seen.append("cell")
+"""
+    kernel.ok("seen = []", cell)
+    kernel.ok("while not other.done: await asyncio.sleep(0.01)")
+
+    assert kernel.value("seen") == ["code", "cell", "of another run"]
 
 
 def test_interrupt_of_code_stops_the_run_of_its_spawn_cell(kernel: Kernel, door: Door) -> None:
