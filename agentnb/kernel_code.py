@@ -53,7 +53,7 @@ class KernelCode:
         call = MainCall(context.run_id, lambda guarded: self._cell(code, guarded))
         watch = _Watch(call, context, self.limits.time_s)
         watching = asyncio.ensure_future(context.on_thread(watch.to_its_end))
-        watch.when_too_slow(asyncio.get_running_loop(), watching)
+        watch.cancel_when_too_slow(watching)
         try:
             await watching
         except asyncio.CancelledError as error:
@@ -84,21 +84,22 @@ class _Watch:
 
     def __init__(self, call: MainCall, context: ToolContext, time_s: float) -> None:
         self._call, self._context, self._time_s = call, context, time_s
+        self._loop = asyncio.get_running_loop()
         self._unserved_since: float | None = None
         self._has_told = False
-        self._loop: asyncio.AbstractEventLoop | None = None
         self.is_too_slow = False
         self.is_unserved = False
 
-    def when_too_slow(self, loop: asyncio.AbstractEventLoop, waits: asyncio.Future[Any]) -> None:
-        """Cancel what waits for the call when its time is over."""
-        self._waits, self._loop = waits, loop
+    def cancel_when_too_slow(self, waits: asyncio.Future[Any]) -> None:
+        """Say what waits for the call, before the thread begins."""
+        self._waits = waits
 
     def to_its_end(self) -> None:
         """Ask for the call, and return when it has ended or will not begin."""
         if self._context.cancelled:
             return
         MAIN.put(self._call)
+        self._give_up_if_certain()
         while not self._call.ended.wait(SLICE_S):
             self._look()
 
@@ -109,7 +110,7 @@ class _Watch:
                 MAIN.stop(self._call)
         elif began_at is None:
             self._look_for_service()
-        elif time.monotonic() - began_at > self._time_s and self._loop is not None:
+        elif time.monotonic() - began_at > self._time_s:
             self.is_too_slow = True  # and `cancelled` says so from here on
             self._loop.call_soon_threadsafe(self._waits.cancel)
             MAIN.stop(self._call)
@@ -119,12 +120,20 @@ class _Watch:
             self._has_told = True
             self._context.report("waits for the notebook's main thread")
         now = time.monotonic()
+        self._give_up_if_certain()
         if MAIN.may_serve(self._call.run_id):
             self._unserved_since = None
         elif self._unserved_since is None:
             self._unserved_since = now
-        elif now - self._unserved_since > GRACE_S and MAIN.withdraw(self._call):
-            self.is_unserved = True
+        elif now - self._unserved_since > GRACE_S:
+            self._give_up()
+
+    def _give_up_if_certain(self) -> None:
+        if MAIN.never_serves(self._call.run_id):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.is_unserved = MAIN.withdraw(self._call)
 
 
 def _serve_between_cells(shell: Any) -> None:

@@ -118,6 +118,14 @@ class MainThread:
             has_cells = self._cells is not None and self._cells[0].is_running()
             return has_cells and not self._waits_in_code[run_id]
 
+    def never_serves(self, run_id: str) -> bool:
+        """Whether it is certain that the main thread does not come to the calls of a run.
+
+        Either it has ended, and other threads go on, or the code of a call holds it until that very
+        run has ended.
+        """
+        return not threading.main_thread().is_alive() or self._waits_in_code[run_id] > 0
+
     # -- the main thread ---------------------------------------------------------------------------
 
     @contextmanager

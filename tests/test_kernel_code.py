@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,8 +17,9 @@ import pytest
 import agentnb
 from agentnb import AgentStatus, Reply, ScriptedProvider, Session, ToolUse, kernel_code
 from agentnb.core.types import CompletionRequest, ToolResultBlock
-from agentnb.main_thread import MAIN, Guarded, MainCall
+from agentnb.main_thread import MAIN, Guarded, MainCall, MainThread
 from agentnb.testing import by_agent, requests_of, spawn
+from tests.support import DEADLINE_S
 
 NAMES = vars(sys.modules["__main__"])
 FIGURE = "import matplotlib.pyplot as plt\nfigure = plt.figure()\nplt.plot([1, 3, 2])\nNone"
@@ -259,10 +262,59 @@ def test_script_that_does_not_wait_gets_an_error_that_says_what_to_do(
     assert "touched" not in names
 
 
-def test_code_that_waits_for_code_is_an_error_and_no_standstill(
+SCRIPT_THAT_HAS_ENDED = """
+import threading
+import agentnb
+from agentnb import kernel_code
+from agentnb.testing import by_agent, requests_of, tool_calls
+
+kernel_code.GRACE_S = 10**6
+code = tool_calls(("python", {"code": "print('touched')"}))
+
+def ask():
+    threading.main_thread().join()
+    provider = by_agent({"root": [code, "done"]})
+    session = agentnb.Session(provider=provider, store=None, approve=lambda *_: "approve")
+    session.run_sync("go", code="kernel")
+    print(requests_of(provider, "root")[1].messages[-1].content[0].text)
+
+threading.Thread(target=ask).start()
+"""
+
+
+def test_thread_that_outlives_the_script_gets_the_error_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT_THAT_HAS_ENDED],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+
+    assert done.stdout == f"{kernel_code.NOT_SERVED}\n"
+    assert done.stderr == ""
+
+
+def test_wait_that_comes_after_the_call_is_in_time(
     monkeypatch: pytest.MonkeyPatch, names: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(kernel_code, "GRACE_S", 0.1)
+    monkeypatch.setattr(kernel_code, "GRACE_S", 10**6)
+    looks: list[str] = []
+    monkeypatch.setattr(MAIN, "may_serve", looks.append)
+    provider = by_agent({"root": [run_code("touched = True"), "done"]})
+    with session_of(provider) as session:
+        run = session.spawn("go", code="kernel")
+        while len(looks) < 3 and not run.done:
+            time.sleep(0.01)
+        run.result(240)
+
+    assert names["touched"]
+
+
+def test_code_that_waits_for_code_is_an_error_at_once_and_no_standstill(
+    monkeypatch: pytest.MonkeyPatch, names: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(kernel_code, "GRACE_S", 10**6)
     inner = by_agent({"root": [run_code("touched = True"), "done inside"]})
     with session_of(inner) as session:
         names["session"] = session
@@ -377,3 +429,21 @@ def test_other_threads_make_no_call() -> None:
     assert not call.ended.is_set()
     assert MAIN.serve("r") is call
     assert call.value == "made"
+
+
+def test_calls_that_a_wait_leaves_are_made_between_cells() -> None:
+    main, made = MainThread(), list[str]()
+
+    async def kernel() -> None:
+        of_cells, last = asyncio.Lock(), asyncio.Event()
+        main.serve_between_cells(asyncio.get_running_loop(), of_cells)
+        async with of_cells:  # a cell, which waits and then gives up
+            with main.waits("r", lambda: None):
+                main.put(MainCall("r", lambda _: made.append("first")))
+                main.put(MainCall("r", lambda _: last.set()))
+            assert made == []
+        await asyncio.wait_for(last.wait(), DEADLINE_S)
+
+    asyncio.run(kernel())
+
+    assert made == ["first"]
