@@ -10,18 +10,16 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from agentnb.code_places import CODE_WORDS, OFF, RunNeeds, code_place
 from agentnb.core.errors import OrchestratorError, ToolError
 from agentnb.core.protocols import Tool
 from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_key, path_of
-from agentnb.kernel_code import KernelCode
 from agentnb.objects.describe import describe
 from agentnb.objects.given import objects_given
 from agentnb.objects.handles import descriptions_text, handles_in
 from agentnb.tools.inspect import InspectTool
-from agentnb.tools.python import KernelPythonTool, PythonTool
-from agentnb.workers.pool import AT_WORK, Workers
 from agentnb.workers.returned import Returned
 from agentnb.workers.worker import Limits
 
@@ -29,8 +27,6 @@ GIVE = "give"
 """Where the descriptions of given objects are kept, by name."""
 CODE = "code"
 """Where it is kept that agents may run code."""
-OFF, WORKER, KERNEL = "off", "worker", "kernel"
-CODE_WORDS = (OFF, WORKER, KERNEL)
 _WENT_WITH_KERNEL = (
     "The objects of this run went with the kernel that it began in: go on with what you know of "
     "them."
@@ -84,7 +80,7 @@ class Gift:
     objects: Mapping[str, object] | None
     """By name; `None` if they went with the kernel that the run began in."""
     code: str = OFF
-    """`off`, `worker` or `kernel`."""
+    """One of `CODE_WORDS`."""
     is_recovered: bool = False
 
     def __bool__(self) -> bool:
@@ -132,8 +128,8 @@ class GivenObjects:
         self,
         gift: Gift,
         *,
-        limits: Limits | None = None,
-        at_work: int = AT_WORK,
+        limits: Limits,
+        at_work: int,
         hands_all: bool = False,
         is_replay: bool = False,
     ) -> None:
@@ -144,21 +140,19 @@ class GivenObjects:
         """By agent id: the names that it has."""
         self._returned: dict[str, Returned] = {}
         self._is_replay = is_replay
-        self._workers: Workers | None = None
-        tools: list[Tool] = [InspectTool(self.objects_of)] if self.descriptions else []
-        if gift.code == WORKER:
-            self._workers = Workers(
-                gift.objects,
+        self.code = code_place(
+            gift.code,
+            RunNeeds(
+                objects=gift.objects,
+                gone=gift.descriptions if gift.is_recovered else None,
                 limits=limits,
                 at_work=at_work,
-                gone=gift.descriptions if gift.is_recovered else None,
-            )
-            tools.append(PythonTool(self._workers))
-        self.runs_in_kernel = gift.code == KERNEL
-        """Whether agents' code runs on the person's own names, on the main thread."""
-        if self.runs_in_kernel:
-            tools.append(KernelPythonTool(KernelCode((limits or Limits()).time_s)))
-        self.tools: Sequence[Tool] = tuple(tools)
+                is_replay=is_replay,
+            ),
+        )
+        """Where agents' code runs."""
+        readers = (InspectTool(self.objects_of),) if self.descriptions else ()
+        self.tools: Sequence[Tool] = (*readers, *self.code.tools)
         """Those that read the objects, and run code."""
 
     def begin(self, root_id: str) -> None:
@@ -177,8 +171,7 @@ class GivenObjects:
                 error.partial_result = replace(error.partial_result, objects=self.came_back)
             raise
         finally:
-            if self._workers is not None:
-                await self._workers.close()
+            await self.code.close()
         return replace(result, objects=self.came_back)
 
     def objects_of(self, agent_id: str) -> Mapping[str, object]:
@@ -210,11 +203,10 @@ class GivenObjects:
         self._hand(child_id, self._handed(parent_id, task, context))
 
     async def agent_ended(self, agent_id: str) -> None:
-        """End an agent's worker, and keep what comes back from it."""
-        if self._workers is not None:
-            returned = await self._workers.end(agent_id)
-            if returned.objects or returned.left_out:
-                self._returned[agent_id] = returned
+        """Keep what an agent's code left."""
+        returned = await self.code.end(agent_id)
+        if returned.objects or returned.left_out:
+            self._returned[agent_id] = returned
 
     # -- what comes back ---------------------------------------------------------------------------
 
@@ -229,8 +221,7 @@ class GivenObjects:
 
     def _hand(self, agent_id: str, names: tuple[str, ...]) -> None:
         self._names[agent_id] = names
-        if self._workers is not None:
-            self._workers.give(agent_id, names)
+        self.code.give(agent_id, names)
 
     def _handed(self, parent_id: str, task: str, context: str) -> tuple[str, ...]:
         known = self._names.get(parent_id, ())

@@ -15,6 +15,7 @@ from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from agentnb.code_places import OFF
 from agentnb.config import Config, config_of, reread
 from agentnb.core.durable import AgentKind, one_of
 from agentnb.core.errors import (
@@ -35,7 +36,7 @@ from agentnb.core.types import (
     path_of,
 )
 from agentnb.errors import wrong_settings_as_line
-from agentnb.given import OFF, gift_of
+from agentnb.given import gift_of
 from agentnb.mapping.order import checked_flag, order_of
 from agentnb.mapping.reuse import (
     KernelAnswers,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 
 import agentnb
 from agentnb import AgentStatus, Reply, ScriptedProvider, Session, ToolUse
+from agentnb.code_places import InWorkers
+from agentnb.core.errors import MissingExtra
 from agentnb.core.types import CompletionRequest, MediaBlock, ToolResultBlock
 from agentnb.testing import by_agent, requests_of, spawn
 from agentnb.workers.inside.descendants import marked
@@ -43,6 +46,13 @@ def results(request: CompletionRequest) -> list[ToolResultBlock]:
 
 def session_of(provider: ScriptedProvider, **settings: Any) -> Session:
     return Session(provider=provider, **{"store": None, "code_memory": "600MB", **settings})
+
+
+def mark_of(run: agentnb.Run[Any]) -> str:
+    """What the processes of a run have in their environment."""
+    assert run._given is not None
+    assert isinstance(run._given.code, InWorkers)
+    return run._given.code.workers.mark
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +148,7 @@ def test_code_of_a_run_is_every_cell_to_be_run_again(worked: Worked) -> None:
 
 def test_nothing_of_a_run_is_left_when_it_has_ended(worked: Worked) -> None:
     run, _ = worked
-    assert run._given is not None
-    assert run._given._workers is not None
-    assert marked(run._given._workers._mark) == []
+    assert marked(mark_of(run)) == []
 
 
 def test_runaway_is_stopped_by_a_cancel_of_its_agent_and_its_parent_goes_on() -> None:
@@ -159,9 +167,7 @@ def test_runaway_is_stopped_by_a_cancel_of_its_agent_and_its_parent_goes_on() ->
         assert receipt.still_running == ()
         assert run.result().output == "done without it"
         assert run.agent("1").status is AgentStatus.CANCELLED
-        assert run._given is not None
-        assert run._given._workers is not None
-        assert marked(run._given._workers._mark) == []
+        assert marked(mark_of(run)) == []
 
 
 def _wait_for_tool(run: agentnb.Run[Any], started: threading.Event) -> None:
@@ -183,12 +189,15 @@ def _wait_for_tool(run: agentnb.Run[Any], started: threading.Event) -> None:
     assert started.wait(120)
 
 
-def test_replay_runs_no_code_and_says_so_of_objects(tmp_path: Path) -> None:
+def test_replay_runs_no_code_and_says_so_of_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script: dict[str, list[Any]] = {"root": [run_code("table = 6 * 7\ntable"), "done"]}
     cassette = tmp_path / "x.cassette.jsonl"
     with session_of(by_agent(script), mode="record", cassette=cassette) as session:
         recorded = session.spawn("go", code="worker")
         assert recorded.result().objects["table"] == 42
+    monkeypatch.setitem(sys.modules, "ipykernel", None)  # a replay needs no extra
     with session_of(by_agent({}), mode="replay", cassette=cassette) as session:
         run = session.spawn("go", code="worker")
         assert run.result().output == "done"
@@ -196,11 +205,18 @@ def test_replay_runs_no_code_and_says_so_of_objects(tmp_path: Path) -> None:
             call.result for call in recorded.agent("root").tool_calls
         ]
         assert list(run.code) == list(recorded.code)
-        assert run._given is not None
-        assert run._given._workers is not None
-        assert run._given._workers._server is None  # nothing was started
         with pytest.raises(KeyError, match="replay"):
             run.objects["table"]
+
+
+def test_run_whose_code_nothing_can_run_is_refused_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", None)
+    session = session_of(by_agent({}))
+
+    with pytest.raises(MissingExtra, match=r"pip install 'agentnb\[code\]'"):
+        session.spawn("go", code="worker")
 
 
 def test_recovered_run_runs_no_cell_twice_and_says_that_the_objects_are_gone(

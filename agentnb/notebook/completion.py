@@ -22,12 +22,12 @@ from IPython.core.completer import (
 )
 from IPython.core.getipython import get_ipython
 
+from agentnb.code_places import CODE_WORDS
 from agentnb.config import Config, config_of
 from agentnb.core.durable import Priority, TaskStatus
 from agentnb.core.questions import Question
 from agentnb.core.text import visible
 from agentnb.default_session import session_at_hand
-from agentnb.given import CODE_WORDS
 from agentnb.models import used_models
 from agentnb.modes import MODES
 from agentnb.notebook.line import Option, Verb, Words

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 
+from agentnb.code_places import CODE_WORDS, OFF
 from agentnb.config import load_config
 from agentnb.core.errors import OrchestratorError
 from agentnb.core.money import NotMoney, looks_like_money, share_in_words
@@ -18,7 +19,6 @@ from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult, path_of
 from agentnb.default_session import config_at_hand, configure, get_session, session_at_hand
 from agentnb.errors import NotebookError
-from agentnb.given import CODE_WORDS, OFF
 from agentnb.modes import MODES
 from agentnb.notebook import steering
 from agentnb.notebook.answering import answer, answering_in, questions

@@ -63,9 +63,6 @@ class Workers:
         cwd: The folder in which code runs; the current one if left out.
         gone: Names that the run was given and that went with the kernel in which it began: what
             agents had bound there is gone, too.
-
-    Raises:
-        MissingExtra: `ipykernel` is not installed.
     """
 
     def __init__(
@@ -77,14 +74,13 @@ class Workers:
         cwd: Path | None = None,
         gone: Iterable[str] | None = None,
     ) -> None:
-        if importlib.util.find_spec("ipykernel") is None:
-            raise MissingExtra("`ipykernel`, in which agents run code,", extra="code")
         self.limits = limits or Limits()
         self.given = dict(given or {})
         self._gone = None if gone is None else frozenset(gone)
         self._at_work = at_work
         self._cwd = str(cwd or Path.cwd())
-        self._mark = secrets.token_hex(8)
+        self.mark = secrets.token_hex(8)
+        """By which the processes of the run are found: see `agentnb.workers.inside.descendants`."""
         self._slots = asyncio.Semaphore(at_work)
         self._seats: dict[str, _Seat] = {}
         self._server: ForkServer | None = None
@@ -230,7 +226,7 @@ class Workers:
         if server is None or not server.is_alive:
             if server is not None:
                 server.kill()
-            server = ForkServer(self._mark, at_work=self._at_work, preload=preload())
+            server = ForkServer(self.mark, at_work=self._at_work, preload=preload())
             self._server = server
         folder = private_folder()
         self._folders.append(folder)
@@ -280,6 +276,16 @@ class Workers:
         if seat.worker is None or not seat.worker.is_alive:
             return Returned()
         return await seat.worker.harvest(_names_in(seat.code))
+
+
+def check_installed() -> None:
+    """Check that workers can be started.
+
+    Raises:
+        MissingExtra: `ipykernel` is not installed.
+    """
+    if importlib.util.find_spec("ipykernel") is None:
+        raise MissingExtra("`ipykernel`, in which agents run code,", extra="code")
 
 
 def _names_in(code: Sequence[str]) -> list[str]:

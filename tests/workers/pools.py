@@ -35,7 +35,7 @@ class Pool:
 
     @property
     def mark(self) -> str:
-        return self.workers._mark
+        return self.workers.mark
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runtime.submit(work).result(LONG_S)
