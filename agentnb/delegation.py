@@ -21,7 +21,7 @@ from agentnb.models import Models, gate_of
 from agentnb.tools.mcp.pool import RunServers
 from agentnb.tools.registry import MAKERS, meant_by
 from agentnb.tools.spawn import NAMES, SpawnSettings, spawn_tools
-from agentnb.tools.toolset import TOOLSETS, Makers, tool_of_server
+from agentnb.tools.toolset import COMES_WITH, TOOLSETS, Makers, tool_of_server
 
 BootstrapOf = Callable[[Profile | None], Sequence[NamedText]]
 
@@ -191,7 +191,7 @@ def gated_by_profile(profile: Profile, known: Iterable[Tool], config: Config) ->
 
 def _gated(names: Sequence[str], key: str, known: Iterable[Tool], config: Config) -> frozenset[str]:
     known = tuple(known)
-    ours = {*NAMES, *(name for members in TOOLSETS.values() for name in members)}
+    ours = {*NAMES, *COMES_WITH, *(name for members in TOOLSETS.values() for name in members)}
     alone = {name: (name,) for name in (*(tool.spec.name for tool in known), *sorted(ours))}
     meant = {**TOOLSETS, **alone}
     mistakes = [
@@ -221,6 +221,11 @@ _NOT_NAMED = "{} is not named here: `Session(nested_spawn=True)` gives it to sub
 def _no_tool(name: str, known: Iterable[str]) -> str:
     if name in NAMES:
         return _NOT_NAMED.format(literal(name))
+    if name in COMES_WITH:
+        return (
+            f"This run has no tool {literal(name)}, which comes with {COMES_WITH[name]}. Start the "
+            "run so, or take it out here."
+        )
     names = map(literal, dict.fromkeys(known))
     return (
         f"This run has no tool {literal(name)} (known: {listed(names)}). Give it to the session, "

@@ -248,10 +248,13 @@ class RunMaker:
             instructions = going_on.head.settings["profile"]["instructions"]
         viewers, warning = Viewers(), settings.on_budget_warning
         named = self.tools(config)
-        tools = self._tools_for(options.given, settings, profile, config, named)
         objects = self._objects_of(options, settings)
-        if objects is not None:
-            tools = tools_of((*tools, *objects.tools))
+        of_objects = () if objects is None else objects.tools
+        known = (*of_objects, *named)
+        tools = self._tools_for(options.given, settings, profile, config, known, named)
+        # Who gives objects, or lets agents run code, says so for this very run: no list of tools,
+        # of the run or of its profile, takes that back.
+        tools = tools_of((*tools, *(each for each in of_objects if each not in tools)))
         gated = self._gated(options, (*named, *tools), profile, config)
         is_replay = self._repeat.name == REPLAY
         servers = RunServers(self._servers, is_replay=is_replay)
@@ -346,15 +349,25 @@ class RunMaker:
         settings: Settings,
         profile: Profile | None,
         config: Config,
-        named: Sequence[Tool],
+        known: Sequence[Tool],
+        of_session: Sequence[Tool],
     ) -> Sequence[Tool]:
-        """The tools of a run: its own, else its profile's, else the session's."""
+        """The tools of a run: its own, else its profile's, else the session's.
+
+        Args:
+            given: What the run itself is given.
+            settings: Its settings.
+            profile: Of its root.
+            config: The settings file.
+            known: What may be named.
+            of_session: The session's.
+        """
         if "tools" in given:
-            return tools_of(settings.tools, named, self.toolsets)
+            return tools_of(settings.tools, known, self.toolsets)
         if profile is None:
-            return named
-        of_profile = tools_of_profile(profile, named, config, self.toolsets)
-        return named if of_profile is None else of_profile
+            return of_session
+        of_profile = tools_of_profile(profile, known, config, self.toolsets)
+        return of_session if of_profile is None else of_profile
 
     def _objects_of(self, options: RunOptions, settings: Settings) -> GivenObjects | None:
         """The objects of a run's agents, and what runs their code; `None` for neither."""

@@ -13,7 +13,7 @@ from agentnb.core.text import literal
 from agentnb.core.types import ToolSpec
 from agentnb.tools.function import check_name, tool
 from agentnb.tools.memory import memory_tools
-from agentnb.tools.toolset import MEMORY, WORKSPACE, Makers, members, tool_of_server
+from agentnb.tools.toolset import COMES_WITH, MEMORY, WORKSPACE, Makers, members, tool_of_server
 from agentnb.tools.workspace import workspace_tools
 
 MAKERS: Makers = {WORKSPACE: workspace_tools, MEMORY: memory_tools}
@@ -54,6 +54,11 @@ def _made(given: Any, known: Mapping[str, Tool], makers: Makers) -> tuple[Tool, 
     if isinstance(given, str):
         if meant := meant_by(given, known, makers):
             return meant
+        if given in COMES_WITH:
+            raise ValueError(
+                f"`tools`: {literal(given)} comes with {COMES_WITH[given]}. Start the run so, and "
+                "take it out of `tools`."
+            )
         names = listed(map(literal, [*known, *makers]))
         raise ValueError(
             f"`tools`: there is no tool {literal(given)} (known: {names}). Give the function "

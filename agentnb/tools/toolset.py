@@ -23,6 +23,12 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
 }
 """The names of the tools, in order, by the name that stands for them."""
 
+COMES_WITH: Mapping[str, str] = {
+    "inspect": "objects: `give={...}`, or `%%spawn --give NAMES`",
+    "python": "`code='worker'`, or `%%spawn --code worker`",
+}
+"""With what each tool comes that a run has by its other options, and that no list gives to it."""
+
 Makers = Mapping[str, Callable[[], Sequence[Tool]]]
 """Makes the tools of a toolset, by its name."""
 
