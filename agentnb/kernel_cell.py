@@ -56,6 +56,7 @@ class _Cell:
     def run(self, guarded: Guarded) -> Outcome:
         before, kept = dict(self._names), open_figures()
         error: BaseException | None = None
+        words = ""
         with ExitStack() as changed:
             out, err = [changed.enter_context(_printed(name)) for name in ("stdout", "stderr")]
             changed.enter_context(_without_input())
@@ -65,16 +66,18 @@ class _Cell:
                 guarded(lambda: self._execute(kept))
             except BaseException as raised:
                 error = raised
+                words = self._in_words(error, guarded)
         try:
             close_figures(kept)  # also of a cell that was stopped
         except Exception as raised:
-            error = error or raised
+            if error is None:
+                error, words = raised, self._in_words(raised, guarded)
         return Outcome(
             {
                 "value": self._value if error is None else "",
                 "displayed": self._texts,
                 "not_displayed": self._not_displayed,
-                "error": "" if error is None else self._in_words(error),
+                "error": words,
                 "is_interrupt": isinstance(error, KeyboardInterrupt),
                 "names": names_bound(before, self._names),
                 "figures_left_out": self._figures.left_out,
@@ -101,8 +104,12 @@ class _Cell:
         self._figures.take(value, not_these=kept)
         self._value = "" if value is None else text_of(value)
 
-    def _in_words(self, error: BaseException) -> str:
-        words = short_error(error, self._shell)
+    def _in_words(self, error: BaseException, guarded: Guarded) -> str:
+        """The error for a model. Its `__str__` is code of the agent, and may be stopped, too."""
+        try:
+            words = guarded(lambda: short_error(error, self._shell))
+        except KeyboardInterrupt:
+            words = type(error).__name__
         if isinstance(error, SyntaxError) and "outside" in words and "await" in self._code:
             words += f"\n{_NO_AWAIT}"
         return words

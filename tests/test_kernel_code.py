@@ -160,7 +160,17 @@ def test_calls_of_two_agents_run_one_at_a_time(names: dict[str, Any]) -> None:
     assert names["most"] == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("code", ["while True: pass", "import time\ntime.sleep(10**6)"])
+ENDLESS_ERROR = """
+class Endless(Exception):
+    def __str__(self):
+        while True: pass
+raise Endless
+"""
+
+
+@pytest.mark.parametrize(
+    "code", ["while True: pass", "import time\ntime.sleep(10**6)", ENDLESS_ERROR]
+)
 def test_code_is_stopped_at_its_time_limit(code: str) -> None:
     result = came_of(code, code_time_s=0.2)
 

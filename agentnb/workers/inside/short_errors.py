@@ -21,7 +21,7 @@ def short_error(error: BaseException, shell: Any) -> str:
         if (cause := error.__cause__) is not None and _said(cause) != _said(error):
             lines.append(f"Caused by {_said(cause)}")
         return "\n".join(lines)
-    except Exception:
+    except BaseException:  # its `__str__` is foreign code: it may exit, or be interrupted
         return type(error).__name__
 
 
