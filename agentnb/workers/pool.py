@@ -87,7 +87,7 @@ class Workers:
         self._plan: WorkerPlan | None = None
         self._data = DataFile()
         self._starting = asyncio.Lock()
-        self._writing: asyncio.Task[DataFile] | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._folders: list[Path] = []
         """Of all workers. Their guards remove them, if nothing kills those."""
         self._is_closed = False
@@ -222,19 +222,24 @@ class Workers:
     async def _forked(self, seat: _Seat) -> Worker:
         plan = await self._planned()
         self._check_open(seat)
-        server = self._server
-        if server is None or not server.is_alive:
-            if server is not None:
-                server.kill()
-            server = ForkServer(self.mark, at_work=self._at_work, preload=preload())
-            self._server = server
-        folder = private_folder()
+        try:
+            server, folder = self._living_server(), private_folder()
+        except OSError as error:
+            raise CannotStart(f"The worker did not start: {error}") from None
         self._folders.append(folder)
         try:
             return await start_worker(server, plan, seat.names, folder)
         except CannotStart:
             server.kill()  # whatever it hangs on: the next start is by another
             raise
+
+    def _living_server(self) -> ForkServer:
+        server = self._server
+        if server is None or not server.is_alive:
+            if server is not None:
+                server.kill()
+            self._server = server = ForkServer(self.mark, at_work=self._at_work, preload=preload())
+        return server
 
     def _check_open(self, seat: _Seat) -> None:
         if self._is_closed or seat.is_over:
@@ -245,20 +250,21 @@ class Workers:
             if not hasattr(os, "fork"):
                 raise CannotStart(f"No code can run on {sys.platform}: workers need `os.fork`.")
             if self._writing is None:
-                self._writing = asyncio.create_task(self._written())
+                self._writing = asyncio.create_task(self._write())
             try:
-                self._data = data = await asyncio.shield(self._writing)
+                await asyncio.shield(self._writing)
             except (OSError, MemoryError) as error:
                 self._writing = None
                 raise CannotStart(f"What was given could not be written: {error!r}") from None
+            data = self._data
             self._plan = WorkerPlan(self.limits, self._cwd, data.file, data.size, data.index)
         return self._plan
 
-    async def _written(self) -> DataFile:
-        data = await run_in_thread(lambda: write_data_file(self.given))
+    async def _write(self) -> None:
+        """Write the data file. It is the pool's at once: the call that waits may be cancelled."""
+        self._data = await run_in_thread(lambda: write_data_file(self.given))
         if self._is_closed:
-            data.close()
-        return data
+            self._data.close()
 
     def _first_words(self, seat: _Seat) -> list[str]:
         """What an agent has to know of a new worker."""

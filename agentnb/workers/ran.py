@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentnb.workers.inside.figures import MOST_FIGURES, MOST_IN_FIGURE, png_size
+from agentnb.workers.inside.value_text import MOST_DISPLAYED
 from agentnb.workers.worker import Limits, Outcome
 
 _MOST_IN_PART = 20_000
+_MOST_NAMES = 100
 _NOTHING = "(no output)"
 
 
@@ -34,9 +36,10 @@ def ran(outcome: Outcome, limits: Limits, *, notes: Sequence[str] = ()) -> Ran:
     """The call's result. The parts of a reply are checked: the worker may have written anything."""
     reply = outcome.reply or {}
     pictures = _pictures(outcome.pictures)
-    names = tuple(each[:100] for each in _texts(reply.get("names")))[:100]
+    names = tuple(each[:100] for each in _texts(reply.get("names")))[:_MOST_NAMES]
     parts = [*notes, *_failed(reply.get("failed"))]
-    parts += [cut(each) for each in _texts(reply.get("displayed"))]
+    parts += [cut(each) for each in _texts(reply.get("displayed"))[:MOST_DISPLAYED]]
+    parts += _more(reply.get("not_displayed"), "displayed values", MOST_DISPLAYED)
     parts += _printed(outcome)
     if value := _text(reply, "value"):
         parts.append(value)
@@ -71,7 +74,7 @@ def not_handed(name: str, why: str) -> str:
 
 
 def _failed(found: Any) -> list[str]:
-    items = found.items() if isinstance(found, dict) else ()
+    items = [*found.items()][:_MOST_NAMES] if isinstance(found, dict) else []
     return [not_handed(name, cut(str(why), 500)) for name, why in items if name.isidentifier()]
 
 
@@ -96,10 +99,14 @@ def _figure_lines(pictures: Sequence[bytes], reply: Mapping[str, Any]) -> list[s
     for number, picture in enumerate(pictures, 1):
         width, height = png_size(picture)
         lines.append(f"(figure {number}: PNG, {width} x {height})")
-    left_out = reply.get("figures_left_out")
-    if type(left_out) is int and left_out > 0:
-        lines.append(f"({left_out:,} more figures are left out: {MOST_FIGURES} go at most.)")
-    return lines
+    return lines + _more(reply.get("figures_left_out"), "figures", MOST_FIGURES)
+
+
+def _more(left_out: Any, things: str, most: int) -> list[str]:
+    """The line for what is left out; none if nothing is."""
+    if type(left_out) is not int or left_out < 1:
+        return []
+    return [f"({left_out:,} more {things} are left out: {most} go at most.)"]
 
 
 def _pictures(buffers: Sequence[bytes]) -> tuple[bytes, ...]:

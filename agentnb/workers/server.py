@@ -37,6 +37,11 @@ def connection() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
+def import_path() -> list[str]:
+    """Where this process imports from. What is no text there, such as a `Path`, Python ignores."""
+    return [each for each in sys.path if isinstance(each, str)]
+
+
 class ForkServer:
     """The fork server of one run.
 
@@ -44,21 +49,28 @@ class ForkServer:
         mark: Unique to the run: it is in the environment, or the arguments, of all its processes.
         at_work: How many workers compute at a time.
         preload: Modules that it imports before it forks.
+
+    Raises:
+        OSError: It cannot be started.
     """
 
     def __init__(self, mark: str, *, at_work: int, preload: Sequence[str]) -> None:
         self._mark = mark
         self._connection, theirs = connection()
-        with theirs:
-            # -P: what lies in the working folder is not imported in place of the interpreter's.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, json.dumps(sys.path), mark, *preload],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=worker_environment(mark, at_work=at_work),
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                # -P: what lies in the working folder is not imported in place of the interpreter's.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _START, json.dumps(import_path()), mark, *preload],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=worker_environment(mark, at_work=at_work),
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._connection.close()
+            raise
 
     @property
     def is_alive(self) -> bool:

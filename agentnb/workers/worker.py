@@ -14,7 +14,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 
 from agentnb.core.threads import run_in_thread
 from agentnb.workers.returned import Returned, read_returned
-from agentnb.workers.server import ForkServer, connection
+from agentnb.workers.server import ForkServer, connection, import_path
 from agentnb.workers.wire import BadMessage, Channel, Reply, open_channel
 
 INTERRUPT_PATIENCE_S = 0.5
@@ -133,11 +132,11 @@ class Worker:
         asking = self._asked("agentnb_run", {"code": code})
         try:
             await self._first(asking, self._limits.time_s)
-            stopped = ""
+            stopped, said = "", None
             if not asking.done() and not self._gone.done():
                 stopped = "time"
-                await self._stop_call(asking)
-            return await self._outcome(asking, stopped)
+                said = await self._stop_call(asking)
+            return await self._outcome(asking, stopped, said)
         except asyncio.CancelledError:
             await to_its_end(self._stop_call(asking))
             raise
@@ -203,22 +202,35 @@ class Worker:
         either: set[asyncio.Future[Any]] = {awaited, self._gone}
         await asyncio.wait(either, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _stop_call(self, asking: asyncio.Task[Reply]) -> None:
-        """Interrupt the call; kill the worker if that does not end all of it."""
+    async def _stop_call(self, asking: asyncio.Task[Reply]) -> dict[str, Any] | None:
+        """Interrupt the call; kill the worker if that does not end all of it.
+
+        Returns what the call printed if the worker lives on. It has to be collected here, also if
+        nobody asks for it: the next call would have it.
+        """
         if not self._gone.done():
             with suppress(OSError):
                 self._order("interrupt")
             await self._first(asking, INTERRUPT_PATIENCE_S)
         if self._gone.done():
-            return
+            return None
         if asking.done() and not asking.cancelled() and asking.exception() is None:
-            reply = asking.result()
-            if not reply.content.get("threads") and not (await self._collect()).get("processes"):
-                return
+            said = await self._collect()
+            if not asking.result().content.get("threads") and not said.get("processes"):
+                return said
         await self.kill()
+        return None
 
-    async def _outcome(self, asking: asyncio.Task[Reply], stopped: str) -> Outcome:
-        """What came of the call, once it is over."""
+    async def _outcome(
+        self, asking: asyncio.Task[Reply], stopped: str, said: dict[str, Any] | None
+    ) -> Outcome:
+        """What came of the call, once it is over.
+
+        Args:
+            asking: The call.
+            stopped: Which limit stopped it.
+            said: What it printed, if that is known already.
+        """
         error = asking.exception() if asking.done() and not asking.cancelled() else None
         if error is not None and not self._gone.done():
             # The connection breaks as the worker dies: let its guard say why it did.
@@ -235,13 +247,10 @@ class Worker:
             stopped = stopped or (end.reason if is_limit else "")
             return Outcome(out=end.out, err=end.err, stopped=stopped, ended=reason)
         reply = asking.result()
-        said = self._last_said or await self._collect()
-        self._last_said = None
+        said = said or await self._collect()
         if said.get("flooded"):
             stopped = "output"
         return Outcome(reply.content, reply.buffers, said["out"], said["err"], stopped)
-
-    _last_said: dict[str, Any] | None = None
 
     async def _collect(self) -> dict[str, Any]:
         """What was printed since the last time, and how many processes the code left."""
@@ -250,8 +259,7 @@ class Worker:
             self._order("collect")
         await self._first(self._collected, _COLLECT_PATIENCE_S)
         said = self._collected.result() if self._collected.done() else {}
-        self._last_said = said = {"out": "", "err": "", **said}
-        return said
+        return {"out": "", "err": "", **said}
 
     def _order(self, order: str) -> None:
         assert self._writer is not None
@@ -274,14 +282,16 @@ class Worker:
                 elif "ended" in said:
                     detail = str(said.get("detail", ""))[:1_000]
                     end = _End(str(said["ended"])[:100], detail, **_printed(said))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            pass  # whoever writes this is not the guard any more
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):
+            pass  # what writes this is not the guard any more
+        except (ArithmeticError, RecursionError):
+            pass  # nor is what writes such a number, or so deep a list
         finally:
             if not self._gone.done():
                 self._gone.set_result(end)
 
 
-async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+async def to_its_end(work: Coroutine[Any, Any, object]) -> None:
     """Await something that must not be left half done, however often this is cancelled."""
     task = asyncio.create_task(work)
     is_cancelled = False
@@ -318,7 +328,10 @@ async def start_worker(
     Raises:
         CannotStart: It did not start. Only its folder may be left.
     """
-    ours, theirs = connection()
+    try:
+        ours, theirs = connection()
+    except OSError as error:
+        raise CannotStart(f"The worker did not start: {error}") from None
     worker = Worker(folder, plan.limits, ours)
     key = secrets.token_hex(16)
     limits = plan.limits
@@ -326,7 +339,7 @@ async def start_worker(
         "folder": str(folder),
         "key": key,
         "cwd": plan.cwd,
-        "path": sys.path,
+        "path": import_path(),
         "given": {name: plan.index[name] for name in names if name in plan.index},
         "data_size": plan.data_size,
         "memory": limits.memory,

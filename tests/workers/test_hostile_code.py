@@ -189,7 +189,7 @@ def test_cancelled_call_is_stopped_before_the_cancellation_ends(
     pool: Pool, agent: str, code: str, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
-    code = code.replace("while", f"open({str(begun)!r}, 'w').close()\nwhile")
+    code = code.replace("while", f"print('of the first')\nopen({str(begun)!r}, 'w').close()\nwhile")
 
     async def cancelled() -> bool:
         call = asyncio.create_task(pool.running(code, agent))
@@ -201,7 +201,10 @@ def test_cancelled_call_is_stopped_before_the_cancellation_ends(
         return call.cancelled()
 
     assert pool.wait(cancelled())
-    assert not pool.run("1", agent).is_error
+    after = pool.run("print('of the second')", agent)
+    assert not after.is_error
+    assert after.text.splitlines()[-1] == "of the second"
+    assert "of the first" not in after.text
     assert in_the_end(lambda: not [pid for pid in marked(pool.mark) if "sleep" in name_of(pid)])
 
 

@@ -16,14 +16,17 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from agentnb.core.threads import run_in_thread
+from agentnb.workers.given import DataFile, write_data_file
 from agentnb.workers.returned_models import Picture
-from tests.workers.pools import Pool, marked, quick
+from tests.workers.pools import LONG_S, Pool, marked, quick
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "fork"), reason="a worker is forked, which this system cannot"
 )
 
 SECRET = "sk-test-0123456789abcdef"
+HOME = Path("home")
 FRAME = pd.DataFrame({"x": np.arange(1_000_000.0), "s": pd.Categorical(["text"] * 1_000_000)})
 
 
@@ -38,6 +41,7 @@ def made_in_the_kernel() -> object:
 def pool() -> Iterator[Pool]:
     """One pool for the file. Its agent `a` has all names, and each test takes its own besides."""
     os.environ["SOMEBODYS_API_KEY"] = SECRET
+    sys.path.append(HOME)  # type: ignore[arg-type]  # a notebook's mistake, which Python ignores
     given: dict[str, object] = {
         "df": FRAME,
         "items": [1, 2],
@@ -54,6 +58,7 @@ def pool() -> Iterator[Pool]:
     pool.close()
     given["file"].close()  # type: ignore[attr-defined]
     del sys.modules["ghosts"]
+    sys.path.remove(HOME)  # type: ignore[arg-type]
     del os.environ["SOMEBODYS_API_KEY"]
 
 
@@ -106,6 +111,50 @@ def test_cell_may_await_and_display(pool: Pool) -> None:
     ran = pool.run("import asyncio\nawait asyncio.sleep(0)\ndisplay('shown')\n'value'")
 
     assert ran.text == "'shown'\n'value'\n(Bound: asyncio)"
+
+
+def test_displays_that_are_left_out_are_counted(pool: Pool) -> None:
+    ran = pool.run("for _i in range(25): display('shown')")
+
+    said = "'shown'\n(5 more displayed values are left out: 20 go at most.)"
+    assert ran.text.endswith(said)
+    assert ran.text.count("shown") == 20
+
+
+def test_text_that_is_no_valid_unicode_comes_with_its_escapes(pool: Pool) -> None:
+    shown = pool.run("class Odd:\n    def __repr__(self): return '<\\ud800>'\nOdd()")
+    raised = pool.run("raise ValueError('<\\ud800>')")
+
+    assert shown.text == "<\\ud800>\n(Bound: Odd)"
+    assert raised.text.endswith("ValueError: <\\ud800>")
+
+
+@pytest.mark.parametrize("error", ["SystemExit", "KeyboardInterrupt"])
+def test_value_whose_text_raises_is_an_error_and_the_worker_lives(pool: Pool, error: str) -> None:
+    ran = pool.run(f"class Bad:\n    def __repr__(self): raise {error}\nBad()")
+
+    assert (ran.is_error, ran.ended) == (True, False)
+    assert f"\n{error}\n" in ran.text
+
+
+def test_import_path_of_a_worker_is_the_persons_but_for_what_is_no_text(pool: Pool) -> None:
+    ran = pool.run("import sys; sys.path")
+
+    assert ran.text.startswith(f"[{sys.path[0]!r},")
+    mine: list[object] = [*sys.path]
+    assert HOME in mine
+    assert "Path(" not in ran.text
+
+
+def test_worker_that_cannot_be_started_is_an_error_that_says_why(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+
+    ran = pool.run("1", "without a folder")
+
+    assert ran.is_error
+    assert ran.text.startswith("The worker did not start: [Errno 2] No such file or directory")
 
 
 def test_frame_is_told_by_its_shape_types_and_first_rows(pool: Pool) -> None:
@@ -282,6 +331,38 @@ def test_cells_are_kept_in_order(pool: Pool) -> None:
     pool.run("1/0", "o")
 
     assert pool.workers.code_of("o") == ("a = 1", "1/0")
+
+
+def test_given_data_is_closed_though_the_call_that_wanted_it_was_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, go_on, written = threading.Event(), threading.Event(), list[DataFile]()
+
+    def slow(objects: Any) -> DataFile:
+        begun.set()
+        go_on.wait(LONG_S)
+        written.append(write_data_file(objects))
+        return written[0]
+
+    monkeypatch.setattr("agentnb.workers.pool.write_data_file", slow)
+    pool = Pool({"numbers": [1]}, limits=quick())
+
+    async def cancelled() -> None:
+        call = asyncio.create_task(pool.running("numbers"))
+        assert await run_in_thread(lambda: begun.wait(LONG_S))
+        call.cancel()
+        await asyncio.wait({call})
+        go_on.set()
+        await asyncio.wait({*filter(None, [pool.workers._writing])})
+
+    pool.wait(cancelled())
+    file = written[0].file
+    assert file is not None
+    os.fstat(file)
+    pool.close()
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file)
 
 
 def test_call_that_has_to_wait_says_why_and_waits(pool: Pool, tmp_path: Path) -> None:

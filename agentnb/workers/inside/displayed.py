@@ -7,9 +7,7 @@ from typing import Any
 from IPython.core.displaypub import DisplayPublisher
 
 from agentnb.workers.inside.figures import Figures
-from agentnb.workers.inside.value_text import MOST_IN_TEXT, cut
-
-_MOST_DISPLAYED = 20
+from agentnb.workers.inside.value_text import MOST_DISPLAYED, MOST_IN_TEXT, cut
 
 
 class Displayed(DisplayPublisher):
@@ -25,7 +23,7 @@ class Displayed(DisplayPublisher):
         """See `DisplayPublisher`."""
         if isinstance(picture := data.get("image/png"), bytes):
             self.figures.add(picture)
-        elif len(self.texts) < _MOST_DISPLAYED:
+        elif len(self.texts) < MOST_DISPLAYED:
             self.texts.append(cut(str(data.get("text/plain", "")), MOST_IN_TEXT))
         else:
             self.left_out += 1

@@ -43,8 +43,7 @@ def main(preload: list[str]) -> None:
     while True:
         ready, _, _ = select.select([server.fileno(), woken], [], [])
         if woken in ready:
-            with suppress(BlockingIOError):
-                os.read(woken, 4096)
+            _read_all(woken)
             _see_to_the_dead(guards)
         if server.fileno() not in ready:
             continue
@@ -66,8 +65,14 @@ def main(preload: list[str]) -> None:
     until = time.monotonic() + 2
     while guards and time.monotonic() < until:
         select.select([woken], [], [], 0.05)
+        _read_all(woken)
         guards -= reap().keys()
     end_all(lambda: below(os.getpid()))
+
+
+def _read_all(woken: int) -> None:
+    with suppress(BlockingIOError):
+        os.read(woken, 4096)
 
 
 def _see_to_the_dead(guards: set[int]) -> None:

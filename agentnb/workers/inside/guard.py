@@ -169,7 +169,7 @@ class _Guard:
         *orders, self._orders = (self._orders + got).split(b"\n")
         for order in orders:
             if order == b"interrupt":
-                os.kill(self._pid, signal.SIGINT)  # it is our child, so its id is still its own
+                self._interrupt()
             elif order == b"collect":
                 for file, kept in self._outs.items():
                     _drain(file, kept, most=kept.total + 1_000_000)
@@ -181,6 +181,10 @@ class _Guard:
             elif order == b"stop":
                 self._ended = "stopped"
 
+    def _interrupt(self) -> None:
+        if not self._ended:  # once it was waited for, its id may be another's
+            os.kill(self._pid, signal.SIGINT)
+
     def _collected(self) -> dict[str, Any]:
         texts = [[kept.text(), kept.total] for kept in self._printed]
         return {"out": texts[0], "err": texts[1], "flooded": self._is_flooded_since is not None}
@@ -191,7 +195,7 @@ class _Guard:
         total = sum(kept.total for kept in self._printed)
         if total > self._config["most_output"] and self._is_flooded_since is None:
             self._is_flooded_since = time.monotonic()
-            os.kill(self._pid, signal.SIGINT)
+            self._interrupt()
 
     def _check(self, now: float) -> None:
         """Ends the worker when it has passed a limit that no single process has."""

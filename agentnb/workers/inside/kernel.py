@@ -32,7 +32,7 @@ from agentnb.workers.inside.binding import Given, names_bound
 from agentnb.workers.inside.displayed import Displayed
 from agentnb.workers.inside.leaving import leave
 from agentnb.workers.inside.short_errors import short_error
-from agentnb.workers.inside.value_text import text_of
+from agentnb.workers.inside.value_text import encodable, text_of
 
 # The debugger, which no worker needs, is two thirds of a kernel's start.
 _had_debugger = "debugpy" in sys.modules
@@ -121,13 +121,17 @@ class _Kernel(IPythonKernel):
         except BaseException as raised:
             error = raised
         result, self._result = self._result, None
-        value = None
+        value, text = None, ""
         if result is not None:
             error = result.error_before_exec or result.error_in_exec or error
             value = result.result
-        shown.figures.take(value)
+        try:  # how a value draws and shows itself is code of the agent, too
+            shown.figures.take(value)
+            text = "" if value is None or error is not None else text_of(value)
+        except BaseException as raised:
+            error = raised
         reply = {
-            "value": "" if value is None or error is not None else text_of(value),
+            "value": text,
             "displayed": shown.texts,
             "not_displayed": shown.left_out,
             "error": "" if error is None else short_error(error, shell),
@@ -145,7 +149,7 @@ class _Kernel(IPythonKernel):
                 file.flush()
         pictures = shown.figures.pictures
         self.session.send(
-            stream, "agentnb_reply", reply, parent, ident=ident, buffers=list(pictures)
+            stream, "agentnb_reply", encodable(reply), parent, ident=ident, buffers=list(pictures)
         )
         shown.figures.clear()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 MOST_IN_TEXT = 8_000
 """Characters."""
+MOST_DISPLAYED = 20
 _MOST_ROWS, _MOST_COLUMNS = 10, 30
 
 
@@ -24,6 +25,15 @@ def cut(text: str, most: int) -> str:
         return text
     left_out = len(text) - most
     return f"{text[: most // 2]}\n… {left_out:,} characters left out …\n{text[-(most // 2) :]}"
+
+
+def encodable(value: Any) -> Any:
+    """Plain values whose texts are valid UTF-8: a lone surrogate becomes its escape."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {encodable(name): encodable(each) for name, each in value.items()}
+    return [encodable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _text_of(value: Any) -> str:
