@@ -50,7 +50,7 @@ class KernelCode:
         Raises:
             ToolError: It was not run, or goes on for all that it was told to stop.
         """
-        call = MainCall(context.run_id, lambda guarded: self._cell(code, guarded))
+        call = MainCall(context.run_id, lambda guarded: self._cell(code, context, guarded))
         watch = _Watch(call, context, self.limits.time_s)
         watching = asyncio.ensure_future(context.on_thread(watch.to_its_end))
         watch.cancel_when_too_slow(watching)
@@ -75,7 +75,9 @@ class KernelCode:
             outcome = replace(outcome, stopped="time")
         return ran(outcome, self.limits)
 
-    def _cell(self, code: str, guarded: Guarded) -> Outcome:
+    def _cell(self, code: str, context: ToolContext, guarded: Guarded) -> Outcome:
+        if context.cancelled:  # while the call waited, and its watch has not looked since
+            raise ToolError("This code was not run: its agent was stopped before.")
         return run_cell(code, self._shell, guarded)
 
 

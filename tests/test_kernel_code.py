@@ -10,12 +10,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import agentnb
 from agentnb import AgentStatus, Reply, ScriptedProvider, Session, ToolUse, kernel_code
+from agentnb.core.errors import ToolError
+from agentnb.core.protocols import ToolContext
+from agentnb.core.threads import run_in_thread
 from agentnb.core.types import CompletionRequest, ToolResultBlock
 from agentnb.main_thread import MAIN, Guarded, MainCall, MainThread
 from agentnb.testing import by_agent, requests_of, spawn
@@ -201,6 +204,39 @@ def test_code_is_stopped_by_a_cancel_of_its_agent(code: str, names: dict[str, An
         thread.join()
     assert receipts[0].still_running == ()
     assert run.agent("1").status is AgentStatus.CANCELLED
+
+
+def test_call_whose_agent_is_cancelled_while_it_waits_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, names: dict[str, Any]
+) -> None:
+    class Context:
+        run_id, cancelled = "r", False
+
+        async def on_thread(self, function: Callable[[], object]) -> object:
+            return await run_in_thread(function)
+
+    monkeypatch.setattr(kernel_code, "SLICE_S", DEADLINE_S)  # the watch does not look again
+    put, context = MAIN.put, Context()
+
+    async def scene() -> None:
+        loop, is_put = asyncio.get_running_loop(), asyncio.Event()
+
+        def noted(call: MainCall) -> None:
+            put(call)
+            loop.call_soon_threadsafe(is_put.set)
+
+        monkeypatch.setattr(MAIN, "put", noted)
+        code = kernel_code.KernelCode(60)
+        running = asyncio.create_task(code.run("touched = True", cast("ToolContext", context)))
+        await is_put.wait()
+        context.cancelled = True
+        MAIN.serve("r")
+        with pytest.raises(ToolError, match="was not run"):
+            await running
+
+    asyncio.run(scene())
+
+    assert "touched" not in names
 
 
 def test_code_that_keeps_interrupts_from_itself_is_named_as_still_running(

@@ -99,14 +99,6 @@ class Workers:
         seat.names = tuple(name for name in known if name in self.given)
         seat.gone = tuple(name for name in known if name in gone)
 
-    def names_of(self, agent_id: str) -> Sequence[str]:
-        """The given names that an agent gets."""
-        return self._seat(agent_id).names
-
-    def code_of(self, agent_id: str) -> Sequence[str]:
-        """The cells that an agent ran, in order."""
-        return tuple(self._seat(agent_id).code)
-
     async def run(
         self,
         agent_id: str,
@@ -131,14 +123,6 @@ class Workers:
                 on_wait(f"as many calls run code as may at a time: {self._at_work}")
             async with self._slots:
                 return await self._run(seat, code, report)
-
-    async def harvest(self, agent_id: str) -> Returned:
-        """What an agent's code left in its names. The worker goes on."""
-        seat = self._seats.get(agent_id)
-        if seat is None:
-            return Returned()
-        async with seat.turn:
-            return await self._harvest(seat)
 
     async def end(self, agent_id: str) -> Returned:
         """End an agent's worker, and return what its code left."""

@@ -46,9 +46,6 @@ class Pool:
     def running(self, code: str, agent: str = "a") -> Coroutine[Any, Any, Ran]:
         return self.workers.run(agent, code, report=self.reports.append, on_wait=self.waits.append)
 
-    def harvest(self, agent: str = "a") -> Returned:
-        return self.wait(self.workers.harvest(agent))
-
     def end(self, agent: str = "a") -> Returned:
         return self.wait(self.workers.end(agent))
 

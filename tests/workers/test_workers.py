@@ -316,21 +316,12 @@ def test_names_come_back_as_objects_and_what_was_not_changed_does_not(pool: Pool
     assert "__main__.Model is not among the types" in returned.left_out["model"]
 
 
-def test_harvest_leaves_the_worker_at_work_and_an_end_does_not(pool: Pool) -> None:
+def test_end_returns_what_was_bound_and_then_no_code_runs(pool: Pool) -> None:
     pool.run("k = 1", "e")
 
-    assert pool.harvest("e").objects == {"k": 1}
-    assert pool.run("k", "e").text == "1"
     assert pool.end("e").objects == {"k": 1}
     assert "No code runs any more" in pool.run("k", "e").text
-    assert pool.harvest("never seen").objects == {}
-
-
-def test_cells_are_kept_in_order(pool: Pool) -> None:
-    pool.run("a = 1", "o")
-    pool.run("1/0", "o")
-
-    assert pool.workers.code_of("o") == ("a = 1", "1/0")
+    assert pool.end("never seen").objects == {}
 
 
 def test_given_data_is_closed_though_the_call_that_wanted_it_was_cancelled(
