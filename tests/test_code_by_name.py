@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentnb import ConfigError, Session
+from agentnb import ConfigError, Question, Session
 from agentnb.testing import by_agent, requests_of, tool_calls
 
 SETTINGS = """
@@ -122,9 +122,30 @@ def test_profile_that_names_python_is_not_offered_where_no_code_runs(project: Pa
     assert '<profile name="analyst"' not in requests_of(provider, "root")[0].system
 
 
-def test_approval_may_name_them_in_runs_that_have_neither(project: Path) -> None:
+@pytest.fixture
+def careful(project: Path) -> Path:
+    """The project, in which both need approval in every run."""
     approval = "tools:\n  approval: [python, inspect]\n  spawn:\n"
     settings = SETTINGS.replace("tools:\n  spawn:\n", approval, 1)
     (project / "agentnb.yaml").write_text(settings, encoding="utf-8")
+    return project
 
-    assert of_root(project) == []
+
+def test_approval_may_name_them_in_runs_that_have_neither(careful: Path) -> None:
+    assert of_root(careful) == []
+
+
+def test_approval_by_name_asks_before_code_runs_in_a_worker(careful: Path) -> None:
+    asked: list[Any] = []
+
+    def deny(question: Question) -> str:
+        asked.append(question.value)
+        return "deny"
+
+    provider = by_agent({"root": [tool_calls(("python", {"code": "1"})), "Done."]})
+    with Session(provider=provider, config=careful, store=None, approve=deny) as session:
+        run = session.spawn("go", code="worker")
+        run.result()
+
+    assert asked == [{"tool": "python", "arguments": {"code": "1"}}]
+    assert "was not run" in str(run.agent("root").tool_calls[0].result)
