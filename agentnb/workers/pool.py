@@ -212,10 +212,12 @@ class Workers:
             raise CannotStart(f"The worker did not start: {error}") from None
         self._folders.append(folder)
         try:
-            return await start_worker(server, plan, seat.names, folder)
+            worker = await start_worker(server, plan, seat.names, folder)
         except CannotStart:
             server.kill()  # whatever it hangs on: the next start is by another
             raise
+        server.has_workers = True
+        return worker
 
     def _living_server(self) -> ForkServer:
         server = self._server

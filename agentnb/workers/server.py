@@ -56,6 +56,8 @@ class ForkServer:
 
     def __init__(self, mark: str, *, at_work: int, preload: Sequence[str]) -> None:
         self._mark = mark
+        self.has_workers = False
+        """Whether it has started one: then it has ends to wait for."""
         self._connection, theirs = connection()
         try:
             with theirs:
@@ -89,8 +91,10 @@ class ForkServer:
     async def close(self) -> None:
         """End it and all that is left of the run's processes."""
         self._connection.close()
+        # One that still imports would hear of it only afterwards.
+        polls = int(_PATIENCE_S / _POLL_S) if self.has_workers else 0
         try:
-            for _ in range(int(_PATIENCE_S / _POLL_S)):
+            for _ in range(polls):
                 if self._process.poll() is not None:
                     break
                 await asyncio.sleep(_POLL_S)

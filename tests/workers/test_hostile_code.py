@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -170,6 +171,18 @@ def test_hostile_code_is_stopped_and_the_agent_is_told(pool: Pool, agent: str, n
     assert in_the_end(lambda: len(set(marked(pool.mark)) - others) in (0, 2))
 
 
+def test_code_that_heeds_the_interrupt_of_its_time_limit_keeps_its_names(
+    pool: Pool, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as now:
+        now.setattr("agentnb.workers.worker.INTERRUPT_PATIENCE_S", LONG_S)
+        now.setattr(pool.workers._seats[agent].worker, "_limits", quick(time_s=0.2))
+        ran = pool.run("while True: pass", agent)
+
+    assert (ran.why, ran.ended) == ("time", False)
+    assert pool.run("mine", agent).text == "1"
+
+
 def test_flood_does_not_reach_the_persons_process(pool: Pool, agent: str) -> None:
     pool.run("print('x' * 1_000_000)", agent)
     before = resident()
@@ -190,7 +203,10 @@ def test_child_of_code_may_outlive_its_call_but_not_its_agent(pool: Pool, agent:
     assert in_the_end(lambda: set(marked(pool.mark)) < before)
 
 
-def test_processes_are_ended_also_if_their_guard_and_its_server_are_killed() -> None:
+def test_processes_and_files_are_gone_also_if_their_guard_and_its_server_are_killed(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(short_folder))
     pool = Pool(limits=quick())
     try:
         pool.run(DETACHED)
@@ -204,6 +220,27 @@ def test_processes_are_ended_also_if_their_guard_and_its_server_are_killed() -> 
         assert pool.run("1 + 1").text.endswith("2")
     finally:
         pool.close()
+    assert marked(pool.mark) == []
+    assert list(short_folder.iterdir()) == []
+
+
+def test_close_does_not_wait_for_a_fork_server_that_has_started_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = tmp_path / "begun"
+    source = f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(10**6)\n"
+    (tmp_path / "library_that_hangs.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "library_that_hangs", ModuleType("library_that_hangs"))
+    monkeypatch.setattr("agentnb.workers.given._HEAVY", ("library_that_hangs",))
+    monkeypatch.setattr("agentnb.workers.server._PATIENCE_S", 10 * LONG_S)
+    pool = Pool(limits=quick())
+    call = pool.runtime.submit(pool.running("1"))
+    assert in_the_end(begun.exists)
+
+    pool.close()
+
+    assert call.result(LONG_S).is_error
     assert marked(pool.mark) == []
 
 
