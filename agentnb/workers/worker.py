@@ -205,8 +205,8 @@ class Worker:
     async def _stop_call(self, asking: asyncio.Task[Reply]) -> dict[str, Any] | None:
         """Interrupt the call; kill the worker if that does not end all of it.
 
-        Returns what the call printed if the worker lives on. It has to be collected here, also if
-        nobody asks for it: the next call would have it.
+        Returns what the call printed, as far as it was collected. Where the worker lives on it has
+        to be, also if nobody asks for it: the next call would have it.
         """
         if not self._gone.done():
             with suppress(OSError):
@@ -214,12 +214,14 @@ class Worker:
             await self._first(asking, INTERRUPT_PATIENCE_S)
         if self._gone.done():
             return None
+        said = None
         if asking.done() and not asking.cancelled() and asking.exception() is None:
-            said = await self._collect()
-            if not asking.result().content.get("threads") and not said.get("processes"):
-                return said
+            if not asking.result().content.get("threads"):
+                said = await self._collect()
+                if not said.get("processes"):
+                    return said
         await self.kill()
-        return None
+        return said
 
     async def _outcome(
         self, asking: asyncio.Task[Reply], stopped: str, said: dict[str, Any] | None
@@ -245,7 +247,9 @@ class Worker:
                 reason = str(error)
             self.abandon()
             stopped = stopped or (end.reason if is_limit else "")
-            return Outcome(out=end.out, err=end.err, stopped=stopped, ended=reason)
+            before = said or {"out": "", "err": ""}
+            out, err = before["out"] + end.out, before["err"] + end.err
+            return Outcome(out=out, err=err, stopped=stopped, ended=reason)
         reply = asking.result()
         said = said or await self._collect()
         if said.get("flooded"):

@@ -53,6 +53,9 @@ def agent(pool: Pool, request: pytest.FixtureRequest) -> Iterator[str]:
     pool.end(name)
 
 
+PRINTED_AND_GONE = (
+    "before\nStopped: it ran longer than 1 s. Do less in one call.\nIts names are gone."
+)
 CODE: dict[str, tuple[str, str, str]] = {
     # name: (code, why, a part of the text)
     "a loop": ("while True: pass", "time", "Stopped: it ran longer than 1 s."),
@@ -74,13 +77,17 @@ CODE: dict[str, tuple[str, str, str]] = {
         "Stopped: it ran longer",
     ),
     "a thread that never ends": (
-        "import threading, time\n"
+        "import threading, time\nprint('before')\n"
         "def spin():\n    while True: time.sleep(0.001)\n"
         "threading.Thread(target=spin).start()\nwhile True: pass",
         "time",
-        "Its names are gone.",
+        PRINTED_AND_GONE,
     ),
-    "children that detach": (DETACHED + "while True: pass", "time", "Its names are gone."),
+    "children that detach": (
+        "print('before')" + DETACHED + "while True: pass",
+        "time",
+        PRINTED_AND_GONE,
+    ),
     "a flood": ("while True: print('x' * 10**6)", "output", "it printed more than 50 MB"),
     "a flood that catches all": (
         "while True:\n    try:\n        while True: print('x' * 10**6)\n"
