@@ -178,16 +178,35 @@ def test_hostile_code_is_stopped_and_the_agent_is_told(pool: Pool, agent: str, n
     assert in_the_end(lambda: len(set(marked(pool.mark)) - others) in (0, 2))
 
 
+@pytest.fixture
+def heeded(pool: Pool, agent: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Ran]:
+    """Runs code that is interrupted after a second, and has all the time to heed that."""
+
+    def run(code: str) -> Ran:
+        with monkeypatch.context() as now:
+            now.setattr("agentnb.workers.worker.INTERRUPT_PATIENCE_S", LONG_S)
+            now.setattr(pool.workers._seats[agent].worker, "_limits", quick(time_s=1.0))
+            return pool.run(code, agent)
+
+    return run
+
+
 def test_code_that_heeds_the_interrupt_of_its_time_limit_keeps_its_names(
-    pool: Pool, agent: str, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, agent: str, heeded: Callable[[str], Ran]
 ) -> None:
-    with monkeypatch.context() as now:
-        now.setattr("agentnb.workers.worker.INTERRUPT_PATIENCE_S", LONG_S)
-        now.setattr(pool.workers._seats[agent].worker, "_limits", quick(time_s=0.2))
-        ran = pool.run("while True: pass", agent)
+    ran = heeded("while True: pass")
 
     assert (ran.why, ran.ended) == ("time", False)
     assert pool.run("mine", agent).text == "1"
+
+
+def test_what_was_printed_is_told_also_if_processes_are_left_and_end_the_worker(
+    heeded: Callable[[str], Ran],
+) -> None:
+    ran = heeded("print('before')" + DETACHED + "while True: pass")
+
+    assert (ran.why, ran.ended) == ("time", True)
+    assert ran.text.startswith("before\nStopped: it ran longer")
 
 
 def test_flood_does_not_reach_the_persons_process(pool: Pool, agent: str) -> None:
@@ -241,6 +260,7 @@ def test_close_does_not_wait_for_a_fork_server_that_has_started_nothing(
     monkeypatch.setitem(sys.modules, "library_that_hangs", ModuleType("library_that_hangs"))
     monkeypatch.setattr("agentnb.workers.given._HEAVY", ("library_that_hangs",))
     monkeypatch.setattr("agentnb.workers.server._PATIENCE_S", 10 * LONG_S)
+    monkeypatch.setattr("agentnb.workers.worker._START_PATIENCE_S", 10 * LONG_S)
     pool = Pool(limits=quick())
     call = pool.runtime.submit(pool.running("1"))
     assert in_the_end(begun.exists)
