@@ -612,7 +612,7 @@ class Run(RunRecord, Generic[R]):
         budget = self._request.budget
         return FramePublisher(
             self._bus,
-            budget=lambda: (budget.tokens_used, budget.total),
+            budget=lambda: (budget.tokens_used, budget.total, budget.unit),
             cost=self._cost_so_far,
             viewers=self._viewers,
             commands=lambda tell: Commands(_ByPanel(self), self._runtime.call_soon, tell),

@@ -264,15 +264,16 @@ class PanelFold:
             "asks": not has_ended and self.person.asks(agent.agent_id),
         }
 
-    def summary(self, now_s: float, *, cost: str, budget: tuple[int, int] | None) -> Summary:
+    def summary(self, now_s: float, *, cost: str, budget: tuple[int, int, str] | None) -> Summary:
         """The run's summary.
 
         Args:
             now_s: Seconds since the run began.
             cost: The cost, in words.
-            budget: Tokens used and the total; `None` takes them from the events.
+            budget: What is used, the total, and their unit; `None` takes them from the events,
+                which say the unit only when the run has begun.
         """
-        used, total = self._budget if budget is None else budget
+        used, total, unit = (*self._budget, self._unit) if budget is None else budget
         return Summary(
             status=self.status,
             done=self.done,
@@ -287,7 +288,7 @@ class PanelFold:
             notices=self._lines(),
             is_paused=self.person.is_paused,
             questions=self.person.questions + (self._question is not None),
-            unit=self._unit,
+            unit=unit,
             usage=self.tree.usage,
         )
 

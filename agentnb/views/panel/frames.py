@@ -91,7 +91,7 @@ class FramePublisher:
 
     Args:
         bus: The run's events.
-        budget: Returns tokens used and the total; left out for a run from a file.
+        budget: Returns what is used, the total, and their unit; left out for a run from a file.
         cost: Returns the run's cost so far, in a time that the newest calls alone take.
         viewers: The views that pages really show.
         commands: Makes the user's commands, given what shows the user one line; left out for a run
@@ -106,7 +106,7 @@ class FramePublisher:
         self,
         bus: EventBus,
         *,
-        budget: Callable[[], tuple[int, int]] | None = None,
+        budget: Callable[[], tuple[int, int, str]] | None = None,
         cost: Callable[[], CostLine] | None = None,
         viewers: Viewers | None = None,
         commands: Callable[[Callable[[str], None]], Commands] | None = None,

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from ipywidgets import Widget, link
 
+import agentnb
 from agentnb.errors import NotebookError
+from agentnb.runtime import get_runtime
 from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.limits import CEILING_VARIABLE, LARGEST
 from tests.support import DEADLINE_S
@@ -250,6 +252,24 @@ def test_controls_of_a_budget_of_money_speak_of_dollars(monkeypatch: pytest.Monk
         page.moves(value=typed)
         assert why in line_of(number)
     assert len(stage.given) == 1
+
+
+def test_controls_that_are_shown_before_their_run_begins_know_its_unit() -> None:
+    hold = threading.Event()
+    agentnb.set_prices({"scripted": agentnb.Price(3, 15)})
+    get_runtime().call_soon(hold.wait)
+    with agentnb.Session(provider=agentnb.ScriptedProvider(["Done."]), store=None) as session:
+        try:
+            run = session.spawn("Do it.", budget="$4")
+            slider, number = run.budget_slider(), run.budget_number()
+            assert not run.events
+        finally:
+            hold.set()
+            agentnb.set_prices({})
+        run.result(DEADLINE_S)
+
+    assert (slider.description, number.field.description) == ("Budget $4.00", "Total dollars")
+    assert number.field.value == "$4"
 
 
 @BOTH

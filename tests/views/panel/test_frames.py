@@ -286,10 +286,10 @@ def test_publisher_that_fails_ends_its_views_in_silence_and_serves_new_ones(
     run = ManualRun().began()
     calls = [RuntimeError("no budget")]
 
-    def budget() -> tuple[int, int]:
+    def budget() -> tuple[int, int, str]:
         if len(screen.frames) and calls:
             raise calls.pop()
-        return 1, 2
+        return 1, 2, "tokens"
 
     publisher, screen, later = FramePublisher(run.bus, budget=budget), Screen(), WatchedScreen()
     publisher.attach(screen)
@@ -372,7 +372,7 @@ def test_budget_itself_is_asked_if_it_is_given() -> None:
     run = ManualRun().began().ended()
     screen = Screen()
 
-    FramePublisher(run.bus, budget=lambda: (30, 40)).attach(screen)
+    FramePublisher(run.bus, budget=lambda: (30, 40, "tokens")).attach(screen)
 
     assert (screen.frames[-1].summary.tokens_used, screen.frames[-1].summary.budget_total) == (
         30,

@@ -32,7 +32,7 @@ class Attacked:
         self.clicks = Clicks()
         self.publisher = FramePublisher(
             self.run.bus,
-            budget=lambda: (100, 1_000),
+            budget=lambda: (100, 1_000, "tokens"),
             commands=lambda tell: Commands(self.clicks, _at_once, tell),
         )
         self.wire = Wire(self.publisher).greeted("v")
