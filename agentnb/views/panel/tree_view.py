@@ -158,13 +158,17 @@ class TreeView(RunWidget, anywidget.AnyWidget):
 
     def _frame(self, frame: Frame, *, base: int | None, with_questions: bool) -> FrameMessage:
         rows = [self._row(path, row) for path, row in frame.rows.items()]
+        summary = frame.summary
+        # The replay goes by the times of events. A run's duration is another: it may begin a while
+        # after it was ordered, or be recovered.
+        at_s = self.publisher.fold.newest_s if summary.done else summary.at_s
         message: FrameMessage = {
             "type": "frame",
             "seq": frame.seq,
             "base": base,
-            "at": round(frame.summary.at_s, 3),
-            "done": frame.summary.done,
-            "status": str(frame.summary.status),
+            "at": round(at_s, 3),
+            "done": summary.done,
+            "status": str(summary.status),
             "agents": rows,
         }
         if with_questions:

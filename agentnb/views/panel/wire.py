@@ -180,7 +180,7 @@ class FrameMessage(TypedDict):
     base: int | None
     """The frame that this one is based on; `None` for a full frame."""
     at: float
-    """Seconds since the run began; its duration when it is done."""
+    """Seconds since the run was ordered; when it is done, the time of its last event."""
     done: bool
     status: str
     agents: list[AgentRow]

@@ -79,7 +79,7 @@ export class Store {
     return result;
   }
 
-  /** Seconds since the run began; its duration when it is done. */
+  /** Seconds since the run was ordered; when it is done, the time of its last event. */
   time(nowMs) {
     return this.done ? this.#at : this.#at + Math.max(0, nowMs - this.#heardAt) / 1000;
   }

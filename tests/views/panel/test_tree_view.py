@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -266,6 +267,15 @@ def test_look_at_the_past_is_answered_with_the_tree_of_that_time(run: ManualRun)
     }
     assert look["status"] == "pending"
     wire.close()
+
+
+def test_replay_of_a_run_that_waited_before_it_began_reaches_the_times_of_all_its_events() -> None:
+    run = ManualRun().after(5).began().after(4).completed("root").ended()  # after 10 ms, it says
+
+    with closing(Wire(FramePublisher(run.bus)).greeted("v1")) as wire:
+        frame = wire.get_state("snapshot")["snapshot"]
+
+    assert (frame["done"], frame["at"]) == (True, 9.0)
 
 
 def test_replay_goes_to_the_time_that_a_row_shows_with_what_it_shows() -> None:
