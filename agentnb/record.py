@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from agentnb.agent_view import AgentView, AgentViews, text_of, views_of
+from agentnb.agent_view import AgentView, AgentViews, WholeToolCalls, text_of, views_of
 from agentnb.code_cells import CodeCells, cells_of
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
-from agentnb.core.calls import CallHistory
+from agentnb.core.calls import CallHistory, tool_calls_in
 from agentnb.core.errors import RunCancelled, UnknownAgent, UnreadableRun
 from agentnb.core.events import (
     AgentCancelled,
@@ -146,9 +146,9 @@ class RunRecord(Shown):
         return self._read(lambda fold: fold.tool_counts)
 
     @property
-    def calls_with_media(self) -> Sequence[ToolCallRecord]:
-        """The tool calls of all agents whose results have images or PDFs, in no certain order."""
-        return [call for call in self._bus.whole_tool_calls.copy().values() if call.media]
+    def whole_tool_calls(self) -> WholeToolCalls:
+        """By agent id and number, the tool calls whose events hold only a part of them."""
+        return self._bus.whole_tool_calls.copy()
 
     @property
     def status(self) -> AgentStatus:
@@ -249,8 +249,17 @@ class RunRecord(Shown):
     @property
     def code(self) -> CodeCells:
         """Every cell that the agents' tool `python` ran, in the order in which they began."""
-        calls = [(view.path, call) for view in self.agents for call in view.tool_calls]
-        return cells_of(calls)
+
+        def cells(fold: TreeFold) -> CodeCells:
+            paths = {node.agent_id: node.path for node in self._all_nodes(fold).values()}
+            found = tool_calls_in(self._bus.lifecycle_rows, paths)
+            whole = self._bus.whole_tool_calls
+            return cells_of(
+                (path := paths[place[0]], call.record(path, whole.get(place)))
+                for place, call in found.items()
+            )
+
+        return self._read(cells)
 
     def _all_nodes(self, fold: TreeFold) -> dict[str, AgentNode]:
         """All agents by id, in path order. Cached until there are new rows."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from IPython.display import display
 
+from agentnb.code_cells import CodeCell
 from agentnb.core.records import ToolCallRecord
 from agentnb.core.secrets import masked_words
 from agentnb.core.text import visible
@@ -35,6 +36,7 @@ def show_result(
     quiet: bool = False,
     unreported: Mapping[str, Sequence[str]] | None = None,
     calls: Sequence[ToolCallRecord] = (),
+    code: Sequence[CodeCell] = (),
 ) -> None:
     """Display the result of a run, also one that ended early.
 
@@ -44,13 +46,19 @@ def show_result(
         quiet: Show the answer alone.
         unreported: If the cell also shows the run live: the `notes` that the live view does not
             show. The output is the same whether there is a live view or not.
-        calls: The run's tool calls that returned pictures: the last ones are shown.
+        calls: Tool calls of the run, with all that returned pictures: the last ones are shown.
+        code: What the run's agents ran.
     """
     wanted = wanted_display()
     if wanted in ("widget", "none"):
         return
     bundle = static_bundle(
-        result.agent_tree, answer_of(result), notes=notes, quiet=quiet, unreported=unreported
+        result.agent_tree,
+        answer_of(result),
+        notes=notes,
+        quiet=quiet,
+        unreported=unreported,
+        code=code,
     )
     if wanted == "text":
         bundle = {"text/plain": bundle["text/plain"]}

@@ -415,7 +415,8 @@ def _show_end(run: Run, request: _CellRequest, result: OrchestratorResult) -> No
         notes=_below(run),
         quiet=request.quiet,
         unreported=run.unreported_notes,
-        calls=run.calls_with_media,
+        calls=[*run.whole_tool_calls.values()],
+        code=run.code,
     )
     get_session().store.tell_trouble()
 

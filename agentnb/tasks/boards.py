@@ -25,7 +25,7 @@ from agentnb.views.boards.rich import rich_of
 from agentnb.views.boards.source import Conversation
 from agentnb.views.boards.wire import Line, Order, Rich, Row, TaskDetails, TaskRow, ThreadRow
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.history import tool_line
+from agentnb.views.panel.history import tool_lines
 from agentnb.views.panel.wire import ToolLine
 from agentnb.views.static import beginning
 
@@ -105,7 +105,7 @@ class SessionSource:
         for entry in record.events:
             if getattr(entry.event, "agent_id", None) == thread_id:
                 history.learn(entry.at_s, entry.event)
-        return [tool_line(call) for call in history.calls[:_MOST_CALLS]]
+        return tool_lines(history.calls[:_MOST_CALLS], record.whole_tool_calls)
 
     # -- changing ---------------------------------------------------------------------------------
 

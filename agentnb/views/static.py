@@ -1,4 +1,4 @@
-"""A cell's static output: the answer, an outline of the tree, a picture, what its tools drew.
+"""A cell's static output: the answer, an outline of the tree, the code that ran, pictures.
 
 It needs no kernel, no JavaScript and no trust. The same run gives the same bytes in every replay,
 so that a saved notebook can be compared with a fresh one. The answer comes first.
@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from agentnb.code_cells import CodeCell
 from agentnb.core.media import described
 from agentnb.core.records import ToolCallRecord
+from agentnb.core.shown import counted
 from agentnb.core.text import visible, visible_text
 from agentnb.core.types import ROOT_PATH, AgentNode, path_key
+from agentnb.views.arguments import shown_code
 from agentnb.views.figures import plot_tree
 from agentnb.views.markdown import answer_html
 from agentnb.views.outline import MOST_LINES, MOST_NOTES, outline, outline_parts, shortened
@@ -24,12 +27,16 @@ from agentnb.views.outline import MOST_LINES, MOST_NOTES, outline, outline_parts
 _OUTLINE_STYLE = (
     "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.2;margin:1em 0"
 )
+_CODE_STYLE = "font-family:monospace;white-space:pre-wrap;margin:0.3em 0 1em 1em"
 
 ANSWER_LENGTH = 200_000
 """Characters of an answer in a cell: eight times what a model writes in one reply by default."""
 
 MOST_PICTURES = 4
 """Pictures of tools in a cell."""
+
+MOST_CODE = 100_000
+"""Characters of agents' code in a cell, without what is cut out of the middle of a long one."""
 
 _REPEATS = "agentnb-repeats-live-view"
 """The class of parts that `cell.css` hides after a live view of the same run."""
@@ -42,6 +49,7 @@ def static_bundle(
     notes: Mapping[str, Sequence[str]] | None = None,
     quiet: bool = False,
     unreported: Mapping[str, Sequence[str]] | None = None,
+    code: Iterable[CodeCell] = (),
 ) -> dict[str, str]:
     """The final output of a cell, as MIME types to text.
 
@@ -53,6 +61,7 @@ def static_bundle(
         quiet: Show only the answer.
         unreported: If the cell may also show the run live: the `notes` that the live view does not
             show. The rest of the outline is marked as repeating it. `None` marks nothing.
+        code: What the agents ran, to be opened in the HTML.
     """
     answer = beginning(answer, ANSWER_LENGTH)
     plain = [visible_text(answer)]
@@ -71,6 +80,7 @@ def static_bundle(
                 outline_parts(root, notes=notes, unreported=kept_unreported)
             )
         )
+        html += _code_html(code, repeats=unreported is not None)
     return {
         "text/plain": "\n\n".join(plain),
         "text/html": "\n".join(['<div class="agentnb-result">', *html, "</div>"]),
@@ -87,6 +97,30 @@ def beginning(text: str, length: int) -> str:
 def outline_html(tree: str) -> str:
     """An outline as HTML."""
     return _in_pre(escape(tree))
+
+
+def _code_html(code: Iterable[CodeCell], *, repeats: bool) -> list[str]:
+    """Agents' code as HTML that opens with a click; nothing for none.
+
+    Its order is that of paths, and of one agent's calls: every replay has the same.
+    """
+    cells = sorted(code, key=lambda cell: path_key(cell.path))
+    if not cells:
+        return []
+    classes = f"agentnb-code {_REPEATS}" if repeats else "agentnb-code"
+    title = f"Code of the agents: {counted(len(cells), 'cell')}"
+    html = [f'<details class="{classes}"><summary>{title}</summary>']
+    room = MOST_CODE
+    for place, cell in enumerate(cells):
+        shown = shown_code(cell)
+        room -= len(shown)
+        if room < 0:
+            html.append(f"<div>… and {counted(len(cells) - place, 'further cell')}</div>")
+            break
+        end = ", ended in an error" if cell.is_error else ""
+        html.append(f"<div>{escape(cell.path)}{end}:</div>")
+        html.append(f'<pre style="{_CODE_STYLE}">{escape(shown)}</pre>')
+    return [*html, "</details>"]
 
 
 def _outline_below_live_view(parts: Sequence[tuple[str, bool]]) -> str:

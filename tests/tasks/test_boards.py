@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 
 from agentnb import Session
 from agentnb.core.errors import NoSuchTask, NoSuchThread, SessionClosed
-from agentnb.core.types import ToolUse
+from agentnb.core.types import MediaBlock, ToolOutput, ToolUse
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.tasks.boards import SessionSource, TaskSource, ThreadSource
+from agentnb.views.boards.live import LiveReply
 from agentnb.views.boards.publisher import BoardPublisher
 from agentnb.views.boards.wire import BoardMessage, checked_command
+from tests.files_of import png
 from tests.support import DEADLINE_S, Hold, run_python, until
 
 Make = Callable[..., Session]
@@ -168,6 +171,41 @@ def test_conversation_tells_who_said_what_laid_out_and_with_its_tools(make: Make
     assert (call["name"], call["status"]) == ("task_list", "done")
     assert source.calls(session.id, second["run"]) == []
     assert source.calls(session.id, "no such run") == []
+
+
+def test_tool_calls_show_their_pictures_and_long_code_while_a_run_works_and_afterwards(
+    make: Make,
+) -> None:
+    code, picture, hold = "x = 1\n" * 1_000 + "x", png(640, 480), Hold()
+
+    def python(code: str) -> ToolOutput:
+        return ToolOutput("drawn", (MediaBlock("image/png", b64encode(picture).decode()),))
+
+    def play(request: Any) -> Reply:
+        if len(request.messages) == 1:
+            return Reply(tool_uses=(ToolUse("a", "python", {"code": code}),))
+        return Reply("Done.", pause=hold)
+
+    session = make(play, tools=[python])
+    run = session.spawn("Draw it.")
+    told = list[Any]()
+    reply = LiveReply(run.frames(), told.append, "v", run.thread_id)
+    reply.begin()
+    try:
+        wait(lambda: any(call["pictures"] for each in told for call in each.get("tools", ())))
+    finally:
+        reply.end(is_over=False)
+        hold.release()
+    run.result(DEADLINE_S)
+
+    (afterwards,) = threads_of(session).calls(run.thread_id, run.id)
+    live = {
+        key: value for each in told for call in each.get("tools", ()) for key, value in call.items()
+    }
+    for call in (live, afterwards):
+        assert call["input"] == code
+        (shown,) = call["pictures"]
+        assert shown["src"] == "data:image/png;base64," + b64encode(picture).decode()
 
 
 def test_long_conversation_has_its_end_and_counts_the_rest(make: Make) -> None:

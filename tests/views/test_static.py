@@ -5,13 +5,22 @@ import dataclasses
 import os
 import subprocess
 import sys
+from html import escape
 from html.parser import HTMLParser
 
+from agentnb.code_cells import CodeCell
 from agentnb.core.records import ToolCallRecord
 from agentnb.core.types import AgentNode, AgentStatus, MediaBlock
+from agentnb.views.arguments import MOST_OF_CODE
 from agentnb.views.markdown import answer_html
 from agentnb.views.outline import outline
-from agentnb.views.static import ANSWER_LENGTH, MOST_PICTURES, static_bundle, tool_pictures
+from agentnb.views.static import (
+    ANSWER_LENGTH,
+    MOST_CODE,
+    MOST_PICTURES,
+    static_bundle,
+    tool_pictures,
+)
 from tests.files_of import gif, pdf, png
 
 REPEATS = "agentnb-repeats-live-view"
@@ -204,6 +213,48 @@ def test_whole_tree_of_a_run_with_as_many_agents_as_it_may_have_is_shown() -> No
 
     assert "└─ 1000 ✗ failed" in shown["text/plain"]
     assert "further" not in shown["text/plain"]
+
+
+# -- agents' code ---------------------------------------------------------------------------------
+
+
+def cell(source: str, path: str = "root", *, is_error: bool = False) -> CodeCell:
+    return CodeCell(source, path=path, is_error=is_error)
+
+
+def test_code_of_the_agents_is_in_the_html_whole_by_their_paths_and_not_in_a_quiet_cell() -> None:
+    long = "\n".join(f"if x < {n}:\n    y = {n}" for n in range(500))
+    code = [cell(long, "10"), cell("1 / 0", "2", is_error=True), cell("last", "10")]
+
+    bundle = static_bundle(tree(), "Yes.", code=code)
+
+    html = bundle["text/html"]
+    assert "<summary>Code of the agents: 3 cells</summary>" in html
+    places = [html.index(each) for each in ("2, ended in an error", "1 / 0", "10:", "last")]
+    assert places == sorted(places)
+    assert escape(long) in html
+    assert bundle["text/plain"] == static_bundle(tree(), "Yes.")["text/plain"]
+    assert "1 / 0" not in static_bundle(tree(), "Yes.", code=code, quiet=True)["text/html"]
+    assert "agentnb-code" not in static_bundle(tree(), "Yes.")["text/html"]
+
+
+def test_code_acts_nowhere_and_is_hidden_below_a_live_view_that_shows_it() -> None:
+    html = static_bundle(tree(), "Yes.", unreported={}, code=[cell("</pre><script>\x1b[2J")])[
+        "text/html"
+    ]
+
+    assert "<script>" not in html
+    assert "&lt;/pre&gt;&lt;script&gt;\\x1b[2J" in html
+    assert 'class="agentnb-code agentnb-repeats-live-view"' in html
+
+
+def test_too_much_code_ends_with_a_count_of_the_cells_left_out() -> None:
+    code = [cell("x" * MOST_OF_CODE)] * (MOST_CODE // MOST_OF_CODE + 2)
+
+    html = static_bundle(tree(), "Yes.", code=code)["text/html"]
+
+    assert html.count("<pre style") == MOST_CODE // MOST_OF_CODE
+    assert "… and 2 further cells" in html
 
 
 # -- what tools drew ------------------------------------------------------------------------------

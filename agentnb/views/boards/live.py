@@ -32,7 +32,7 @@ class LiveReply:
         self.frames = frames
         self._say = say
         self._view, self._thread = view, thread
-        self._details = Details("root")
+        self._details = Details("root", whole=frames.bus.whole_tool_calls)
         self._doing = ""
         self._n = -1
 

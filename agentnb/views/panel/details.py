@@ -15,8 +15,8 @@ from agentnb.core.secrets import SHORTEST, secrets_as_known
 from agentnb.core.text import visible, visible_text
 from agentnb.core.tree import AgentState
 from agentnb.views.panel.fold import PanelFold
-from agentnb.views.panel.history import call_line, prompt_of, reused_in_words, tool_line
-from agentnb.views.panel.pictures import WholeToolCalls, pictures_of
+from agentnb.views.panel.history import call_line, prompt_of, reused_in_words, tool_lines
+from agentnb.views.panel.pictures import WholeToolCalls
 from agentnb.views.panel.wire import (
     AgentDetails,
     CallLine,
@@ -39,7 +39,8 @@ class Details:
         path: The agent's path. An unknown agent has empty details.
         call: The number of a call, from 1; `None` follows the newest.
         at_s: A time of the run, in seconds; `None` is now.
-        whole: The tool calls that the events hold in part: pictures are only in these.
+        whole: The tool calls that the events hold in part: pictures and long code are only in
+            these.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class Details:
         """Received text that is not shown yet: it may be half a line end or half a secret."""
         self._end = ""
         """The end of the shown text, unmasked."""
+        self._given: set[int] = set()
+        """Numbers of the tool calls whose arguments were sent."""
         self._made: dict[str, tuple[Any, Any]] = {}
         self._facts_sent: AgentDetails = {}
 
@@ -191,8 +194,14 @@ class Details:
     def _lines_of(self, history: CallHistory, *, whole: bool = False) -> list[ToolLine]:
         """The agent's tool calls: all of them, or those changed since the last call."""
         changed = history.tools.take_changed()
-        calls = history.tools.calls if whole else changed
-        return [*map(tool_line, calls, pictures_of(calls, self._whole))]
+        if whole:
+            self._given.clear()
+        lines = tool_lines(history.tools.calls if whole else changed, self._whole)
+        for line in lines:
+            if line["n"] in self._given:  # it never changes, and code is long
+                del line["input"], line["is_code"], line["input_cut"]
+            self._given.add(line["n"])
+        return lines
 
     def _notes(self, notes: Sequence[str]) -> list[str]:
         shown = [

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import indent
 from typing import Any, Protocol, assert_never
 
-from agentnb.code_cells import PYTHON
 from agentnb.core.calls import CallState, ToolCallState
 from agentnb.core.codec import plain
 from agentnb.core.events import (
@@ -42,11 +41,15 @@ from agentnb.core.types import (
     ToolUseBlock,
     path_key,
 )
+from agentnb.views.arguments import code_in, shown_code
+from agentnb.views.panel.pictures import WholeToolCalls, pictures_of
 from agentnb.views.panel.wire import CallLine, Prompt, ToolLine, ToolPicture
 
 _NAME_LENGTH = 200
 _ONE_LINE = 100
 """Characters of arguments shown on one line; longer ones have a line each."""
+_MOST_CODE_IN_MESSAGE = 500_000
+"""Characters of the code that events cut."""
 _MOST_PATHS = 12
 _WHY_RESUMED = {
     "stop": "Stopped at the budget's question: no new calls are made.",
@@ -55,11 +58,33 @@ _WHY_RESUMED = {
 }
 
 
-def tool_line(call: ToolCallState, pictures: Sequence[ToolPicture] = ()) -> ToolLine:
-    """A tool call's entry in the list, with its pictures where they are shown."""
+def tool_lines(calls: Sequence[ToolCallState], whole: WholeToolCalls) -> list[ToolLine]:
+    """The entries of some calls of one agent, in order, for one message.
+
+    Args:
+        calls: The calls.
+        whole: The bus's whole records: they have the code and the pictures that events cut. Where
+            not all fits into a message, the newest calls get theirs.
+    """
+    lines, room = list[ToolLine](), _MOST_CODE_IN_MESSAGE
+    for call, pictures in reversed([*zip(calls, pictures_of(calls, whole), strict=True)]):
+        record = whole.get((call.started.agent_id, call.number)) if call.input_is_cut else None
+        code = code_in(record.name, record.input) if record is not None else None
+        shown = None if code is None else shown_code(code)
+        if shown is not None:
+            room -= len(shown)
+        lines.append(_tool_line(call, pictures, shown if room >= 0 else None))
+    return lines[::-1]
+
+
+def _tool_line(
+    call: ToolCallState, pictures: Sequence[ToolPicture], whole_code: str | None
+) -> ToolLine:
     started, finished = call.started, call.finished
     result = "" if call.status == "cancelled" else call.result
-    code = _code_in(started.name, started.input)
+    code = whole_code
+    if code is None and (known := code_in(started.name, started.input)) is not None:
+        code = shown_code(known)
     return {
         "n": call.number,
         "name": visible(started.name, _NAME_LENGTH),
@@ -67,21 +92,14 @@ def tool_line(call: ToolCallState, pictures: Sequence[ToolPicture] = ()) -> Tool
         "begun": round(call.begun_s, 2),
         "duration_ms": finished.duration_ms if finished is not None else None,
         "said": visible(call.said, _NAME_LENGTH) if finished is None else "",
-        "input": visible_text(_arguments(started.input) if code is None else code),
+        "input": visible_text(_arguments(started.input)) if code is None else code,
         "is_code": code is not None,
-        "input_cut": started.input_length,
+        # Code that is known whole says itself what is left out of it.
+        "input_cut": started.input_length if whole_code is None else None,
         "result": visible_text(result),
         "result_cut": finished.result_length if finished is not None else None,
         "pictures": [*pictures],
     }
-
-
-def _code_in(name: str, given: Any) -> str | None:
-    """The code of a call that is nothing else, as text with its lines; `None` for any other."""
-    if name != PYTHON or not isinstance(given, Mapping) or [*given] != ["code"]:
-        return None
-    code = given["code"]
-    return code.strip("\n") if isinstance(code, str) else None
 
 
 def _arguments(given: Any) -> str:
@@ -148,9 +166,10 @@ def _block_words(block: Block) -> str:
         case ThinkingBlock():
             return f"(thinking) {block.text or '(kept by the API)'}"
         case ToolUseBlock():
-            code = _code_in(block.name, block.input)
+            code = code_in(block.name, block.input)
             if code is not None:
-                return f"(tool call {block.id}) {block.name}:\n{indent(code, '    ')}"
+                lines = indent(code.strip("\n"), "    ")
+                return f"(tool call {block.id}) {block.name}:\n{lines}"
             return f"(tool call {block.id}) {block.name}({json.dumps(dict(block.input))})"
         case ToolResultBlock():
             said = "tool error" if block.is_error else "tool result"

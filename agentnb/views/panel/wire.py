@@ -283,11 +283,11 @@ class ToolLine(TypedDict):
     duration_ms: int | None
     said: str
     """Its last report, while it is open."""
-    input: str
-    """The arguments as text; code as it is."""
-    is_code: bool
+    input: NotRequired[str]
+    """The arguments as text; code as it is. Sent once, with the next two."""
+    is_code: NotRequired[bool]
     """Whether `input` is code."""
-    input_cut: int | None
+    input_cut: NotRequired[int | None]
     """The full length, if the event has only the beginning; so is `result_cut`."""
     result: str
     result_cut: int | None

@@ -113,8 +113,10 @@ class ToolCall {
     return this.#line.status;
   }
 
-  show(line) {
-    this.#line = line;
+  show(changed) {
+    // The arguments are sent once.
+    this.#line = { ...this.#line, ...changed };
+    const line = this.#line;
     const [word, shape] = Object.hasOwn(STATES, line.status)
       ? STATES[line.status]
       : [String(line.status ?? ""), ""];

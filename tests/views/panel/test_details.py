@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentnb.core.events import AgentFailed, AgentInterrupted, SpawnIgnored
+from agentnb.core.reading import cut_input
 from agentnb.core.records import ToolCallRecord
 from agentnb.core.types import (
     CompletionRequest,
@@ -421,6 +422,51 @@ def test_pictures_of_a_call_are_in_the_details_and_files_of_other_kinds_are_name
     }
     assert named["src"] == ""
     assert named["alt"].startswith("PDF 2 of call 1, draw (application/pdf, ")
+
+
+def ran(run: ManualRun, code: str, number: int = 1) -> None:
+    """The root runs code, of which the event has the beginning only."""
+    given, length = cut_input({"code": code})
+    run.tool("root", f"t{number}", "python", input=given, input_length=length)
+    whole = ToolCallRecord(id_of("root"), f"t{number}", "python", {"code": code}, number=number)
+    run.bus.keep_whole(whole, number)
+
+
+def test_long_code_is_shown_whole_and_sent_once() -> None:
+    run = ManualRun().began()
+    code = "\n".join(f"if x > {n}:\n    y = 'value {n}'" for n in range(400))
+    look = look_at(run)
+    whole(look, run)
+
+    ran(run, code)
+    (call,) = tools_of(more(look, run))
+    assert (call["is_code"], call["input"], call["input_cut"]) == (True, code, None)
+    (reported,) = tools_of(more(look, run.reported("root", "t1", "half")))
+
+    assert reported["said"] == "half"
+    assert not {"is_code", "input", "input_cut"} & set(reported)
+    (again,) = tools_of(whole(look, run))  # as a whole again
+    assert again["input"] == code
+
+
+def test_long_code_that_is_not_known_whole_says_how_long_it_is() -> None:
+    run = ManualRun().began()
+    ran(run, "x" * 5_000)
+
+    (call,) = tools_of(whole(Details("root"), run))
+
+    assert (call["input"], call["input_cut"]) == ("x" * 200, len(json.dumps({"code": "x" * 5_000})))
+
+
+def test_newest_code_that_fits_into_a_message_is_shown_and_of_the_rest_the_beginning() -> None:
+    run = ManualRun().began()
+    for number in range(1, 31):
+        ran(run, "x" * 100_000, number)
+
+    calls = tools_of(whole(look_at(run), run))
+
+    assert len(json.dumps(calls)) < 600_000
+    assert [call["input_cut"] is None for call in calls] == [n > 6 for n in range(1, 31)]
 
 
 def test_details_that_were_open_before_the_call_show_its_pictures() -> None:
