@@ -13,12 +13,12 @@ from agentnb.core.text import literal, one_line, visible
 from agentnb.errors import NotebookError
 from agentnb.notebook.line import does_not_take
 from agentnb.run import Run
+from agentnb.views.arguments import code_in, lines_of
 from agentnb.views.table import Table
 
 _RUN = re.compile(r"--run(?:=|\s+)(\S+)")
 _ANSWER = re.compile(r"\s*(?:--run(?:=|\s+)\S+\s+)?answer(?!\S)")
 _QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)
-_MOST_OF_ARGUMENTS = 200
 _USAGE = '`%spawn answer q1 approve`, or `%spawn answer q1 deny "not today"`'
 
 
@@ -29,18 +29,23 @@ def questions(run: Run, arguments: Sequence[str]) -> str:
     if not (found := run.questions):
         return "No question is open."
     rows = [
-        (each.id, visible(each.path, 60), each.kind, _words(each), " or ".join(each.options))
+        (each.id, visible(each.path, 60), each.kind, one_line(each.text), " or ".join(each.options))
         for each in found
     ]
-    return Table(("", "agent", "kind", "question", "answers"), rows, cell_width=300).plain
+    table = Table(("", "agent", "kind", "question", "answers"), rows, cell_width=300).plain
+    return "\n\n".join([table, *filter(None, map(_asked_for, found))])
 
 
-def _words(question: Question) -> str:
-    text = one_line(question.text)
+def _asked_for(question: Question) -> str:
+    """What an approval is about, line by line: code as code, all else by name and value."""
     if question.kind != APPROVAL:
-        return text
-    arguments = json.dumps(question.value["arguments"], ensure_ascii=False)
-    return f"{text} {one_line(arguments, limit=_MOST_OF_ARGUMENTS)}"
+        return ""
+    name, given = question.value["tool"], question.value["arguments"]
+    lines = lines_of(name, given)
+    is_code = code_in(name, given) is not None
+    what = "run" if is_code else f"call {visible(name, 60)} with"
+    head = f"{question.id}: {visible(question.path, 60)} asks to {what}:"
+    return f"{head}\n{lines}" if lines else ""
 
 
 class Answering(NamedTuple):

@@ -22,9 +22,16 @@ PATHS = ["1", "1.1", "1.2"]
 def approval(number: int, **fields: Any) -> dict[str, Any]:
     """An open question of an approval, as the kernel sends it."""
     path = PATHS[number % len(PATHS)]
-    row = {"id": f"q{number}", "kind": "approval", "path": path, "fixed": "", "tasks": []}
+    row: dict[str, Any] = {
+        "id": f"q{number}",
+        "kind": "approval",
+        "path": path,
+        "fixed": "",
+        "tasks": [],
+    }
     row |= {"text": f"May agent {path} call delete_file?", "options": ["approve", "deny"]}
     row |= {"tool": "delete_file", "late": "denied at 3:20 min without an answer"}
+    row |= {"code": "", "values": [["path", f"/data/{number}"]]}
     return row | {"arguments": json.dumps({"path": f"/data/{number}"}, indent=2), **fields}
 
 
@@ -34,10 +41,11 @@ PLAN = approval(
     text="Agent 1.2 plans 12 agents, at most 96,000 tokens, at most $0.80.",
     options=["go", "stop", "fewer"],
     tool="",
+    values=[],
     arguments="",
     tasks=[f"Compare the readings of month {month}" for month in range(1, 13)],
 )
-SAMPLE = approval(3, kind="sample", options=["go", "stop"], tool="", arguments="")
+SAMPLE = approval(3, kind="sample", options=["go", "stop"], tool="", values=[], arguments="")
 
 
 def focused(page: Page) -> str:
@@ -70,6 +78,10 @@ def test_queue_is_answered_with_the_keyboard_alone_and_the_focus_goes_on(open_tr
 
     page.locator("summary").first.focus()
     press(page, "Tab")
+    assert focused(page) == "Arguments of delete_file"
+    press(page, "Tab")
+    assert focused(page) == "Change the arguments"
+    press(page, "Enter", "Tab")
     assert focused(page) == "Arguments of delete_file as JSON"
     press(page, "Control+a")
     page.keyboard.type('{"path": ')
@@ -109,6 +121,36 @@ def test_queue_is_answered_with_the_keyboard_alone_and_the_focus_goes_on(open_tr
     ]
 
 
+def test_code_that_asks_to_run_is_read_line_by_line_and_can_be_changed(open_tree: Open) -> None:
+    tree = open_tree("agents=12")
+    code = "import os\nfor n in range(3):\n    print(n, '<b>')"
+    asks = approval(0, tool="python", code=code, values=[], arguments="")
+    tree.frame(questions=[asks, {**asks, "id": "q9", "fixed": "It hides."}])
+    first, second = (tree.page.locator(f'[data-question="{id}"]') for id in ("q0", "q9"))
+    field = first.get_by_role("textbox", name="Code of python")
+
+    expect(first).to_contain_text("Code that 1 asks to run: 3 lines")
+    expect(field).to_have_value(code)
+    assert field.evaluate("one => getComputedStyle(one).fontFamily").endswith("monospace")
+    assert field.evaluate("one => one.scrollHeight <= one.clientHeight")  # all of it is in sight
+    approve = first.get_by_role("button", name="Approve")
+    assert (
+        field.evaluate(
+            "(one, other) => one.compareDocumentPosition(other)", approve.element_handle()
+        )
+        == 4
+    )
+    expect(second).to_contain_text("It hides.")
+    second.get_by_role("button", name="Approve").click()
+    field.fill("print(1)\n")
+    first.get_by_role("button", name="Approve with changes").click()
+
+    assert answers(tree) == [
+        ("q9", "approve", None, None, None),
+        ("q0", "approve", '{"code":"print(1)\\n"}', None, None),
+    ]
+
+
 def test_twenty_questions_are_lines_that_open_and_the_list_keeps_what_is_typed(
     open_tree: Open,
 ) -> None:
@@ -145,13 +187,14 @@ def test_questions_pauses_and_hostile_text_in_both_themes(open_tree: Open, query
         evils = list(HOSTILE.values())[:-2]
         evil = approval(1, text=" ".join(evils), tool=evils[0], path="1.1")
         evil["arguments"] = json.dumps(evils, indent=2)
+        evil["values"] = [[each, each] for each in evils]
         tree.frame(
             new_agent("1.1", status="waiting", asks=True),
             new_agent("1.2", paused="here"),
             new_agent("2", status="waiting", paused="above"),
             questions=[evil, {**PLAN, "tasks": evils}, SAMPLE],
         )
-        tree.page.locator("summary").nth(2).click()
+        tree.page.locator(".agentnb-question-head").nth(2).click()
         tree.item("1.2").click()
         tree.looked_at("1.2", notes=["was told: " + evils[1]])
         for path, words in {"1.1": "asks", "1.2": "running, paused", "2": "paused"}.items():
@@ -164,6 +207,7 @@ def test_questions_pauses_and_hostile_text_in_both_themes(open_tree: Open, query
         foreign = tree.page.locator(".agentnb-tree-view").locator("img, script, style, iframe, a")
         expect(foreign).to_have_count(0)
         expect(tree.page.locator(".agentnb-question-text").first).to_contain_text("<script>")
+        expect(tree.page.locator(".agentnb-question-values").first).to_contain_text("<script>")
         assert not [one for one in tree.requests if "outside" in one]
         assert tree.page.evaluate("document.body.scrollWidth <= innerWidth")
         assert findings(tree.page) == []
@@ -297,6 +341,11 @@ def test_cell_that_waits_is_answered_in_its_panel_and_the_tool_runs_as_approved(
     field = notebook.output(1).get_by_label("Arguments of send as JSON")
     expect(panel.node("1")).to_contain_text("asks")
     assert notebook.is_running(1)
+    name = notebook.output(1).locator(".agentnb-question-values dt")
+    expect(name).to_have_text("to")
+    is_one_line = "one => one.offsetHeight < 2 * parseFloat(getComputedStyle(one).fontSize)"
+    assert name.evaluate(is_one_line)  # JupyterLab has a narrow column for it
+    notebook.output(1).get_by_text("Change the arguments").click()
     field.fill('{"to": "ann"}')
     panel.button("Approve with changes").click()
     notebook.wait(1)

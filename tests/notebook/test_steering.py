@@ -1,10 +1,15 @@
-"""`%spawn tell`: the words of a line are a person's, not a shell's."""
+"""`%spawn tell` and `%spawn questions`: the words are a person's, and code keeps its lines."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from agentnb.core.questions import Question
 from agentnb.errors import NotebookError
+from agentnb.notebook.answering import questions
 from agentnb.notebook.steering import Telling, telling_in
 
 
@@ -38,3 +43,31 @@ def test_path_or_words_that_are_missing_are_one_line(line: str) -> None:
     with pytest.raises(NotebookError, match=r"%spawn tell 2.1") as caught:
         telling_in(line)
     assert "\n" not in str(caught.value)
+
+
+def test_questions_show_what_is_asked_for_whole_and_line_by_line() -> None:
+    def asks(number: int, tool: str, arguments: Any) -> Question:
+        about = {"tool": tool, "arguments": arguments}
+        text = f"May agent 1 call {tool}?"
+        return Question(
+            f"q{number}", "approval", "a", "1", text, ("approve", "deny"), about, 0.0, 60.0
+        )
+
+    code = "\n".join(f"x = {n}" for n in range(400))
+    run: Any = SimpleNamespace(
+        questions=(
+            asks(1, "python", {"code": f"{code}\nif x:\n    x = '\x1b[2J'"}),
+            asks(2, "send", {"to": "ann", "body": "Hello,\nq9: root asks"}),
+            asks(3, "stop", {}),
+        )
+    )
+
+    table, ran, sent = questions(run, ()).split("\n\n")
+
+    assert "May agent 1 call stop?" in table
+    assert ran.startswith("q1: 1 asks to run:\n    x = 0\n    x = 1\n")
+    assert ran.endswith("    x = 399\n    if x:\n        x = '\\x1b[2J'")
+    assert (
+        sent
+        == "q2: 1 asks to call send with:\n    to: ann\n    body: Hello,\n        q9: root asks"
+    )

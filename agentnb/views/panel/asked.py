@@ -1,7 +1,8 @@
 """Open questions in the words of the panel, and answers of a page.
 
-An approval's arguments are shown whole, as JSON that a person may change. What would act or hide in
-it is written as escapes, which read back as the same text.
+An approval shows all that is asked for. Code is shown as it will run, with its lines, and may be
+changed. Other arguments are shown by name and value, and may be changed as JSON. What would act or
+hide in it is written as escapes, which read back as the same text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 from agentnb.core.codec import plain
 from agentnb.core.events import SpawnPlanned
 from agentnb.core.questions import APPROVAL, Question
+from agentnb.core.secrets import masked_as_known
 from agentnb.core.text import escaped_for_json, visible, visible_text
+from agentnb.views.arguments import code_in, values_in
 from agentnb.views.panel.clock import clock
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.wire import AnswerCommand, QuestionRow
@@ -23,13 +26,20 @@ _NAME_LENGTH = 200
 _HAS_SECRET = (
     "They hold a secret, which is not shown: they can only be approved or denied as they are."
 )
+_HAS_ESCAPES = (
+    "It holds characters that would act or hide here, shown as escapes: it can only be approved or "
+    "denied as it is."
+)
 
 
 def question_row(question: Question) -> QuestionRow:
     """An open question for a page, with all of what it is about."""
     about = question.value if isinstance(question.value, Mapping) else {}
     is_approval = question.kind == APPROVAL
-    arguments = _as_json(about.get("arguments", {})) if is_approval else ""
+    name, given = str(about.get("tool", "")), about.get("arguments", {})
+    code = code_in(name, given) if is_approval else None
+    shown_code, fixed = _code_to_change(code) if code is not None else ("", "")
+    arguments = _as_json(given) if is_approval and not shown_code else ""
     shown = visible_text(arguments)
     plan = question.value if isinstance(question.value, SpawnPlanned) else None
     return {
@@ -39,15 +49,27 @@ def question_row(question: Question) -> QuestionRow:
         "text": visible_text(question.text),
         "options": [visible(option, _NAME_LENGTH) for option in question.options],
         "late": _late(question),
-        "tool": visible(str(about.get("tool", "")), _NAME_LENGTH) if is_approval else "",
+        "tool": visible(name, _NAME_LENGTH) if is_approval else "",
+        "code": shown_code,
+        "values": [[*each] for each in values_in(given)] if arguments else [],
         "arguments": shown,
-        "fixed": _HAS_SECRET if shown != arguments else "",
+        "fixed": _HAS_SECRET if shown != arguments else fixed,
         "tasks": [visible_text(task) for task in plan.tasks] if plan is not None else [],
     }
 
 
 def _as_json(arguments: Any) -> str:
     return escaped_for_json(json.dumps(plain(arguments), ensure_ascii=False, indent=2))
+
+
+def _code_to_change(code: str) -> tuple[str, str]:
+    """Code as visible text, and why it cannot be changed; empty if it can."""
+    shown = visible_text(code)
+    if masked_as_known(code) != code:
+        return shown, _HAS_SECRET
+    # Python reads each kind of line end as the same.
+    same = shown == code.replace("\r\n", "\n").replace("\r", "\n")
+    return shown, "" if same else _HAS_ESCAPES
 
 
 def _late(question: Question) -> str:

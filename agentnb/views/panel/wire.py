@@ -164,10 +164,14 @@ class QuestionRow(TypedDict):
     """What happens without an answer, such as "denied at 3:20 min without an answer"; or empty."""
     tool: str
     """Of an approval the tool's name; else empty."""
+    code: str
+    """Of an approval the code that is to run; empty if it is about no code."""
+    values: list[list[str]]
+    """Of any other approval the name and the value of each argument, whole."""
     arguments: str
-    """Of an approval the whole arguments, as JSON that reads back as it was; else empty."""
+    """The same as JSON that reads back as it was; else empty."""
     fixed: str
-    """Why the arguments cannot be changed; empty if they can."""
+    """Why code or arguments cannot be changed; empty if they can."""
     tasks: list[str]
     """Of a plan the tasks that are to start; else empty."""
 

@@ -1,5 +1,6 @@
-// One open question to a person: a line that opens to what it is about and the answers. An approval's
-// arguments are a text field with JSON: they can be sent changed.
+// One open question to a person: a line that opens to what it is about and the answers. An approval
+// shows code in a text field, and other arguments by name and value, above a field with them as JSON.
+// Both can be sent changed.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { counted } from "./format.js";
@@ -8,6 +9,7 @@ import { makeMark } from "./status.js";
 const NAMES = { approve: "Approve", deny: "Deny", go: "Go", stop: "Stop", fewer: "Fewer" };
 /** In lines. */
 const LONGEST_FIELD = 14;
+const LONGEST_CODE = 16;
 /** In characters. */
 const LONGEST_LINE = 300;
 
@@ -17,7 +19,8 @@ export class Question {
   #onShow;
   #buttons = [];
   #body = null;
-  #arguments = null;
+  #field = null;
+  #longest = LONGEST_FIELD;
   #number = null;
   #reason = null;
   #error = document.createTextNode("");
@@ -55,7 +58,7 @@ export class Question {
       if (!this.element.open) return;
       this.#wasOpened = true;
       this.#fill();
-      this.#fitArguments();
+      this.#fit();
     });
   }
 
@@ -90,38 +93,62 @@ export class Question {
     const row = this.#row;
     this.#body = make("div", "agentnb-question-body", {});
     this.#body.append(make("div", "agentnb-question-text", { dir: "auto" }, row.text));
-    if (row.arguments) this.#body.append(...this.#argumentField(row));
+    if (row.code) this.#body.append(...this.#codeToRun(row));
+    else if (row.arguments) this.#body.append(...this.#argumentsGiven(row));
     if (row.tasks.length) this.#body.append(taskList(row.tasks));
     this.#body.append(this.#answers(row));
     this.element.append(this.#body);
     this.enable(this.#canAnswer);
   }
 
-  #argumentField(row) {
+  #codeToRun(row) {
+    const lines = counted(row.code.replace(/\n+$/, "").split("\n").length, "line");
+    const title = `Code that ${row.path} asks to run: ${lines}`;
+    const field = this.#fieldFor(row, row.code, `Code of ${row.tool}`, LONGEST_CODE);
+    return [make("div", "agentnb-section-title", { dir: "auto" }, title), ...field];
+  }
+
+  #argumentsGiven(row) {
+    const title = make("div", "agentnb-section-title", { dir: "auto" }, `Arguments of ${row.tool}`);
+    const values = valueList(row.values, `Arguments of ${row.tool}`);
+    if (row.fixed) return [title, values, make("div", "agentnb-question-error", {}, row.fixed)];
+    const name = `Arguments of ${row.tool} as JSON`;
+    const change = make(
+      "details",
+      "agentnb-question-change",
+      {},
+      make("summary", "", {}, "Change the arguments"),
+      ...this.#fieldFor(row, row.arguments, name, LONGEST_FIELD),
+    );
+    change.addEventListener("toggle", () => this.#fit());
+    return [title, values, change];
+  }
+
+  #fieldFor(row, text, name, longest) {
     const id = `agentnb-${row.id}-${Math.random().toString(36).slice(2)}`;
-    this.#arguments = make("textarea", "agentnb-field agentnb-question-arguments", {
-      "aria-label": `Arguments of ${row.tool} as JSON`,
+    this.#longest = longest;
+    this.#field = make("textarea", "agentnb-field agentnb-question-arguments", {
+      "aria-label": name,
       "aria-describedby": id,
-      rows: Math.min(row.arguments.split("\n").length, LONGEST_FIELD),
+      rows: Math.min(text.split("\n").length, longest),
       spellcheck: "false",
       autocomplete: "off",
       dir: "ltr",
       readonly: row.fixed !== "",
     });
-    this.#arguments.value = row.arguments;
-    this.#arguments.addEventListener("input", () => this.#edited());
+    this.#field.value = text;
+    this.#field.addEventListener("input", () => this.#edited());
     this.#errorBox = make("div", "agentnb-question-error", { id, dir: "auto" }, this.#error);
     setText(this.#error, row.fixed);
-    const title = make("div", "agentnb-section-title", { dir: "auto" }, `Arguments of ${row.tool}`);
-    return [title, this.#arguments, this.#errorBox];
+    return [this.#field, this.#errorBox];
   }
 
   // Long lines wrap in a narrow page.
-  #fitArguments() {
-    const field = this.#arguments;
+  #fit() {
+    const field = this.#field;
     if (!field || field.scrollHeight <= field.clientHeight) return;
     const rows = Math.ceil((field.rows * field.scrollHeight) / field.clientHeight);
-    field.rows = Math.min(rows, LONGEST_FIELD);
+    field.rows = Math.min(rows, this.#longest);
   }
 
   #answers(row) {
@@ -167,7 +194,8 @@ export class Question {
   }
 
   get #isEdited() {
-    return this.#arguments !== null && this.#arguments.value !== this.#row.arguments;
+    const { code, arguments: given } = this.#row;
+    return this.#field !== null && this.#field.value !== (code || given);
   }
 
   #edited() {
@@ -179,7 +207,7 @@ export class Question {
 
   #answer(answer) {
     if (this.#isSent) return;
-    const edited = answer === "approve" && this.#isEdited ? this.#arguments.value : null;
+    const edited = answer === "approve" && this.#isEdited ? this.#changed() : null;
     const wrong = edited === null ? "" : wrongJson(edited);
     if (wrong) return this.#complain(wrong);
     const number = answer === "fewer" ? this.#wantedNumber() : null;
@@ -193,6 +221,12 @@ export class Question {
     this.#onAnswer({ question: this.#row.id, answer, edited, number, reason });
   }
 
+  // The arguments as JSON.
+  #changed() {
+    const { value } = this.#field;
+    return this.#row.code ? JSON.stringify({ code: value }) : value;
+  }
+
   #wantedNumber() {
     const field = this.#number;
     return field.checkValidity() && field.value ? Number(field.value) : Number.NaN;
@@ -202,14 +236,18 @@ export class Question {
     setText(this.#error, words || this.#row.fixed);
     // It is announced when it appears.
     setAttribute(this.#errorBox, "role", words ? "alert" : null);
-    setAttribute(this.#arguments, "aria-invalid", words ? "true" : null);
-    if (words) this.#arguments.focus();
+    setAttribute(this.#field, "aria-invalid", words ? "true" : null);
+    if (!words) return;
+    const change = this.#field.closest(".agentnb-question-change");
+    if (change) change.open = true;
+    this.#field.focus();
   }
 }
 
 // What tells a closed question from the others.
-function lineOf({ arguments: given, text }) {
-  return (given || text).slice(0, LONGEST_LINE).replace(/\s+/g, " ");
+function lineOf({ code, values, text }) {
+  const given = values.map(([name, value]) => `${name}: ${value.slice(0, LONGEST_LINE)}`);
+  return (code || given.join(", ") || text).slice(0, LONGEST_LINE).replace(/\s+/g, " ");
 }
 
 function asksFor({ kind, tool, tasks }) {
@@ -218,6 +256,15 @@ function asksFor({ kind, tool, tasks }) {
     return tasks.length ? `asks to start ${counted(tasks.length, "agent")}` : "asks about its plan";
   }
   return kind === "sample" ? "asks about the sample" : "asks";
+}
+
+function valueList(values, name) {
+  const pairs = values.flatMap(([key, value]) => [
+    make("dt", "", { dir: "auto" }, key),
+    make("dd", "", { dir: "auto" }, value),
+  ]);
+  const named = { role: "group", "aria-label": name, tabindex: 0 };
+  return make("div", "agentnb-question-values", named, make("dl", "", {}, ...pairs));
 }
 
 function taskList(tasks) {

@@ -194,8 +194,8 @@ def test_marks_are_the_times_of_pauses_and_questions() -> None:
 # -- the page -----------------------------------------------------------------------------------
 
 
-def approval(arguments: Any) -> Question:
-    about = {"tool": "send", "arguments": arguments}
+def approval(arguments: Any, tool: str = "send") -> Question:
+    about = {"tool": tool, "arguments": arguments}
     return Question("q1", "approval", "a", "1", "May I?", ("approve", "deny"), about, 20.0, 180.0)
 
 
@@ -221,6 +221,41 @@ def test_arguments_with_a_secret_are_masked_and_cannot_be_changed(
 
     assert "sk-abcdefgh12345678" not in made["arguments"]
     assert made["fixed"]
+
+
+def test_arguments_are_shown_by_name_and_value_with_their_lines() -> None:
+    made = question_row(approval({"to": "ann", "body": "Hello,\nbye", "copies": 2}))
+
+    assert made["values"] == [["to", "ann"], ["body", "Hello,\nbye"], ["copies", "2"]]
+    assert made["code"] == ""
+
+
+def test_code_is_shown_as_it_will_run_and_can_be_changed() -> None:
+    code = "if x:\r\n\ty = 'ä'\n" * 5_000
+
+    made = question_row(approval({"code": code}, "python"))
+
+    assert made["code"] == code.replace("\r\n", "\n")  # whole, however long
+    assert (made["values"], made["arguments"], made["fixed"]) == ([], "", "")
+
+
+def test_code_that_hides_something_is_shown_with_escapes_and_cannot_be_changed() -> None:
+    made = question_row(approval({"code": "a = 1  # \u202eb"}, "python"))
+
+    assert made["code"] == "a = 1  # \\u202eb"
+    assert "escapes" in made["fixed"]
+
+
+def test_code_with_a_secret_is_masked_and_cannot_be_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MAIL_API_KEY", "sk-abcdefgh12345678")
+    AskedRun().publisher._tick()  # reads the secrets
+
+    made = question_row(approval({"code": "key = 'sk-abcdefgh12345678'"}, "python"))
+
+    assert "sk-abcdefgh12345678" not in made["code"]
+    assert "secret" in made["fixed"]
 
 
 def test_question_says_when_it_is_denied() -> None:
