@@ -305,10 +305,16 @@ def test_list_follows_new_calls_and_stays_where_a_reader_scrolled_to(open_tree: 
 
     tree.look_goes_on(tools=[line(31)])
     assert box.evaluate(at_end)
+    drawn = base64.b64encode(png(90, 300)).decode()
+    pictures = [{"src": f"data:image/png;base64,{drawn}", "alt": "a picture"}]
+    tree.look_goes_on(tools=[line(32, pictures=pictures)])
+    # It takes its room only when it is there.
+    tree.page.wait_for_function("document.querySelector('.agentnb-tool-picture').offsetHeight > 99")
+    tree.page.wait_for_function(f"({at_end})(document.querySelector('.agentnb-tools-box'))")
     box.evaluate("one => { one.scrollTop = 30 }")
-    tree.look_goes_on(tools=[line(32)])
+    tree.look_goes_on(tools=[line(33)])
 
-    expect(calls_of(tree)).to_have_count(32)
+    expect(calls_of(tree)).to_have_count(33)
     assert box.evaluate("one => one.scrollTop") == 30
 
 

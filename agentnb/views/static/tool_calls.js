@@ -19,6 +19,8 @@ const NEAR_END = 12;
 
 export class ToolCalls {
   #items = new Map();
+  #isAtEnd = true;
+  #top = 0;
   #title = document.createTextNode("");
   #list = make("ol", "agentnb-tools-list", { role: "list" });
   #box = make("div", "agentnb-tools-box", { tabindex: 0, role: "group" }, this.#list);
@@ -29,6 +31,12 @@ export class ToolCalls {
     make("div", "agentnb-section-title", {}, this.#title),
     this.#box,
   );
+
+  constructor() {
+    this.#box.addEventListener("scroll", () => this.#look());
+    // A picture takes its room only when it is there.
+    this.#box.addEventListener("load", () => this.#follow(), true);
+  }
 
   /** Names the agent that made them. */
   label(path) {
@@ -48,8 +56,7 @@ export class ToolCalls {
 
   /** Updates new or changed calls. */
   add(lines) {
-    const { scrollTop, clientHeight, scrollHeight } = this.#box;
-    const isAtEnd = scrollTop + clientHeight >= scrollHeight - NEAR_END;
+    this.#look();
     for (const line of lines) {
       if (!this.#items.has(line.n)) {
         const item = new ToolCall();
@@ -60,7 +67,19 @@ export class ToolCalls {
     }
     this.element.hidden = this.#items.size === 0;
     setText(this.#title, titleOf([...this.#items.values()].map(({ state }) => state)));
-    if (isAtEnd && lines.length) this.#box.scrollTop = this.#box.scrollHeight;
+    if (lines.length) this.#follow();
+  }
+
+  // Only a reader moves up: what grows leaves the place as it is.
+  #look() {
+    const { scrollTop, clientHeight, scrollHeight } = this.#box;
+    const isAtEnd = scrollTop + clientHeight >= scrollHeight - NEAR_END;
+    if (isAtEnd || scrollTop < this.#top) this.#isAtEnd = isAtEnd;
+    this.#top = scrollTop;
+  }
+
+  #follow() {
+    if (this.#isAtEnd) this.#box.scrollTop = this.#box.scrollHeight;
   }
 
   /** Updates only times. */
