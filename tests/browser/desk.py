@@ -1,7 +1,7 @@
 """Where a test works: JupyterLab in a page of a browser, and the notebooks that it opens there.
 
-The page and a kernel are used by one test after the other, since each takes seconds to come up;
-whatever a test opened is closed after it.
+The page, a kernel and its notebook are used by one test after the other, since each takes a while
+to come up; whatever else a test opened is closed after it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,42 @@ ipywidgets.Widget.close_all()
 get_ipython().extension_manager.unload_extension("agentnb")
 get_ipython().run_line_magic("reset", "-f")
 """
-_RUN_IF_IDLE = """async code => {
+# It may still be busy with what the pages have asked for; at work for good if a test left it so.
+_RUN_IF_IDLE = """async ([code, patienceMs]) => {
     const kernel = jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel;
+    const tooLate = performance.now() + patienceMs;
+    while (kernel?.status === "busy" && performance.now() < tooLate) {
+        await new Promise(done => setTimeout(done, 50));
+    }
     if (kernel?.status !== "idle") { return null; }
     const reply = await kernel.requestExecute({code}).done;
     return reply.content.status === "ok" ? kernel.id : null;
+}"""
+_PATIENCE_MS = 3_000
+"""A new kernel takes as long on a busy machine."""
+# The notebook in front, if it has the kernel of this id, is made another one.
+_MAKE_ANOTHER = """([kernel, made]) => {
+    const widget = jupyterapp.shell.currentWidget;
+    const own = widget?.sessionContext?.session?.kernel;
+    if (!kernel || own?.id !== kernel || own.status !== "idle") { return null; }
+    widget.content.mode = "command";
+    widget.context.model.fromJSON(made);
+    widget.context.model.dirty = false;
+    return widget.context.path;
+}"""
+# All is closed but the notebook in front, if it has the kernel of this id.
+_CLOSE = """kernel => {
+    // A question that a test left open would lie over the next one.
+    for (const no of document.querySelectorAll(".jp-Dialog .jp-mod-reject")) { no.click(); }
+    const front = jupyterapp.shell.currentWidget;
+    for (const widget of [...jupyterapp.shell.widgets("main")]) {
+        const isKept = kernel && widget === front
+            && widget.sessionContext?.session?.kernel?.id === kernel;
+        if (isKept) { continue; }
+        if (widget.context) { widget.context.model.dirty = false; }
+        widget.close();
+    }
+    jupyterapp.shell.collapseLeft();  // a page that was reloaded shows its files
 }"""
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
@@ -56,6 +87,8 @@ class Desk:
         self._notebooks = 0
         self._kernel: str | None = None
         self._is_kernel_used = False
+        self._is_untouched = True
+        """Whether the test has opened nothing yet."""
         self._theme = LIGHT
 
     @staticmethod
@@ -86,14 +119,22 @@ class Desk:
             cells: The code of each.
             own_kernel: It gets a new kernel, and no later test gets that: it changes what stays.
         """
-        self._notebooks += 1
-        name = f"notebook{self._notebooks}.ipynb"
         made = saved.notebook(*[saved.code("".join(source)) for source in cells])
         made["metadata"]["kernelspec"] = {
             "name": "python3",
             "display_name": "Python 3 (ipykernel)",
             "language": "python",
         }
+        if self._is_untouched:
+            self._is_untouched = False
+            kernel = None if own_kernel else self._kernel
+            known = self.page.evaluate(_MAKE_ANOTHER, [kernel, made])
+            if known is not None:
+                self._is_kernel_used = True
+                return Notebook(self.page, self.server, known, is_open=True)
+            self.page.evaluate(_CLOSE, None)
+        self._notebooks += 1
+        name = f"notebook{self._notebooks}.ipynb"
         saved.save(made, self.server.folder / name)
         if own_kernel:
             return self.open(name)
@@ -102,6 +143,7 @@ class Desk:
 
     def open(self, name: str, *, page: Page | None = None, kernel: str | None = None) -> Notebook:
         """A notebook of the server's folder, opened, with a new kernel or the one of an id."""
+        self._is_untouched = False
         notebook = Notebook(page or self.page, self.server, name)
         notebook.open(kernel)
         return notebook
@@ -134,27 +176,16 @@ class Desk:
         for page in self._others:
             page.close()
         self._others.clear()
-        if self._is_kernel_used:
+        was_used, self._is_kernel_used = self._is_kernel_used, False
+        self._is_untouched = True
+        if was_used:
             self._kernel = self._reset_kernel()
-        self._is_kernel_used = False
         self.server.end_kernels(but=self._kernel)
         if self._page is not None and not self._page.is_closed():
             self._page.set_viewport_size({"width": SIZE[0], "height": SIZE[1]})
             if self._theme != LIGHT:
                 self.set_theme(LIGHT)
-            self._page.evaluate(
-                """() => {
-                    // A question that a test left open would lie over the next one.
-                    for (const no of document.querySelectorAll(".jp-Dialog .jp-mod-reject")) {
-                        no.click();
-                    }
-                    for (const widget of [...jupyterapp.shell.widgets("main")]) {
-                        if (widget.context) { widget.context.model.dirty = false; }
-                        widget.close();
-                    }
-                    jupyterapp.shell.collapseLeft();  // a page that was reloaded shows its files
-                }"""
-            )
+            self._page.evaluate(_CLOSE, self._kernel if was_used else None)
 
     def close(self) -> None:
         """Close all pages."""
@@ -164,7 +195,7 @@ class Desk:
         """The id of the one kernel that runs, as good as new, if it can be kept."""
         if self._page is None or self._page.is_closed() or len(self.server.kernels) != 1:
             return None
-        kernel: str | None = self._page.evaluate(_RUN_IF_IDLE, _RESET)
+        kernel: str | None = self._page.evaluate(_RUN_IF_IDLE, [_RESET, _PATIENCE_MS])
         return kernel
 
     def _load(self) -> Page:

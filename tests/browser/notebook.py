@@ -39,13 +39,16 @@ class Notebook:
         page: A page that shows JupyterLab.
         server: Who serves it.
         name: Its file, in the server's folder.
+        is_open: Whether it is the notebook in front.
     """
 
-    def __init__(self, page: Page, server: LabServer, name: str) -> None:
+    def __init__(self, page: Page, server: LabServer, name: str, *, is_open: bool = False) -> None:
         self.page = page
         self.name = name
         self._server = server
         self._frame: Locator
+        if is_open:
+            self._find_frame()
 
     # -- coming and going ---------------------------------------------------------------------
 

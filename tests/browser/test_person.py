@@ -274,7 +274,8 @@ def test_two_pages_answer_one_queue_and_a_page_out_of_sight_gives_notice(desk: D
     notebook.save()
     other = Panel(desk.open(notebook.name, page=desk.another_page()).output(0))
     other.expect_statuses(root="running", _2="running")
-    page = notebook.page
+    page, other_page = notebook.page, other.place.page
+    page.bring_to_front()  # behind another it is painted once a second, and clicks wait for that
     page.evaluate("document.querySelector('.agentnb-panel').style.visibility = 'hidden'")
     page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
 
@@ -292,14 +293,18 @@ def test_two_pages_answer_one_queue_and_a_page_out_of_sight_gives_notice(desk: D
     page.wait_for_function("!document.title.includes('●')")
 
     expect(panel.node("1.1")).to_contain_text("asks")
+    other_page.bring_to_front()
     other.button("Approve").click()
+    page.bring_to_front()
     expect(panel.button("Approve")).to_have_count(0)
     expect(panel.header).to_contain_text("1 question")
     panel.button("Pause run").click()
     for each in (panel, other):
         expect(each.status).to_contain_text("paused")
         expect(each.button("Resume run")).to_be_enabled()
+    other_page.bring_to_front()
     other.button("Resume run").click()
+    page.bring_to_front()
     expect(panel.status).to_contain_text("running")
     notebook.run(2)
     for order in ("('answer', 'q1', 'approve', None, None)", "('pause', None), ('resume', None)"):
