@@ -32,7 +32,7 @@ from agentnb.core.events import (
     TextRow,
     entry_of,
 )
-from agentnb.core.records import ToolCallRecord
+from agentnb.core.records import ErrorRecord, ToolCallRecord
 from agentnb.core.text import literal
 
 _WAKE_PAUSE_S = 0.015
@@ -65,6 +65,13 @@ class EventBus:
         self.data: dict[str, Any] = {}
         """Answers as values of the types that were asked for, by agent id. Of a record it has
         none: there the text of an answer has the value, as JSON."""
+        self.recorded_calls: set[tuple[str, int]] = set()
+        """Model calls that a record answered, so that no provider was asked: agent id and number of
+        the call within its agent. Each is here before its `ModelCallStarted`."""
+        self.recorded_tool_calls: set[tuple[str, int]] = set()
+        """Tool calls that a record answered: agent id and place, as in `whole_tool_calls`."""
+        self.call_errors: dict[tuple[str, int], ErrorRecord] = {}
+        """What model calls failed with, of which their events have the words alone."""
         self.changes = 0
         """Number of entries so far that are neither text nor budget updates, plus the calls of
         `notify`."""

@@ -6,10 +6,12 @@ sub-agents; then give the same conversation their results and get the final repl
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agentnb.core import observers
 from agentnb.core._budget.meter import Meter
 from agentnb.core._call.engine import InProcessEngine
 from agentnb.core._run.execution import Execution
@@ -162,14 +164,13 @@ class AgentOrchestrator:
         request.begin(meter, execution.admission, questions)
         bus.begin(request.run_id)
         root = _root_context(context, run)
-        return await execution.execute(
-            root,
-            user_message,
-            plan,
-            output,
-            head or _head_of(request, root, user_message),
-            refusal,
-        )
+        head = head or _head_of(request, root, user_message)
+        observed = observers.begin(bus, head, request)
+        try:
+            return await execution.execute(root, user_message, plan, output, head, refusal)
+        finally:
+            if not isinstance(sys.exception(), GeneratorExit):  # it may not await
+                await observed()
 
 
 def _first_asked(context: AgentContext, provider: Provider, plan: Plan | None) -> str:

@@ -973,6 +973,14 @@ class RunServices(Protocol):
         """
         ...
 
+    def tool_is_recorded(self, place: int) -> None:
+        """Note that a record answers a tool call, for those who read the events.
+
+        Args:
+            place: See `next_tool_start`.
+        """
+        ...
+
     async def tool_ended(self, record: ToolCallRecord, event: ToolCallFinished) -> None:
         """Keep a tool call with its result, commit, and publish its event."""
         ...

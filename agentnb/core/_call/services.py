@@ -198,6 +198,8 @@ class AgentServices:
         return self._numbers.take(self._agent_id, count)
 
     def publish(self, event: Event) -> float:
+        if self._is_recorded and isinstance(event, ModelCallStarted):
+            self._bus.recorded_calls.add((self._agent_id, self._log.calls + 1))
         at_s = self._bus.publish(event)
         match event:
             case AgentWaiting():
@@ -252,6 +254,8 @@ class AgentServices:
         await self._recorder.commit()
 
     async def call_ended(self, event: ModelCallFinished, error: ErrorRecord | None) -> None:
+        if error is not None:
+            self._bus.call_errors[self._agent_id, self._log.calls] = error
         self._log.call_finished(event, self._reply_pieces, error)
         await self._commit_and_publish(event)
 
@@ -260,6 +264,9 @@ class AgentServices:
 
     def keep_whole(self, record: ToolCallRecord, place: int) -> None:
         self._bus.keep_whole(record, place)
+
+    def tool_is_recorded(self, place: int) -> None:
+        self._bus.recorded_tool_calls.add((self._agent_id, place))
 
     async def tool_ended(self, record: ToolCallRecord, event: ToolCallFinished) -> None:
         self._recorder.keep(record)

@@ -95,13 +95,15 @@ async def run_tool(
     await services.may_begin(asked.number, was_asked=ruling.was_asked)
     started_at_s = services.clock.now()
     event = tool_call_started(ruling.call)
-    record = replace(ruling.call, at_s=services.publish(event))
+    recorded = ruling.recorded
     place = services.next_tool_start()
+    if recorded is not None:
+        services.tool_is_recorded(place)
+    record = replace(ruling.call, at_s=services.publish(event))
     if event.input_length is not None:
         services.keep_whole(record, place)
     context = CallContext(agent_id, order, services, record.number)
     outcome = _Outcome(TOOL_CANCELLED, True)
-    recorded = ruling.recorded
     try:
         if recorded is not None:
             outcome = await _answered(record, ruling, recorded, tool, context, services)
