@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from agentnb.store.runs import RunInfo, RunList
     from agentnb.tasks.lists import AgentList, ThreadList
     from agentnb.tasks.thread import Thread
+    from agentnb.telemetry.switch import instrument
     from agentnb.tools.function import tool
     from agentnb.tools.mcp.server import mcp
 
@@ -140,6 +141,7 @@ _HOMES = {
     "configure": "default_session",
     "delete_run": "default_session",
     "get_session": "default_session",
+    "instrument": "telemetry.switch",
     "load_config": "config",
     "load_run": "record",
     "mcp": "tools.mcp.server",
@@ -216,6 +218,7 @@ __all__ = [
     "configure",
     "delete_run",
     "get_session",
+    "instrument",
     "load_config",
     "load_ipython_extension",
     "load_run",

@@ -14,6 +14,7 @@ import agentnb
 HEAVY = (
     "anthropic",
     "openai",
+    "opentelemetry",
     "IPython",
     "matplotlib",
     "networkx",

@@ -28,15 +28,15 @@ RENDERING = {"anywidget": "<1", "markdown-it-py": "<5", "matplotlib": "<4", "pyy
 
 def test_package_declares_what_it_imports_and_nothing_else() -> None:
     needed = names_of(PROJECT["dependencies"])
-    extras = ("code", "lab", "mcp", "nest", "openai")
+    extras = ("code", "lab", "mcp", "nest", "openai", "otel")
     optional = names_of(line for name in extras for line in EXTRAS[name])
     files = {*(ROOT / "agentnb").rglob("*.py")} - {ROOT / "agentnb" / "pytest_plugin.py"}
     imported = dict(imports_of(files))
 
     assert undeclared(imported, needed | optional) == {}
-    # What runs in a worker's process is imported there alone, and with the extra.
-    inside = ROOT / "agentnb" / "workers" / "inside"
-    of_every_process = {file for file in files if inside not in file.parents}
+    # What runs in a worker's process, or is switched on, is imported there alone, with the extra.
+    own = {ROOT / "agentnb" / "workers" / "inside", ROOT / "agentnb" / "telemetry"}
+    of_every_process = {file for file in files if own.isdisjoint(file.parents)}
     assert undeclared(dict(imports_of(of_every_process, top_only=True)), needed) == {}
     assert needed - {name for module in imported for name in distributions_of(module)} == set()
 

@@ -1,0 +1,1 @@
+"""Spans of runs for OpenTelemetry (extra `otel`): see `docs/telemetry.md`."""
