@@ -204,6 +204,17 @@ def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom() -> None:
     ]
 
 
+def test_python_of_the_page_on_telemetry_runs_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+    names = run_python(block, debug=False).splitlines()
+
+    assert names[0] == "chat demo"
+    assert names[-2:] == ["invoke_agent root", "invoke_workflow"]
+    assert set(names[:-2]) == {"chat demo", "invoke_agent sub-agent"}
+
+
 def test_page_on_a_persons_data_names_the_limits_of_the_code() -> None:
     text = (ROOT / "docs" / "kernel-data.md").read_text(encoding="utf-8")
     limits, settings = Limits(), Settings()
