@@ -49,6 +49,7 @@ from agentnb.core.secrets import known_secrets, masked_as_known
 from agentnb.core.types import ROOT_PATH, AgentStatus, bare_model, path_of
 from agentnb.telemetry import content
 from agentnb.telemetry.event_time import EventTime
+from agentnb.telemetry.light import LightHandler
 
 if TYPE_CHECKING:
     from agentnb.core.bus import EventBus
@@ -107,7 +108,7 @@ class RunSpans:
         bus: EventBus,
         head: RunHead,
         request: RequestContext,
-        handler: TelemetryHandler,
+        handler: TelemetryHandler | LightHandler,
         time: EventTime,
         parent: Context,
         began_ns: int,
@@ -309,6 +310,7 @@ class RunSpans:
             _provider_of(event.model),
             request_model=bare_model(event.model),
             context=agent.invocation.context,
+            conversation_id=event.agent_id,
         )
         chat.suspend()
         chat.request_stream = True
@@ -335,8 +337,8 @@ class RunSpans:
         usage = event.usage
         chat.input_tokens = usage.total_tokens - usage.output_tokens
         chat.output_tokens = usage.output_tokens
-        chat.cache_read_input_tokens = usage.cache_read_tokens
-        chat.cache_write_input_tokens = usage.cache_creation_tokens
+        chat.cache_read_input_tokens = usage.cache_read_tokens or None
+        chat.cache_write_input_tokens = usage.cache_creation_tokens or None
         if event.stop_reason is not None:
             chat.finish_reasons = [event.stop_reason]
         if event.model not in self._unpriced:

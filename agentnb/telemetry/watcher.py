@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 import time
@@ -18,10 +19,12 @@ from opentelemetry import trace
 from opentelemetry.context import get_current
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.util.genai.completion_hook import load_completion_hook
+from opentelemetry.util.genai.environment_variables import OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT
 from opentelemetry.util.genai.handler import TelemetryHandler
 
 from agentnb.core.types import AgentStatus
 from agentnb.telemetry.event_time import EventTime, TimedTracerProvider
+from agentnb.telemetry.light import LightHandler
 from agentnb.telemetry.spans import RunSpans
 
 if TYPE_CHECKING:
@@ -37,6 +40,17 @@ PATIENCE_S = 5.0
 _log = logging.getLogger("agentnb")
 
 
+def _library(provider: trace.TracerProvider) -> TelemetryHandler:
+    return TelemetryHandler(
+        tracer_provider=provider,
+        # It measures how long it takes to be called, and that is not how long a call took.
+        meter_provider=NoOpMeterProvider(),
+        completion_hook=load_completion_hook(),
+        instrumentation_scope_name="agentnb",
+        instrumentation_scope_version=getattr(sys.modules.get("agentnb"), "__version__", None),
+    )
+
+
 class Watcher:
     """Observes runs. See `agentnb.core.observers.Observer`.
 
@@ -47,7 +61,7 @@ class Watcher:
     def __init__(self, provider: trace.TracerProvider | None) -> None:
         self._provider = provider
         self._time = EventTime()
-        self._handler: TelemetryHandler | None = None
+        self._handler: TelemetryHandler | LightHandler | None = None
         self._lock = threading.Lock()
         self._runs: list[tuple[RunSpans, Callable[[], None]]] = []
         """Those that go on, and what their end calls."""
@@ -90,18 +104,16 @@ class Watcher:
         self._wake.set()
         return wait
 
-    def _new_handler(self) -> TelemetryHandler | None:
+    def _new_handler(self) -> TelemetryHandler | LightHandler | None:
         provider = self._provider or trace.get_tracer_provider()
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
             return None
-        return TelemetryHandler(
-            tracer_provider=TimedTracerProvider(provider, self._time),
-            # It measures how long it takes to be called, and that is not how long a call took.
-            meter_provider=NoOpMeterProvider(),
-            completion_hook=load_completion_hook(),
-            instrumentation_scope_name="agentnb",
-            instrumentation_scope_version=getattr(sys.modules.get("agentnb"), "__version__", None),
-        )
+        timed = TimedTracerProvider(provider, self._time)
+        library = _library(timed)
+        wants_events = os.environ.get(OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT, "").strip().lower()
+        if library.should_capture_content() or wants_events == "true":
+            return library
+        return LightHandler(timed, _library)
 
     def forget(self) -> None:
         """In a forked process: the runs are the other one's, and so is the thread."""

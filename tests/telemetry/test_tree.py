@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import agentnb
 from agentnb import Reply, Run, ScriptedProvider, Session, ToolUse
+from agentnb.core.errors import InvalidRequest
 from agentnb.core.events import ModelCallFinished, ModelCallStarted
 from agentnb.core.types import Usage
+from agentnb.telemetry import watcher
 from agentnb.testing import by_agent, spawn
 from tests.mapping.mapped import session_of
 from tests.support import make_tree
@@ -81,6 +86,41 @@ def test_tree_of_three_levels_with_tools_is_the_golden_one(seen: Seen) -> None:
     run = three_levels()
 
     assert drawn(seen, run) == GOLDEN.read_text(encoding="utf-8")
+
+
+def trouble() -> Run:
+    """Calls, agents and tools that fail, one after the other."""
+    asks = Reply(tool_uses=(ToolUse("1", "timetable", {}), ToolUse("2", "nothing", {})))
+    model = by_agent(
+        {
+            "root": [Reply(spawn("a", "b", mode="sequential")), "all"],
+            "a": [InvalidRequest("no")],
+            "b": [asks, "two"],
+        }
+    )
+    run = Session(provider=model, tools=[timetable], store=None).spawn("go")
+    run.result()
+    return run
+
+
+@pytest.mark.parametrize("runs", [three_levels, trouble])
+def test_light_spans_are_those_of_the_library(
+    runs: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for emit in ("false", "true"):  # with events the library itself makes each span
+        monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT", emit)
+        if emit == "true":
+            monkeypatch.setattr(watcher, "LightHandler", None)
+        seen = Seen()
+        end = agentnb.instrument(seen.provider)
+        try:
+            found.append((drawn(seen, runs()), {span.instrumentation_scope for span in seen.all}))
+        finally:
+            end()
+
+    assert found[0] == found[1]
+    assert "chat scripted" in found[0][0]
 
 
 def test_usage_on_the_calls_adds_up_to_that_of_the_run(seen: Seen) -> None:
