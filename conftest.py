@@ -17,11 +17,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from tests.notebook.forked import ForkServer
 
 _ROOT = Path(__file__).parent
 
@@ -183,6 +186,15 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     monkeypatch.setattr(models, "registry", registry.Registry())
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """A process that starts kernels which need not import anything."""
+    from tests.notebook import forked
+
+    with forked.fork_server() as server:
+        yield server
 
 
 def _connect_here(self: socket.socket, address: Any) -> None:

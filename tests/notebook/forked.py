@@ -1,20 +1,23 @@
 """Kernels that start in a fraction of a second: forked from a process that has imported all.
 
-Each is a process of its own with an IPython kernel, and dies as any other. For tests that kill
-many of them; what a kernel does first, and how long that takes, is not to be seen here.
+Each is a process of its own with an IPython kernel, and dies as any other. What a kernel imports
+first, and how long that takes, is not to be seen here: that is for `tests.notebook.kernel.started`.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import IO
+from pathlib import Path
+from typing import IO, Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
@@ -37,11 +40,14 @@ _IMPORTED = (
     "agentnb.providers.scripted",
     "agentnb.store.store",
     "agentnb.tools.parameters",
+    "agentnb.views.figures",
     "anthropic.types",
     "genai_prices.data",
     "ipykernel.debugger",
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
+    "matplotlib.backends.backend_agg",
+    "matplotlib_inline.backend_inline",
     "openai.types.chat",
     "psutil",
     "tests.soak.recover_run",
@@ -59,7 +65,8 @@ class Forked(Kernel):
         client.load_connection_file()
         super().__init__(manager, client)
         self._server = fork_server
-        self._id = fork_server.ask(f"fork {manager.connection_file}")
+        self._id = fork_server.fork(manager.connection_file)
+        self._is_killed = False
 
     def __enter__(self) -> Forked:
         self._client.start_channels()
@@ -71,54 +78,68 @@ class Forked(Kernel):
         self.kill()
         self._manager.cleanup_resources()
 
+    def interrupt(self) -> None:
+        """See `Kernel.interrupt`."""
+        os.kill(self._id, signal.SIGINT)
+
+    def restart(self) -> None:
+        """See `Kernel.restart`."""
+        if not self._is_killed:  # else the next process would be asked to end
+            self._client.shutdown(restart=True)
+            self.wait_until_dead()
+        self._id = self._server.fork(self._manager.connection_file)
+        self._is_killed = False
+        self._client.wait_for_ready(timeout=DEADLINE_S)
+
     def kill(self) -> None:
         """See `Kernel.kill`. May be called again."""
-        self._server.ask(f"kill {self._id}")
+        self._server.ask("kill", self._id)
+        self._is_killed = True
 
     def wait_until_dead(self) -> None:
         """Wait until the process has killed itself."""
-        self._server.ask(f"wait {self._id}")
+        self._server.ask("wait", self._id)
 
 
 class ForkServer:
-    """Starts kernels, each while the one before is used. Made by `fork_server`."""
+    """Starts kernels. Made by `fork_server`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self._next = self._fork()
 
-    def ask(self, what: str) -> str:
+    def ask(self, what: str, about: Any) -> int:
         """Ask the process for something, and return its answer."""
         asked, answered = self._process.stdin, self._process.stdout
         assert asked is not None
         assert answered is not None
-        asked.write(f"{what}\n")
+        asked.write(f"{json.dumps([what, about])}\n")
         asked.flush()
         assert select.select([answered], [], [], DEADLINE_S)[0], f"{what!r} hangs"
         answer = answered.readline().strip()
         assert answer, f"{what!r}: the process that starts kernels has ended"
-        return answer
+        return int(answer)
+
+    def fork(self, connection_file: str) -> int:
+        """Start a kernel in this process's folder and environment; its process's id."""
+        return self.ask("fork", [connection_file, str(Path.cwd()), dict(os.environ)])
 
     def started(self) -> Forked:
         """A new kernel, ended by its `with`."""
-        found, self._next = self._next, self._fork()
-        return found
-
-    def _fork(self) -> Forked:
         manager = KernelManager(kernel_name="python3")
         manager.write_connection_file()
         return Forked(manager, self)
 
-    def close(self) -> None:
-        """End the kernel that nobody has used."""
-        self._next.__exit__()
-
 
 @contextmanager
 def fork_server() -> Iterator[ForkServer]:
-    """A process that starts kernels, ended afterwards."""
+    """A process that starts kernels, ended afterwards. Tests share one: the fixture."""
     # The debugger that a kernel has would warn on standard error that it misses our lines.
-    environment = {**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    # Drawing is loaded before there is a kernel, and would not know that it is for one.
+    environment = {
+        **os.environ,
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }
     with subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
@@ -126,11 +147,7 @@ def fork_server() -> Iterator[ForkServer]:
         text=True,
         env=environment,
     ) as process:
-        found = ForkServer(process)
-        try:
-            yield found
-        finally:
-            found.close()
+        yield ForkServer(process)
 
 
 # -- in that process ------------------------------------------------------------------------------
@@ -139,31 +156,34 @@ def fork_server() -> Iterator[ForkServer]:
 def _serve(orders: IO[str], answers: IO[str]) -> None:
     ended: set[int] = set()
     for order in orders:
-        what, _, given = order.strip().partition(" ")
+        what, about = json.loads(order)
         if what == "fork":
             answer = os.fork()
             if not answer:
-                _be_a_kernel(given)
+                _be_a_kernel(*about)
         else:
-            answer = int(given)
+            answer = about
             if answer not in ended:
                 if what == "kill":
-                    os.kill(answer, 9)
+                    os.kill(answer, signal.SIGKILL)
                 os.waitpid(answer, 0)
                 ended.add(answer)
         answers.write(f"{answer}\n")
         answers.flush()
 
 
-def _be_a_kernel(connection_file: str) -> None:
+def _be_a_kernel(connection_file: str, folder: str, environment: dict[str, str]) -> None:
     from ipykernel.kernelapp import IPKernelApp
 
     silent = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1, 2):
         os.dup2(silent, each)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
     os.environ["JPY_PARENT_PID"] = str(os.getppid())  # it ends with its parent
     IPKernelApp.launch_instance(["-f", connection_file])
-    os._exit(0)
+    sys.exit()
 
 
 if __name__ == "__main__":

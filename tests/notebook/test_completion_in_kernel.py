@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import Kernel, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import Kernel
 
 SETTINGS = """\
 tools: {spawn: {profiles: {reviewer: {}}}}
@@ -60,11 +61,11 @@ def check_what_tab_offers(kernel: Kernel, run_id: str) -> None:
 
 
 def test_tab_offers_what_can_stand_there_with_and_without_jedi(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
     (tmp_path / "agentnb.yaml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
-    with started() as kernel:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb")
         kernel.ok("import agentnb", LAB, "%%spawn --quiet --model lab/model-x -o answer\nHello")
         assert kernel.value("answer.output") == "model-x in the lab."

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import NO_SESSION, Kernel, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import NO_SESSION, Kernel
 
 SETTINGS = """\
 tools:
@@ -37,10 +38,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kernel(folder: Path) -> Iterator[Kernel]:
+def kernel(folder: Path, fork_server: ForkServer) -> Iterator[Kernel]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)  # where a front end starts the kernel of a notebook
-        with started() as kernel:
+        with fork_server.started() as kernel:
             kernel.ok("%load_ext agentnb")
             yield kernel
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.notebook.kernel import Kernel, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import Kernel
 
 SCRIPT = '''
 import os
@@ -35,12 +36,12 @@ def told(block=None):
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+def kernel(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Iterator[Kernel]:
     folder = tmp_path_factory.mktemp("notebook")
     (folder / "notes").mkdir()
     for name in ("may.txt", "june-1.txt", "other.csv"):
         (folder / "notes" / name).write_text(f"It rained in {name}.\n", encoding="utf-8")
-    with started() as kernel:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", SCRIPT.format(folder=str(folder)))
         yield kernel
 

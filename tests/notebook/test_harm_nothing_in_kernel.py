@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.notebook.kernel import STUBBORN, Door, Kernel, a_door, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import STUBBORN, Door, Kernel, a_door
 
 SCRIPT = """
 import agentnb, asyncio, os, sys
@@ -27,8 +28,8 @@ def door() -> Iterator[Door]:
 
 
 @pytest.fixture(scope="module")
-def kernel(door: Door) -> Iterator[Kernel]:
-    with started() as kernel:
+def kernel(door: Door, fork_server: ForkServer) -> Iterator[Kernel]:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", door.hold, STUBBORN, SCRIPT)
         yield kernel
 

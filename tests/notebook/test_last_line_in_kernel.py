@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.notebook.kernel import DEADLINE_S, Kernel, a_door, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import DEADLINE_S, Kernel, a_door
 
 SCRIPT = """
 import agentnb
@@ -41,8 +42,8 @@ TREE = "root ✓ completed · Compare A and B\n├─ 1 ✓ completed · Read A\
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    with a_door() as door, started() as kernel:
+def kernel(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Iterator[Kernel]:
+    with a_door() as door, fork_server.started() as kernel:
         kernel.ok(f"import os; os.chdir({str(tmp_path_factory.mktemp('kernel'))!r})")
         kernel.ok(door.hold, SCRIPT)
         kernel.ok("held = session.spawn('Held')")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.notebook.forked import ForkServer
 from tests.notebook.kernel import Kernel, started
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -20,8 +21,8 @@ session = agentnb.configure(provider=agentnb.ScriptedProvider({
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with started() as kernel:
+def kernel(fork_server: ForkServer) -> Iterator[Kernel]:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", SCRIPT)
         yield kernel
 
@@ -132,8 +133,10 @@ def test_interrupt_while_the_live_view_is_made_stops_the_run(kernel: Kernel) -> 
     assert shown.error_name == "RunCancelled"
 
 
-def test_run_with_nobody_at_a_browser_is_not_held_up_by_the_budgets_question() -> None:
-    with started() as kernel:
+def test_run_with_nobody_at_a_browser_is_not_held_up_by_the_budgets_question(
+    fork_server: ForkServer,
+) -> None:
+    with fork_server.started() as kernel:
         kernel.ok(
             "%load_ext agentnb",
             "import agentnb\nfrom agentnb.core.types import Usage\n"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.notebook.forked import ForkServer
 from tests.notebook.kernel import Door, Kernel, Shown, a_door, started
 
 SCRIPT = """
@@ -35,8 +36,8 @@ def door() -> Iterator[Door]:
 
 
 @pytest.fixture(scope="module")
-def kernel(door: Door) -> Iterator[Kernel]:
-    with started() as kernel:
+def kernel(door: Door, fork_server: ForkServer) -> Iterator[Kernel]:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", door.hold, SCRIPT)
         yield kernel
 

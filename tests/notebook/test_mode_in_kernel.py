@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentnb.modes import MODES
-from tests.notebook.kernel import NO_SESSION, Kernel, Shown, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import NO_SESSION, Kernel, Shown
 
 NEW_SCENE = """
 import agentnb, os
@@ -40,8 +41,8 @@ CASSETTE = "rivers.cassette.jsonl"
 
 
 @pytest.fixture(scope="module")
-def shared_kernel() -> Iterator[Kernel]:
-    with started() as kernel:
+def shared_kernel(fork_server: ForkServer) -> Iterator[Kernel]:
+    with fork_server.started() as kernel:
         yield kernel
 
 

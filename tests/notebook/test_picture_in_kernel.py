@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from PIL import Image
 
+from tests.notebook.forked import ForkServer
 from tests.notebook.kernel import Kernel, started
 from tests.support import run_python
 
@@ -28,8 +29,8 @@ ALT = "Tree of 3 agents: root completed, 1 completed, 2 failed."
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with started() as kernel:
+def kernel(fork_server: ForkServer) -> Iterator[Kernel]:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", SCRIPT)
         yield kernel
 

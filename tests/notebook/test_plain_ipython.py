@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import DEADLINE_S, a_door, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import DEADLINE_S, a_door
 from tests.notebook.saved import code, notebook, save
 
 SETUP = """
@@ -252,9 +253,11 @@ def test_run_of_a_notebook_runs_its_spawn_cells(tmp_path: Path) -> None:
     assert output.index(WAITING) < output.index("Well said.") < output.index("then")
 
 
-def test_run_of_a_notebook_in_a_kernel_waits_for_its_spawn_cells(tmp_path: Path) -> None:
+def test_run_of_a_notebook_in_a_kernel_waits_for_its_spawn_cells(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     lesson(tmp_path, SIMPLE, "%%spawn -o answer\nHello", "said = answer.output")
-    with started() as kernel:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", f"%cd -q {tmp_path}")
         shown = kernel.ok("%run lesson.ipynb")
 

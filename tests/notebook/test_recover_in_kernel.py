@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.notebook.forked import ForkServer
 from tests.soak import recover
 
 
-def test_killed_kernels_run_goes_on_and_pays_for_nothing_twice(tmp_path: Path) -> None:
+def test_killed_kernels_run_goes_on_and_pays_for_nothing_twice(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     """Six die once, and six a second time while the run is recovered."""
-    told = list(recover.points(tmp_path, 12, seed=5, twice=6))
+    told = list(recover.points(tmp_path, 12, seed=5, twice=6, kernels=fork_server))
 
     assert [faults for _, faults in told] == [[]] * 12, told
     assert sum(", then " in done for done, _ in told) == 6

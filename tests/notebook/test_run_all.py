@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from nbclient import NotebookClient
 
-from tests.notebook.kernel import DEADLINE_S, Door, Kernel, a_door, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import DEADLINE_S, Door, Kernel, a_door
 from tests.notebook.saved import code, notebook, save, words
 
 SCRIPT = """
@@ -42,8 +43,8 @@ def door() -> Iterator[Door]:
 
 
 @pytest.fixture(scope="module")
-def kernel(door: Door) -> Iterator[Kernel]:
-    with started() as kernel:
+def kernel(door: Door, fork_server: ForkServer) -> Iterator[Kernel]:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", door.hold, SCRIPT)
         yield kernel
 
@@ -114,7 +115,9 @@ def test_tasks_of_the_kernels_loop_get_their_turns_while_a_spawn_cell_waits(
     assert kernel.value("answer.output") == "Begun and then held, and freed."
 
 
-def test_all_queued_cells_run_in_order_after_loops_were_nested(door: Door) -> None:
+def test_all_queued_cells_run_in_order_after_loops_were_nested(
+    door: Door, fork_server: ForkServer
+) -> None:
     nested = "async def nested():\n    await asyncio.sleep(0)\n    order.append('nested')\n"
     cells = [
         "%agentnb nest",
@@ -127,7 +130,7 @@ def test_all_queued_cells_run_in_order_after_loops_were_nested(door: Door) -> No
         "order.append((await session.spawn('Hello')).output)",
         "order.append('last')",
     ]
-    with started() as kernel:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", door.hold, SCRIPT)
         sent = [kernel.send(cell) for cell in cells]
         shown = [kernel.collect(cell_id) for cell_id in sent]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import Door, Kernel, Shown, a_door, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import Door, Kernel, Shown, a_door
 
 PROVIDER = """
 import agentnb
@@ -33,14 +34,16 @@ EVENTS = "[(getattr(e.event, 'agent_id', ''), e.event.kind) for e in run.events]
 
 
 @contextmanager
-def a_kernel(folder: Path, *, store: str | None = None) -> Iterator[Kernel]:
+def started_in(
+    folder: Path, fork_server: ForkServer, *, store: str | None = None
+) -> Iterator[Kernel]:
     """A kernel that starts in a folder, with the store on unless `store` says something else."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("AGENTNB_STORE", raising=False)
         if store is not None:
             patch.setenv("AGENTNB_STORE", store)
-        with started() as kernel:
+        with fork_server.started() as kernel:
             kernel.ok("%load_ext agentnb")
             yield kernel
 
@@ -67,11 +70,13 @@ def cells_of(kernel: Kernel) -> list[Shown]:
     return [kernel.ok(cell) for cell in cells]
 
 
-def test_outputs_of_cells_are_the_same_with_and_without_a_store(tmp_path: Path) -> None:
-    with a_kernel(tmp_path) as kernel:
+def test_outputs_of_cells_are_the_same_with_and_without_a_store(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    with started_in(tmp_path, fork_server) as kernel:
         kept = cells_of(kernel)
     (tmp_path / "without").mkdir()
-    with a_kernel(tmp_path / "without", store="none") as kernel:
+    with started_in(tmp_path / "without", fork_server, store="none") as kernel:
         not_kept = cells_of(kernel)
 
     assert (tmp_path / STORE).is_file()
@@ -85,8 +90,10 @@ def test_outputs_of_cells_are_the_same_with_and_without_a_store(tmp_path: Path) 
         assert one.unstable == []
 
 
-def test_kernel_that_is_killed_leaves_its_run_to_the_next_one(tmp_path: Path, door: Door) -> None:
-    with a_kernel(tmp_path) as kernel:
+def test_kernel_that_is_killed_leaves_its_run_to_the_next_one(
+    tmp_path: Path, door: Door, fork_server: ForkServer
+) -> None:
+    with started_in(tmp_path, fork_server) as kernel:
         kernel.ok(door.hold, PROVIDER)
         kernel.ok("%%spawn --bg --name 'the long one' -o run\nPlan")
         door.wait_for_knock()
@@ -96,7 +103,7 @@ def test_kernel_that_is_killed_leaves_its_run_to_the_next_one(tmp_path: Path, do
         run_id = kernel.value("run.id")
         kernel.kill()
 
-    with a_kernel(tmp_path) as kernel:
+    with started_in(tmp_path, fork_server) as kernel:
         kernel.ok("import agentnb")
         listed = kernel.ok("%spawn runs")
         shown = kernel.ok("agentnb.runs()")
@@ -136,14 +143,14 @@ def test_kernel_that_is_killed_leaves_its_run_to_the_next_one(tmp_path: Path, do
 
 
 def test_run_of_a_kernel_that_is_restarted_is_interrupted_and_goes_on(
-    tmp_path: Path, door: Door
+    tmp_path: Path, door: Door, fork_server: ForkServer
 ) -> None:
-    with a_kernel(tmp_path) as kernel:
+    with started_in(tmp_path, fork_server) as kernel:
         kernel.ok(door.hold, PROVIDER, "%%spawn --bg -o run\nPlan")
         door.wait_for_knock()
         kernel.ok(FIRST_IS_DONE)
         kernel.restart()
-        kernel.ok("import agentnb")
+        kernel.ok("%load_ext agentnb", "import agentnb")
         listed = kernel.value("[(i.task, str(i.status)) for i in agentnb.runs()]")
         offered = kernel.ok("agentnb.runs()")
         kernel.ok(NO_HOLD, PROVIDER)
@@ -162,8 +169,10 @@ def test_run_of_a_kernel_that_is_restarted_is_interrupted_and_goes_on(
     assert "No run was interrupted" in refused.error
 
 
-def test_exhausted_run_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
-    with a_kernel(tmp_path) as kernel:
+def test_exhausted_run_goes_on_with_a_larger_budget(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    with started_in(tmp_path, fork_server) as kernel:
         kernel.ok(NO_HOLD, PROVIDER, "%%spawn --quiet --budget 40\nHello")
         status = "[str(i.status) for i in agentnb.runs()]"
         exhausted = kernel.value(status)
@@ -185,8 +194,10 @@ def test_exhausted_run_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
     assert "No run was interrupted or exhausted" in none_left.error
 
 
-def test_runs_verb_lists_the_newest_first_and_status_says_where_they_are(tmp_path: Path) -> None:
-    with a_kernel(tmp_path) as kernel:
+def test_runs_verb_lists_the_newest_first_and_status_says_where_they_are(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    with started_in(tmp_path, fork_server) as kernel:
         nothing = kernel.ok("%spawn runs")
         kernel.ok(
             NO_HOLD, PROVIDER, "%%spawn --quiet\nHello", "%%spawn --quiet --name second\nHello"
@@ -210,9 +221,11 @@ def test_runs_verb_lists_the_newest_first_and_status_says_where_they_are(tmp_pat
     assert "NotebookError: `%spawn runs` does not take 'all': leave it out." in wrong.error
 
 
-def test_trouble_is_one_line_below_the_first_cell_and_in_status(tmp_path: Path) -> None:
+def test_trouble_is_one_line_below_the_first_cell_and_in_status(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     (tmp_path / ".agentnb").write_text("a file in the way")
-    with a_kernel(tmp_path) as kernel:
+    with started_in(tmp_path, fork_server) as kernel:
         kernel.ok(NO_HOLD, PROVIDER)
         first = kernel.ok("%%spawn --quiet -o result\nHello")
         second = kernel.ok("%%spawn --quiet -o result\nHello")

@@ -11,7 +11,8 @@ import pytest
 
 from tests.files_of import png
 from tests.mcp.scene import SERVER, is_alive, pids_in
-from tests.notebook.kernel import Kernel, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import Kernel
 
 SCRIPT = (
     f"PNG = {png(640, 480)!r}"
@@ -52,8 +53,8 @@ offered = lambda: [spec.name for spec in provider.requests[-1].tools]
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with started() as kernel:
+def kernel(fork_server: ForkServer) -> Iterator[Kernel]:
+    with fork_server.started() as kernel:
         kernel.ok("%load_ext agentnb", SCRIPT)
         yield kernel
 

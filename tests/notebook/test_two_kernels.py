@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import NO_SESSION, Kernel, a_door, started
+from tests.notebook.forked import ForkServer
+from tests.notebook.kernel import NO_SESSION, Kernel, a_door
 from tests.soak.kernels import one_round
 from tests.soak.one_session import Round
 
@@ -51,8 +52,8 @@ OPENS = "settings = {{'store': {store!r}, 'id': {id!r}}}"
 
 
 @pytest.fixture(scope="module")
-def kernels() -> Iterator[tuple[Kernel, Kernel]]:
-    with started() as one, started() as two:
+def kernels(fork_server: ForkServer) -> Iterator[tuple[Kernel, Kernel]]:
+    with fork_server.started() as one, fork_server.started() as two:
         yield one, two
 
 

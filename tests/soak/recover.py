@@ -18,7 +18,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -32,7 +32,7 @@ from agentnb.store.reader import load
 from agentnb.testing import equal_records
 from tests.loopback import LoopbackServer, Reply
 from tests.loopback.said import Act
-from tests.notebook.forked import Forked, fork_server
+from tests.notebook.forked import Forked, ForkServer, fork_server
 from tests.notebook.kernel import DEADLINE_S
 from tests.soak.recover_run import LAST, Call, call_in, call_of, orders_in, reply_to, store_in
 
@@ -404,7 +404,12 @@ def _kills(count: int, dice: random.Random, whole: Whole) -> Iterator[Kill]:
 
 
 def points(
-    folder: Path, count: int, seed: int, *, twice: int | None = None
+    folder: Path,
+    count: int,
+    seed: int,
+    *,
+    twice: int | None = None,
+    kernels: ForkServer | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
     """Kill the kernels of so many runs; yield what was done and what broke, for each.
 
@@ -413,10 +418,12 @@ def points(
         count: How many runs.
         seed: Decides when kernels die.
         twice: In how many of them a second kernel dies, too: the first ones. By default a quarter.
+        kernels: Starts them. By default one of its own.
     """
     dice = random.Random(seed)
     twice = count // 4 if twice is None else twice
-    with Server() as server, fork_server() as kernels:
+    starter = fork_server() if kernels is None else nullcontext(kernels)
+    with Server() as server, starter as kernels:
         with kernels.started() as kernel:
             whole = _unbroken(folder / "whole", server, kernel)
         for place, kill in enumerate(_kills(count, dice, whole)):
