@@ -82,6 +82,7 @@ def test_only_a_live_test_sees_the_users_keys_settings_and_network(tmp_path: Pat
     probe = tmp_path / "test_probe.py"
     probe.write_text(PROBE)
     options = ["-n1", "-p", "conftest", "-c", str(ROOT / "pyproject.toml"), "-m", "", "--tb=short"]
+    options += ["-p", "no:nbval", "-o", "addopts="]  # whose import takes longer than all the rest
 
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(probe)],

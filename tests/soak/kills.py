@@ -22,7 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,8 @@ from agentnb.record import RunRecord
 from agentnb.store.reader import load
 from tests import loopback
 from tests.loopback.said import Reply, Step, system_of
-from tests.notebook.kernel import DEADLINE_S, Kernel, started
+from tests.notebook.forked import ForkServer, fork_server
+from tests.notebook.kernel import DEADLINE_S, Kernel
 from tests.support import check_record, spawn
 
 POINTS_PER_FILE = 4
@@ -474,26 +475,31 @@ def points(
     *,
     beat_s: float = BEAT_S,
     text_is_kept_s: float = TEXT_IS_KEPT_S,
+    kernels: ForkServer | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
-    """Kill so many kernels; yield what was done and what broke, for each."""
+    """Kill so many kernels; yield what was done and what broke, for each.
+
+    They are started by `kernels`, or by a process of their own.
+    """
     dice = random.Random(seed)
     last: tuple[Path, str] | None = None
     faults: list[str] = []
     done = ""
-    for place, point in enumerate([*_points(count, dice), None]):
-        with _server(beat_s) as url, started() as kernel:
-            kernel.ok(_SETTINGS.format(url=url))
-            if last is not None:
-                yield done, [*faults, *_faults_of_list(kernel, *last)]
-            if point is None:
-                return
-            store = folder / f"{place // POINTS_PER_FILE}.db"
-            told, took_s = _kill(kernel, point, store, url)
-        faults = faults_of(store, told, folder, text_is_kept_s=text_is_kept_s)
-        last = store, told.run_id if told.finished else ""
-        at = f"{point.kind} {point.value:,}"
-        finished = "ended" if told.is_over else f"{len(told.finished)} finished"
-        done = f"{at:14} {took_s:4.1f} s  {len(told.entries):5} entries told, {finished}"
+    with fork_server() if kernels is None else nullcontext(kernels) as starter:
+        for place, point in enumerate([*_points(count, dice), None]):
+            with _server(beat_s) as url, starter.started() as kernel:
+                kernel.ok(_SETTINGS.format(url=url))
+                if last is not None:
+                    yield done, [*faults, *_faults_of_list(kernel, *last)]
+                if point is None:
+                    return
+                store = folder / f"{place // POINTS_PER_FILE}.db"
+                told, took_s = _kill(kernel, point, store, url)
+            faults = faults_of(store, told, folder, text_is_kept_s=text_is_kept_s)
+            last = store, told.run_id if told.finished else ""
+            at = f"{point.kind} {point.value:,}"
+            finished = "ended" if told.is_over else f"{len(told.finished)} finished"
+            done = f"{at:14} {took_s:4.1f} s  {len(told.entries):5} entries told, {finished}"
 
 
 def _faults_of_list(kernel: Kernel, store: Path, run_id: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ See `tests/soak/disk.py` for the process that makes the runs.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sqlite3
@@ -35,12 +36,21 @@ def all_in(folder: Path) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in folder.iterdir()}
 
 
+@functools.cache
+def files_of_a_store() -> dict[str, bytes]:
+    """What a process leaves that made two runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        seen = seen_with(Path(folder) / "x.db", length=3_000)
+        assert (seen.ends, seen.errors) == (ANSWERED, [])
+        return all_in(Path(folder))
+
+
 def a_store_at(path: Path) -> None:
     """A store with two runs, which no process uses."""
     path.parent.mkdir(exist_ok=True)
-    seen = seen_with(path, length=3_000)
-    assert (seen.ends, seen.errors) == (ANSWERED, [])
-    assert sorted(all_in(path.parent)) == ["x.db", "x.db-alive"]
+    assert sorted(files_of_a_store()) == ["x.db", "x.db-alive"]
+    for name, content in files_of_a_store().items():
+        path.with_name(name).write_bytes(content)
 
 
 def words(path: Path) -> None:

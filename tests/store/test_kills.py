@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from agentnb import ScriptedProvider, Session
+from tests.notebook.forked import ForkServer
 from tests.soak.kills import points
 
 SEED = 15
@@ -15,8 +16,13 @@ TEXT_IS_KEPT_S = 20.0
 """No test of its age: a busy machine may keep it late. What was seen in the file must be there."""
 
 
-def test_what_was_told_before_a_kill_is_kept_wherever_it_falls(tmp_path: Path) -> None:
-    done = list(points(tmp_path, 6, SEED, beat_s=BEAT_S, text_is_kept_s=TEXT_IS_KEPT_S))
+def test_what_was_told_before_a_kill_is_kept_wherever_it_falls(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    kills = points(
+        tmp_path, 6, SEED, beat_s=BEAT_S, text_is_kept_s=TEXT_IS_KEPT_S, kernels=fork_server
+    )
+    done = list(kills)
 
     assert len(done) == 6
     assert [faults for _, faults in done if faults] == []
