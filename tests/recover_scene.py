@@ -1,14 +1,9 @@
-"""A process that is killed in the middle of a run: `python -m tests.recover_scene STORE SCENE`.
-
-It writes the run's id and waits for its end by a signal.
-"""
+"""A process that is killed in the middle of a run, and the session that goes on with it."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +17,7 @@ from agentnb.core.events import AgentCompleted, ToolCallReported
 from agentnb.core.types import CompletionRequest, ToolUse, Usage
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from tests.files_of import png
+from tests.forks import Say, killed_when_it_says
 from tests.support import DEADLINE_S, Hold, events_of, path_of, spawn, task_of, until
 
 Model = Callable[[CompletionRequest], AnyReply]
@@ -212,16 +208,11 @@ def _tools_of(scene: str, order_it: Any) -> Sequence[Any]:
 
 def killed(store: Path, scene: str, *recovers: str) -> str:
     """Let a process die in a scene, which it begins, or recovers. Returns the run's id."""
-    command = [sys.executable, "-m", "tests.recover_scene", str(store), scene, *recovers]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        run_id = process.stdout.readline().strip()
-        process.send_signal(signal.SIGKILL)
-        process.wait(DEADLINE_S)
+    run_id: str = killed_when_it_says(_be_killed, store, scene, *recovers)
     return run_id
 
 
-def main(store: str, scene: str, recovers: str = "") -> None:
+def _be_killed(say: Say, store: Path, scene: str, recovers: str = "") -> None:
     hold = Hold()
 
     @agentnb.tool(approval=scene == "asks for approval")
@@ -233,7 +224,7 @@ def main(store: str, scene: str, recovers: str = "") -> None:
 
     tools = _tools_of(scene, order_it)
     provider = ScriptedProvider(lambda request: SCENES[scene](request, hold))
-    session = Session(provider=provider, tools=tools, **settings_of(Path(store), scene))
+    session = Session(provider=provider, tools=tools, **settings_of(store, scene))
     more: dict[str, Any] = {}
     if scene == "is exhausted":
         more["budget"] = BIG if recovers else SMALL
@@ -262,8 +253,7 @@ def main(store: str, scene: str, recovers: str = "") -> None:
         run.pause()
         hold.release()
         asyncio.run(until(lambda: "2" in _ended(run)))
-    sys.stdout.write(run.id + "\n")
-    sys.stdout.flush()
+    say(run.id)
     signal.pause()
 
 
@@ -276,7 +266,3 @@ def _reported(run: Run[Any], tool_use_id: str) -> list[str]:
 def _ended(run: Run) -> list[str]:
     """Paths of the agents whose end was told."""
     return [path_of(each.agent_id) for each in events_of(run.events, AgentCompleted)]
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -16,4 +16,4 @@ def test_a_row_that_is_asked_again_is_a_fault() -> None:
     """The harness itself."""
     row = killed_maps.PROMPT.replace("{{text}}", "row 0")
     ledger = f"begins\nasked {row}\nasked {row}\ndone 1 {row}\nbegins\nasked {row}\nasked {row}\n"
-    assert any("finished" in fault for fault in killed_maps.faults_in(ledger, "completed"))
+    assert any("finished" in fault for fault in killed_maps.faults_in(ledger, ["completed"]))

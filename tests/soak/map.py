@@ -12,22 +12,20 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agentnb import Session
 from agentnb.core.events import AgentCompleted
 from agentnb.core.types import CompletionRequest
 from agentnb.providers.scripted import Reply, ScriptedProvider
+from tests.forks import Say, run_to_its_end
 
 ROWS = 30
 PROMPT = "What is in {{text}}?"
 JUDGES = 2
 _OPEN_AT_ONCE = 6
-_LONGEST_S = 120
 _ACTS = 3 * ROWS * JUDGES
 """At least as many as a whole map has: rows asked, answers begun, rows completed."""
 
@@ -48,8 +46,8 @@ class _Life:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run_map(folder: Path, dies_at: int) -> None:
-    """One kernel: map the rows, and die at an act of this number; 0 for never."""
+def run_map(say: Say, folder: Path, dies_at: int) -> None:
+    """One kernel: map the rows, and die at an act of this number; 0 for never. Says statuses."""
     life = _Life(folder / "ledger", dies_at)
 
     async def midway() -> None:
@@ -76,12 +74,12 @@ def run_map(folder: Path, dies_at: int) -> None:
                 life.note(f"done {number} {tasks[(number - 1) // JUDGES]}")
         out = await run
         for record in out.to_records():
-            os.write(1, f"{record['status']}\n".encode())
+            say(record["status"])
 
     asyncio.run(watched())
 
 
-def faults_in(ledger: str, statuses: str) -> Iterator[str]:
+def faults_in(ledger: str, statuses: Sequence[str]) -> Iterator[str]:
     """What broke. In each life a row is asked for the answers that were open when it began."""
     asked: Counter[str] = Counter()
     done: dict[str, set[str]] = defaultdict(set)
@@ -98,8 +96,8 @@ def faults_in(ledger: str, statuses: str) -> Iterator[str]:
                 yield f"{rest!r} was asked for answers that were finished"
     if len(done) != ROWS or any(len(numbers) != JUDGES for numbers in done.values()):
         yield f"{len(done)} of {ROWS} rows have completed"
-    if not statuses or set(statuses.split()) != {"completed"}:
-        yield f"the last map has rows that are {set(statuses.split())}"
+    if set(statuses) != {"completed"}:
+        yield f"the last map has rows that are {set(statuses)}"
 
 
 def one_point(folder: Path, draw: random.Random) -> tuple[str, list[str]]:
@@ -107,15 +105,14 @@ def one_point(folder: Path, draw: random.Random) -> tuple[str, list[str]]:
     folder.mkdir()
     moments = [draw.randrange(1, _ACTS) for _ in range(draw.choice((1, 1, 2)))]
     deaths = 0
-    statuses = ""
+    statuses: list[str] = []
     for dies_at in (*moments, 0):
-        command = [sys.executable, "-m", "tests.soak.map", str(folder), str(dies_at)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S)
-        statuses = ended.stdout
-        if ended.returncode == -signal.SIGKILL:
+        ended = run_to_its_end(run_map, folder, dies_at)
+        statuses = ended.said
+        if ended.code == -signal.SIGKILL:
             deaths += 1
-        elif ended.returncode:
-            return f"killed at {moments}", [ended.stderr.strip()[-2000:]]
+        elif ended.code:
+            return f"killed at {moments}", [ended.error[-2000:]]
     ledger = (folder / "ledger").read_text()
     told = f"killed at {moments}: {deaths} deaths, {ledger.count('asked')} calls"
     return told, list(faults_in(ledger, statuses))
@@ -126,7 +123,3 @@ def points(folder: Path, count: int, seed: int) -> Iterator[tuple[str, list[str]
     draw = random.Random(seed)
     for number in range(count):
         yield one_point(folder / str(number), draw)
-
-
-if __name__ == "__main__":
-    run_map(Path(sys.argv[1]), int(sys.argv[2]))

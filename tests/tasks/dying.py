@@ -1,14 +1,9 @@
-"""A process that is killed at work: `python -m tests.tasks.dying STORE SCENE`.
-
-It writes the ids of its session and of the run, and waits for its end by a signal.
-"""
+"""A process that is killed at work, and what it leaves to the next one."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +12,7 @@ from agentnb import Reply, Run, Session
 from agentnb.core.events import AgentCompleted
 from agentnb.core.types import CompletionRequest, Usage
 from agentnb.providers.scripted import AnyReply, ScriptedProvider
+from tests.forks import Say, killed_when_it_says
 from tests.support import DEADLINE_S, Hold, events_of, path_of, spawn, task_of, until
 from tests.tasks.keeping import ended
 from tests.tasks.scripts import (
@@ -122,21 +118,13 @@ def settings_of(scene: str) -> dict[str, Any]:
 
 def killed(store: Path, scene: str) -> Left:
     """Let a process die in a scene."""
-    command = [sys.executable, "-m", "tests.tasks.dying", str(store), scene]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        session_id, run_id = process.stdout.readline().split()
-        process.send_signal(signal.SIGKILL)
-        process.wait(DEADLINE_S)
-    return Left(store, session_id, run_id)
+    return Left(store, *killed_when_it_says(_be_killed, store, scene))
 
 
-def main(store: str, scene: str) -> None:
+def _be_killed(say: Say, store: Path, scene: str) -> None:
     hold = Hold()
     session = Session(provider=provider_of(scene, hold), store=store, **settings_of(scene))
-    run_id = begin(session, scene, hold)
-    sys.stdout.write(f"{session.id} {run_id}\n")
-    sys.stdout.flush()
+    say((session.id, begin(session, scene, hold)))
     signal.pause()
 
 
@@ -165,7 +153,3 @@ def begin(session: Session, scene: str, hold: Hold) -> str:
 def _ended(run: Run) -> list[str]:
     """Paths of the agents whose end was told."""
     return [path_of(each.agent_id) for each in events_of(run.events, AgentCompleted)]
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
