@@ -13,7 +13,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -30,30 +30,34 @@ _IMPORTED = (
     "IPython.core.logger",
     "IPython.core.oinspect",
     "IPython.extensions.storemagic",
+    "agentnb.bundles",
     "agentnb.config.document",
     "agentnb.config.schema",
     "agentnb.default_session",
-    "agentnb.providers.aio_transport",
-    "agentnb.providers.anthropic",
-    "agentnb.providers.http_client",
-    "agentnb.providers.openai",
-    "agentnb.providers.scripted",
+    "agentnb.notebook",
     "agentnb.store.store",
     "agentnb.tools.parameters",
-    "agentnb.views.figures",
-    "anthropic.types",
+    "agentnb.views.figures.tree",
+    "agentnb.views.panel.panel",
     "genai_prices.data",
     "ipykernel.debugger",
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "matplotlib.backends.backend_agg",
     "matplotlib_inline.backend_inline",
-    "openai.types.chat",
     "psutil",
-    "tests.soak.recover_run",
     "tornado.platform.asyncio",
     "yaml",
 )
+SDKS = (
+    "agentnb.providers.aio_transport",
+    "agentnb.providers.anthropic",
+    "agentnb.providers.http_client",
+    "agentnb.providers.openai",
+    "anthropic.types",
+    "openai.types.chat",
+)
+"""What kernels need that make real calls. Importing them takes about a second."""
 
 
 class Forked(Kernel):
@@ -123,6 +127,10 @@ class ForkServer:
         """Start a kernel in this process's folder and environment; its process's id."""
         return self.ask("fork", [connection_file, str(Path.cwd()), dict(os.environ)])
 
+    def preload(self, *names: str) -> None:
+        """Import modules that kernels need which are started from now on."""
+        self.ask("import", names)
+
     def started(self) -> Forked:
         """A new kernel, ended by its `with`."""
         manager = KernelManager(kernel_name="python3")
@@ -161,6 +169,8 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
             answer = os.fork()
             if not answer:
                 _be_a_kernel(*about)
+        elif what == "import":
+            answer = _import(about)
         else:
             answer = about
             if answer not in ended:
@@ -170,6 +180,14 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
                 ended.add(answer)
         answers.write(f"{answer}\n")
         answers.flush()
+
+
+def _import(names: Iterable[str]) -> int:
+    """Import modules, and return how many."""
+    found = [import_module(name) for name in names]
+    gc.collect()
+    gc.freeze()  # else each kernel's first search for garbage would copy all of it
+    return len(found)
 
 
 def _be_a_kernel(connection_file: str, folder: str, environment: dict[str, str]) -> None:
@@ -187,8 +205,5 @@ def _be_a_kernel(connection_file: str, folder: str, environment: dict[str, str])
 
 
 if __name__ == "__main__":
-    for name in _IMPORTED:
-        import_module(name)
-    gc.collect()
-    gc.freeze()  # else each kernel's first search for garbage would copy all of it
+    _import(_IMPORTED)
     _serve(sys.stdin, sys.stdout)

@@ -36,7 +36,7 @@ from agentnb.record import RunRecord
 from agentnb.store.reader import load
 from tests import loopback
 from tests.loopback.said import Reply, Step, system_of
-from tests.notebook.forked import ForkServer, fork_server
+from tests.notebook.forked import SDKS, ForkServer, fork_server
 from tests.notebook.kernel import DEADLINE_S, Kernel
 from tests.support import check_record, spawn
 
@@ -486,6 +486,7 @@ def points(
     faults: list[str] = []
     done = ""
     with fork_server() if kernels is None else nullcontext(kernels) as starter:
+        starter.preload(*SDKS)
         for place, point in enumerate([*_points(count, dice), None]):
             with _server(beat_s) as url, starter.started() as kernel:
                 kernel.ok(_SETTINGS.format(url=url))

@@ -32,7 +32,7 @@ from agentnb.store.reader import load
 from agentnb.testing import equal_records
 from tests.loopback import LoopbackServer, Reply
 from tests.loopback.said import Act
-from tests.notebook.forked import Forked, ForkServer, fork_server
+from tests.notebook.forked import SDKS, Forked, ForkServer, fork_server
 from tests.notebook.kernel import DEADLINE_S
 from tests.soak.recover_run import LAST, Call, call_in, call_of, orders_in, reply_to, store_in
 
@@ -424,6 +424,7 @@ def points(
     twice = count // 4 if twice is None else twice
     starter = fork_server() if kernels is None else nullcontext(kernels)
     with Server() as server, starter as kernels:
+        kernels.preload(*SDKS, "tests.soak.recover_run")
         with kernels.started() as kernel:
             whole = _unbroken(folder / "whole", server, kernel)
         for place, kill in enumerate(_kills(count, dice, whole)):
