@@ -248,12 +248,14 @@ def events_of(entries: Sequence[Entry], kind: type[E], path: str | None = None) 
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Let this loop run until a condition holds that a thread brings about."""
+    """Let this loop run until a condition holds that it, or a thread, brings about."""
     async with asyncio.timeout(DEADLINE_S):
-        for _ in itertools.count():
+        for turn in itertools.count():
             if holds():
                 return
-            await asyncio.sleep(0)
+            # A loop that never rests takes the interpreter's lock back before a thread that was
+            # woken has it: such a thread may starve for half a minute.
+            await asyncio.sleep(0 if turn < 1000 else 0.001)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ async def hold():
         "wait",
         "select",
     ):
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)  # it must get the interpreter's lock
     reader, writer = await asyncio.open_connection("127.0.0.1", {port})
     try:
         await reader.read()

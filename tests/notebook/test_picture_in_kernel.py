@@ -153,7 +153,7 @@ async def until_warm():
     deadline = time.monotonic() + 60
     while "agentnb.views.figures.tree" not in sys.modules:
         assert time.monotonic() < deadline, "nothing was loaded while the cell waited"
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 agentnb.configure(provider=agentnb.ScriptedProvider([
     agentnb.Reply("Well, begun and then held.", pause=until_warm)
 ]))

@@ -26,7 +26,7 @@ session = agentnb.configure(provider=provider)
 FIRST_IS_DONE = """
 import asyncio
 while str(run.tree.children[0].status) != 'completed':
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
 """
 NO_HOLD = "hold = None"
 STORE = Path(".agentnb/agentnb.db")
