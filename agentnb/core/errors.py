@@ -6,6 +6,7 @@
     │   │   ├── MissingKey, AuthenticationFailed, InvalidRequest, ModelNotFound, Refused
     │   │   ├── RateLimited, Overloaded, ServerFailed, ConnectionFailed
     │   │   ├── StreamBroken, CallTimedOut
+    │   │   ├── ClusterFailed, WorkerLost   an engine's workers cannot be used; one is gone
     │   │   ├── NoPrice             a budget of money, and a model without a list price
     │   │   └── NotRecorded         a replay came to a call that its cassette lacks; has `miss`
     │   ├── NoAnswer                a model was asked for its answer once more and gave none
@@ -303,6 +304,18 @@ class ServerFailed(LlmError):
 
 class ConnectionFailed(LlmError):
     """The provider could not be reached, or hung up before it answered."""
+
+    default_retryable = True
+
+
+class ClusterFailed(LlmError):
+    """The workers of a cluster cannot do what a run needs; the message says what to change."""
+
+    permanent = True
+
+
+class WorkerLost(LlmError):
+    """The worker of a cluster on which a call was open is gone."""
 
     default_retryable = True
 

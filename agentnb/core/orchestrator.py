@@ -38,7 +38,7 @@ from agentnb.core.synthesis import build_synthesis_prompt
 from agentnb.core.text import literal
 from agentnb.core.types import OrchestratorResult
 
-__all__ = ["AgentOrchestrator", "build_synthesis_prompt"]
+__all__ = ["AgentOrchestrator", "InProcessEngine", "build_synthesis_prompt"]
 
 
 class AgentOrchestrator:

@@ -57,8 +57,8 @@ class Provider(Protocol):
     Implementations are safe to call from many tasks at once, raise only `LlmError` (never
     their SDK's own exceptions), let `asyncio.CancelledError` pass, and end every complete
     turn with one `Stopped`. A stream that ends without it counts as cut. Optional:
-    `SupportsReady`, `SupportsTokenCount`, `SupportsTools`, `SupportsMedia`, `SupportsLinks`,
-    `SupportsClose`.
+    `SupportsReady`, `SupportsKeyCheck`, `SupportsTokenCount`, `SupportsTools`, `SupportsMedia`,
+    `SupportsLinks`, `SupportsClose`.
     """
 
     name: str
@@ -84,6 +84,18 @@ class SupportsReady(Provider, Protocol):
 
 def supports_ready(provider: object) -> TypeGuard[SupportsReady]:
     return getattr(provider, "ready", None) is not None
+
+
+class SupportsKeyCheck(Provider, Protocol):
+    """A provider that can say, without a call, whether it has a key."""
+
+    async def check_key(self) -> None:
+        """Raise `MissingKey` if every call would fail for want of credentials."""
+        ...
+
+
+def supports_key_check(provider: object) -> TypeGuard[SupportsKeyCheck]:
+    return getattr(provider, "check_key", None) is not None
 
 
 class SupportsTokenCount(Provider, Protocol):
@@ -1036,3 +1048,27 @@ class Engine(Protocol):
         tools: Mapping[str, Tool],
         services: RunServices,
     ) -> AgentOutcome: ...
+
+
+class SupportsOpen(Engine, Protocol):
+    """An engine that looks at its machines before a run's first call."""
+
+    async def open(self, provider: Provider, tools: Sequence[Tool]) -> None:
+        """Return once the run may begin.
+
+        Args:
+            provider: The root's.
+            tools: The root's.
+
+        Raises:
+            OrchestratorError: Its machines cannot be used. The run ends with this error.
+        """
+        ...
+
+
+def supports_open(engine: object) -> TypeGuard[SupportsOpen]:
+    return getattr(engine, "open", None) is not None
+
+
+def is_engine(value: object) -> TypeGuard[Engine]:
+    return not isinstance(value, type) and callable(getattr(value, "run", None))

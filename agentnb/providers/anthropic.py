@@ -72,6 +72,12 @@ class AnthropicProvider:
         """Wait until the SDK is imported: once, for most of a second."""
         await _sdk.wait()
 
+    async def check_key(self) -> None:
+        """See `agentnb.core.protocols.SupportsKeyCheck`."""
+        await _sdk.wait()
+        async with self._clients.borrowed(settings_of("ANTHROPIC_")) as client:
+            client.check_key()
+
     def stream(self, request: CompletionRequest) -> AsyncGenerator[StreamEvent, None]:
         """Make one call: see `stream_reply`."""
         return stream_reply(request, _sdk, self._clients, settings_of("ANTHROPIC_"))
@@ -102,6 +108,13 @@ class _Client(SdkClient):
             timeout_s=timeout_s,
             hints=HINTS,
         )
+
+    def check_key(self) -> None:
+        """Raise `MissingKey` unless the SDK has found credentials."""
+        headers = os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").lower()
+        sources = self.sdk.api_key, self.sdk.auth_token, self.sdk.credentials
+        if not any(sources) and "authorization" not in headers and "x-api-key" not in headers:
+            raise missing_key()
 
     async def ask(self, request: CompletionRequest) -> ReplyStream:
         """Send the request and return its reply once it has begun."""

@@ -100,10 +100,18 @@ class OpenAIProvider:
         """Wait until the SDK is imported: once, for most of a second."""
         await _sdk.wait()
 
+    async def check_key(self) -> None:
+        """See `agentnb.core.protocols.SupportsKeyCheck`."""
+        await _sdk.wait()
+        async with self._clients.borrowed(self._settings()) as client:
+            client.check_key()
+
+    def _settings(self) -> Settings:
+        return settings_of("OPENAI_", self._key_variable)
+
     def stream(self, request: CompletionRequest) -> AsyncGenerator[StreamEvent, None]:
         """Make one call: see `stream_reply`."""
-        settings = settings_of("OPENAI_", self._key_variable)
-        return stream_reply(request, _sdk, self._clients, settings)
+        return stream_reply(request, _sdk, self._clients, self._settings())
 
     def supports_media(self, model: str, media_type: str) -> bool:
         """The API has a form for each. Whether a server's model reads it, the server says."""
@@ -157,10 +165,14 @@ class _Client(SdkClient):
         has_header = "authorization" in os.environ.get("OPENAI_CUSTOM_HEADERS", "").lower()
         self._needs_key = is_openai and not key and not has_header
 
-    async def ask(self, request: CompletionRequest) -> ReplyStream:
-        """Send the request and return its reply once it has begun."""
+    def check_key(self) -> None:
+        """Raise `MissingKey` if the server is OpenAI's own and there is no key."""
         if self._needs_key:
             raise missing_key()
+
+    async def ask(self, request: CompletionRequest) -> ReplyStream:
+        """Send the request and return its reply once it has begun."""
+        self.check_key()
         with self.llm_errors():
             response = await self._response_to(request)
         return ReplyStream(response, ReplyReader(request), event_in, self.errors)

@@ -106,11 +106,20 @@ def label_of(provider: str, name: str) -> str:
     return f"{provider}/{name}" if name else provider
 
 
+class Origin(NamedTuple):
+    """How a provider was made."""
+
+    name: str
+    factory: Factory
+    settings: tuple[tuple[str, str], ...]
+    """Arguments of the factory, by name."""
+
+
 class Registry:
     """Makes each provider once, when a model of it is first used."""
 
     def __init__(self) -> None:
-        self._made: dict[object, Provider] = {}
+        self._made: dict[Origin, Provider] = {}
 
     def resolve(self, model: str, settings: Settings | None = None) -> tuple[Provider, str]:
         """Return the provider for a model, and the model's name in the form `provider/model`.
@@ -125,11 +134,15 @@ class Registry:
         """
         provider, name = split_model(model)
         factory, settings = _registered[provider].factory, settings or {}
-        key = provider, factory, *sorted(settings.items())
+        key = Origin(provider, factory, tuple(sorted(settings.items())))
         if (made := self._made.get(key)) is None:
             # If two threads make one, the first wins: only providers in `_made` are closed.
             made = self._made.setdefault(key, _checked(factory(**settings), provider))
         return made, label_of(provider, name)
+
+    def origin_of(self, provider: Provider) -> Origin | None:
+        """How a provider was made; `None` for one that was not made here."""
+        return next((key for key, made in self._made.items() if made is provider), None)
 
     async def aclose(self) -> None:
         """Close all providers."""

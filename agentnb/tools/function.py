@@ -54,7 +54,6 @@ class FunctionTool(Generic[P, R]):
         """Whether a call needs approval, or what answers: see `agentnb.core.protocols`."""
         self._function = function
         self._parameters = parameters
-        self._is_async = _is_async(function)
         update_wrapper(self, function, updated=())
 
     def __repr__(self) -> str:
@@ -66,19 +65,48 @@ class FunctionTool(Generic[P, R]):
         """Call the function directly."""
         return self._function(*args, **kwargs)
 
+    @property
+    def function(self) -> Callable[P, R]:
+        """The function itself."""
+        return self._function
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the function is synchronous, so that it runs on a thread."""
+        return not _is_async(self._function)
+
     async def call(self, input: Mapping[str, Any], context: ToolContext) -> str | ToolOutput:
         """Call the function with a model's arguments. See `agentnb.core.protocols.Tool`.
 
         Raises:
             ToolError: The arguments are invalid.
         """
-        arguments, named = self._parameters.bound(input, context)
-        call: Callable[[], Any] = partial(self._function, *arguments, **named)
-        value = call() if self._is_async else await context.on_thread(lambda: _called(call))
-        value = await value if inspect.isawaitable(value) else value
-        if has_to_draw(value):
-            return await context.on_thread(lambda: as_output(value))
-        return as_output(value)
+        arguments, named = self.arguments(input, context)
+        return await run_function(partial(self._function, *arguments, **named), context)
+
+    def arguments(
+        self, input: Mapping[str, Any], context: object
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """A model's arguments, checked: positional and named; `context` where one is wanted.
+
+        Raises:
+            ToolError: The arguments are invalid.
+        """
+        return self._parameters.bound(input, context)
+
+
+async def run_function(call: Callable[[], Any], context: ToolContext) -> str | ToolOutput:
+    """Call a tool's function, and make what it returns readable for a model.
+
+    Args:
+        call: The function with its arguments.
+        context: Of the call.
+    """
+    value = call() if _is_async(call) else await context.on_thread(lambda: _called(call))
+    value = await value if inspect.isawaitable(value) else value
+    if has_to_draw(value):
+        return await context.on_thread(lambda: as_output(value))
+    return as_output(value)
 
 
 def _called(call: Callable[[], Any]) -> Any:

@@ -41,9 +41,7 @@ class Parameters:
     """Positional-only parameters in order, with their defaults."""
     _contexts: tuple[str, ...]
 
-    def bound(
-        self, input: Mapping[str, Any], context: ToolContext
-    ) -> tuple[list[Any], dict[str, Any]]:
+    def bound(self, input: Mapping[str, Any], context: object) -> tuple[list[Any], dict[str, Any]]:
         """Validate and convert a model's arguments; returns positional and named ones.
 
         Raises:
