@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from agentnb.config import Config
-from agentnb.config.config import FILE_NAME
+from agentnb.config.config import FILE_NAME, LOCAL
 from agentnb.core.secrets import without_user
 from agentnb.core.text import literal, one_line, visible
 from agentnb.errors import TrustNotKept, UntrustedSettings
@@ -197,6 +197,34 @@ def check_servers(config: Config, names: Collection[str]) -> None:
         raise UntrustedSettings(config.source, does=does, allow=_how_to_allow(config))
 
 
+def foreign_engines(config: Config, names: Collection[str] | None = None) -> str:
+    """The engines of a file that need trust, in words; empty if there are none.
+
+    Args:
+        config: The file's settings.
+        names: The engines to check; all when left out.
+    """
+    if not config.digest:
+        return ""
+    return "; ".join(
+        f"conversations and the code of tools would go to {one_line(entry.dask, limit=160)} "
+        f"(`engines.{entry.name}`)"
+        for entry in config.engines.values()
+        if entry.dask != LOCAL and (names is None or entry.name in names)
+    )
+
+
+def check_engine(config: Config, name: str) -> None:
+    """Refuse an engine of an untrusted file that is no local cluster.
+
+    Raises:
+        UntrustedSettings: It needs trust.
+    """
+    does = foreign_engines(config, [name])
+    if does and not is_trusted(config):
+        raise UntrustedSettings(config.source, does=does, allow=_how_to_allow(config))
+
+
 def _how_to_allow(config: Config) -> str:
     file = "" if config.source == FILE_NAME else f" {shlex.quote(config.source)}"
     return (
@@ -236,6 +264,8 @@ def trust(config: Config) -> str:
         allowed.append(f"a run may spend more ({costly})")
     if does := foreign_servers(config):
         allowed.append(f"MCP servers may be used ({does})")
+    if does := foreign_engines(config):
+        allowed.append(f"engines may be used ({does})")
     if config.prices:
         allowed.append("budgets of money may count by its `prices`")
     if not allowed:

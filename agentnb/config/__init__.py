@@ -4,7 +4,15 @@ All mistakes in the file are reported at once. The result is a value that knows 
 changed. pydantic and YAML are loaded only if there is a file.
 """
 
-from agentnb.config.config import Config, McpEntry, OpenAIServer
+from agentnb.config.config import Config, EngineEntry, McpEntry, OpenAIServer
 from agentnb.config.load import config_of, load_config, reread
 
-__all__ = ["Config", "McpEntry", "OpenAIServer", "config_of", "load_config", "reread"]
+__all__ = [
+    "Config",
+    "EngineEntry",
+    "McpEntry",
+    "OpenAIServer",
+    "config_of",
+    "load_config",
+    "reread",
+]

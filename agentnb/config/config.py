@@ -16,6 +16,8 @@ from agentnb.core.shown import listed
 from agentnb.core.text import literal
 from agentnb.errors import ConfigError, ConfigMistake, UnknownPool, UnknownProfile
 
+LOCAL = "local"
+"""In place of the address of an engine's scheduler."""
 FILE_NAME = "agentnb.yaml"
 DEFAULT_BOOTSTRAP = ("AGENTS.md", "ENVIRONMENT.md")
 
@@ -46,6 +48,21 @@ class McpEntry:
     timeout_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EngineEntry:
+    """One engine of the file, under `engines`."""
+
+    name: str
+    dask: str
+    """The address of a scheduler, or `local` for a cluster of this machine's processes."""
+    workers: int | None = None
+    """Of a local cluster; `None` for one for each core."""
+    threads: int = 1
+    """Of each worker of a local cluster."""
+    here: tuple[str, ...] = ()
+    """Names of tools that stay in this process."""
+
+
 @dataclass(frozen=True)
 class Config:
     """The content of `agentnb.yaml` and the files it names; all defaults if there is no file."""
@@ -68,6 +85,8 @@ class Config:
     """Models (`provider/model`) of each pool, in the order in which they are tried."""
     default_pool: str | None = None
     openai: OpenAIServer = OpenAIServer()
+    engines: Mapping[str, EngineEntry] = field(default_factory=dict)
+    """By name, in the order of the file."""
     session: Mapping[str, Any] = field(default_factory=dict)
     """The settings under `session`, checked."""
     prices: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)

@@ -17,14 +17,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from agentnb.config.config import FILE_NAME, Config, McpEntry, OpenAIServer
+from agentnb.config.config import FILE_NAME, Config, EngineEntry, McpEntry, OpenAIServer
 from agentnb.config.profile import Profile
 from agentnb.config.project_file import NoText, WatchedFile, read_project_file, read_text
 from agentnb.core.text import literal
 from agentnb.errors import ConfigError, ConfigMistake, wrong_settings_as_line
 
 if TYPE_CHECKING:
-    from agentnb.config.schema import McpSection, ProfileSection
+    from agentnb.config.schema import EngineSection, McpSection, ProfileSection
 
 WRONG_NAME = "agentnb.yml"
 
@@ -145,6 +145,7 @@ def _load(file: Path, source: str) -> Config:
         pools=MappingProxyType(pools),
         default_pool=llm.default_pool,
         openai=OpenAIServer(llm.providers.openai.base_url, llm.providers.openai.api_key_env),
+        engines=MappingProxyType({n: _engine(n, each) for n, each in settings.engines.items()}),
         session=MappingProxyType(session.model_dump(exclude_none=True)),
         prices=MappingProxyType(
             {model: each.model_dump(exclude_none=True) for model, each in settings.prices.items()}
@@ -166,6 +167,16 @@ def _server(name: str, section: McpSection) -> McpEntry:
         headers=tuple((section.headers or {}).items()),
         approval=section.approval,
         timeout_s=section.timeout_s,
+    )
+
+
+def _engine(name: str, section: EngineSection) -> EngineEntry:
+    return EngineEntry(
+        name=name,
+        dask=section.dask,
+        workers=section.workers,
+        threads=section.threads or 1,
+        here=tuple(section.here or ()),
     )
 
 

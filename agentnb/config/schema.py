@@ -29,6 +29,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from agentnb.config.config import LOCAL
 from agentnb.config.document import Document, Loc, Scalar, dotted
 from agentnb.config.profile import NamedText
 from agentnb.config.project_file import read_project_file
@@ -219,6 +220,22 @@ def _mcp_url(value: str) -> str:
     return value
 
 
+def _scheduler(value: str) -> str:
+    if value != LOCAL and not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://[!-~]+:[0-9]{1,5}", value):
+        raise ValueError(
+            f"{_shown(value)} is not the address of a Dask scheduler. Write it like "
+            "`tcp://localhost:8786`; or write `local` for a cluster of this machine's processes."
+        )
+    return value
+
+
+def _count(value: object) -> int:
+    written = value.written if isinstance(value, Scalar) else ""
+    if not re.fullmatch("[1-9][0-9]{0,3}", written):
+        raise ValueError(f"{_not_a('whole number from 1 to 9999', value)}")
+    return int(written)
+
+
 def _seconds(value: object) -> float:
     try:
         found = float(value.written) if isinstance(value, Scalar) else 0.0
@@ -263,6 +280,8 @@ Variable = Annotated[str, AfterValidator(_variable)]
 ServerName = Annotated[str, AfterValidator(_server_name)]
 McpUrl = Annotated[str, AfterValidator(_mcp_url)]
 Seconds = Annotated[float, PlainValidator(_seconds)]
+Scheduler = Annotated[str, AfterValidator(_scheduler)]
+Count = Annotated[int, PlainValidator(_count)]
 
 
 # -- sections ---------------------------------------------------------------------------------
@@ -363,6 +382,21 @@ class PriceSection(Section):
     cache_write: Dollars | None = None
 
 
+class EngineSection(Section):
+    """`engines.<name>`."""
+
+    dask: Scheduler
+    workers: Count | None = None
+    threads: Count | None = None
+    here: Annotated[list[Name] | None, BeforeValidator(_commas)] = None
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> EngineSection:
+        if self.dask != LOCAL and (self.workers or self.threads):
+            raise ValueError("`workers` and `threads` belong to `dask: local`. Take them out.")
+        return self
+
+
 _Setting = Annotated[Any, PlainValidator(_of_session)]
 SessionSection = create_model(
     "SessionSection",
@@ -377,6 +411,7 @@ class SettingsFile(Section):
 
     tools: ToolsSection = ToolsSection()
     llm: LlmSection = LlmSection()
+    engines: Annotated[dict[Name, EngineSection], BeforeValidator(_no_mapping)] = {}
     session: SessionSection = SessionSection()  # type: ignore[valid-type]  # made of the settings
     prices: Annotated[
         dict[Model, PriceSection], BeforeValidator(_no_mapping), AfterValidator(_once)
@@ -458,6 +493,8 @@ def _words(details: ErrorDetails, loc: Loc) -> str:
         case "extra_forbidden":
             return _unknown_key(loc)
         case "missing":
+            if loc[0] == "engines":
+                return "An engine needs `dask`. Write it as `dask: tcp://localhost:8786`."
             return f"A price needs `{loc[-1]}`. Write it as `{loc[-1]}: 3`."
         case "value_error":
             return str(details["ctx"]["error"])

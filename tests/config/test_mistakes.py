@@ -44,7 +44,7 @@ MISTAKES = {
     "unknown key, unlike all": (
         "colour: 1",
         "line 1, `colour`: There is no such key here. Known here: `tools`, `llm`, "
-        "`session`, `prices`.",
+        "`engines`, `session`, `prices`.",
     ),
     "key in the wrong place": (
         "pools:\n  fast: [demo]",
