@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentnb.agent_view import AgentView
     from agentnb.checking.check import check
     from agentnb.checking.compare import compare
+    from agentnb.cluster.engine import DaskEngine
     from agentnb.config import Config, load_config
     from agentnb.core.context import AgentContext
     from agentnb.core.durable import AgentMetadata, MemoryEntry, MemoryList, Task, TaskList
@@ -95,6 +96,7 @@ _HOMES = {
     "Config": "config",
     "ConfigError": "errors",
     "Cost": "prices",
+    "DaskEngine": "cluster.engine",
     "DemoProvider": "providers.demo",
     "InternalError": "core.errors",
     "LlmError": "core.errors",
@@ -170,6 +172,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Cost",
+    "DaskEngine",
     "DemoProvider",
     "InternalError",
     "LlmError",

@@ -31,7 +31,7 @@ GATED = "approval"
 """Where the names of the tools that need approval are kept: a later file may only add some."""
 OUTPUT = "output"
 """Where the name and the schema of the answer's type are kept."""
-_NOT_OF_A_RUN = frozenset({"config", "store", "provider", "tools", "model", "approve"})
+_NOT_OF_A_RUN = frozenset({"config", "store", "provider", "engine", "tools", "model", "approve"})
 """Settings that come from the session that recovers, or are not kept."""
 
 
@@ -237,7 +237,7 @@ def as_plain(
     gated: Collection[str] = (),
 ) -> dict[str, Any]:
     """A run's settings as plain values, as they are kept: no provider, no function."""
-    left_out = ("model", "tools", "config", "store", "provider", "approve", "session_budget")
+    left_out = _NOT_OF_A_RUN | {"session_budget"}
     plain = {name: getattr(settings, name) for name in SETTINGS if name not in left_out}
     for name in ("on_budget_warning", "on_plan"):
         if callable(plain[name]):

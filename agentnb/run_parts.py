@@ -26,12 +26,14 @@ from agentnb.core.plan import Plan, Rows
 from agentnb.core.protocols import (
     BudgetGate,
     Delegation,
+    Engine,
     ModelChoice,
     OutputType,
     Provider,
     SupportsCommit,
     Tool,
     is_chain,
+    supports_open,
 )
 from agentnb.core.records import PRICES, UNIT, RunHead
 from agentnb.core.request import RequestContext
@@ -147,6 +149,8 @@ class RunParts:
             try:
                 tools = self.servers.tools(self.tools)
                 self.request.gated = self.servers.gated(self.request.gated)
+                if supports_open(engine := self.orchestrator.engine):
+                    await engine.open(self.provider, tools)
             except OrchestratorError as error:
                 tools, refusal = (), error
             if options.recovering is None:
@@ -324,6 +328,7 @@ class RunMaker:
             context=_agent_context(settings, label, instructions),
             orchestrator=AgentOrchestrator(
                 request.max_depth,
+                engine=None if is_replay else _engine_of(settings.engine, config),
                 sub_agent_memory=settings.sub_agent_memory,
                 max_turns=settings.max_turns,
                 delegation=delegation,
@@ -678,3 +683,11 @@ def _agent_context(settings: Settings, label: str, instructions: str) -> AgentCo
 def _with_task_tools(tools: Sequence[Tool], board: Board) -> tuple[Tool, ...]:
     """The tools of an agent that stays: it can always read, note and complete its tasks."""
     return tuple({tool.spec.name: tool for tool in (*tools, *task_tools(board))}.values())
+
+
+def _engine_of(engine: Engine | str | None, config: Config) -> Engine | None:
+    if not isinstance(engine, str):
+        return engine
+    from agentnb.cluster.of_file import engine_of_file  # only who uses a cluster has Dask
+
+    return engine_of_file(engine, config)

@@ -27,7 +27,7 @@ from agentnb.core.errors import (
     UnknownAgent,
     show_as_line,
 )
-from agentnb.core.protocols import BudgetGate, Provider, Tool
+from agentnb.core.protocols import BudgetGate, Engine, Provider, Tool
 from agentnb.core.secrets import note_variable
 from agentnb.core.text import literal
 from agentnb.core.types import (
@@ -156,6 +156,7 @@ class Session:
         cassette: str | os.PathLike[str] | None = None,
         replay_speed: float = 0,
         provider: Provider | None = None,
+        engine: Engine | str | None = None,
         max_concurrency: int = 32,
         max_agents: int = 1000,
         session_budget: int | str | Decimal | None = None,
@@ -354,6 +355,7 @@ class Session:
         max_depth: int | None = None,
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
+        engine: Engine | str | None = None,
         profile: str | None = None,
         thread: str | None = None,
         output: Any = None,
@@ -371,6 +373,7 @@ class Session:
             max_depth: Depth of the deepest sub-agent.
             max_agents: Most sub-agents.
             tools: Tools of the agents; the session's own tools may be given by name.
+            engine: Where calls and tools run: see `Session`.
             profile: Profile of the root agent. Its pool gives the models unless `model` is given,
                 its tools hold unless `tools` is given, and its texts replace the built-in
                 instructions.
@@ -406,7 +409,12 @@ class Session:
         gift = gift_of(give, code)
         task = fill_given(checked_task(task), gift.objects or {})
         given = without_none(
-            model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
+            model=model,
+            budget=budget,
+            max_depth=max_depth,
+            max_agents=max_agents,
+            tools=tools,
+            engine=engine,
         )
         name, tags = checked_name(name), checked_tags(tags)
         on = None if thread is None else self.thread(thread).id
@@ -435,6 +443,7 @@ class Session:
         max_depth: int | None = None,
         max_agents: int | None = None,
         tools: Sequence[Any] | None = None,
+        engine: Engine | str | None = None,
         profile: str | None = None,
         thread: str | None = None,
         output: Any = None,
@@ -458,6 +467,7 @@ class Session:
             max_depth: Depth of the deepest sub-agent, at least 1.
             max_agents: Most sub-agents that the tasks' agents may start.
             tools: Tools of the agents; the session's own tools may be given by name.
+            engine: Where calls and tools run: see `Session`.
             profile: Profile of the root agent, as for `spawn`.
             thread: The id of the thread that it continues, as for `spawn`.
             output: The type of each task's answer, as for `spawn`.
@@ -477,7 +487,12 @@ class Session:
         filled = [fill_given(task, gift.objects or {}) for task in checked_tasks(tasks)]
         plan = SpawnInstruction(checked_mode(mode), tuple(filled))
         given = without_none(
-            model=model, budget=budget, max_depth=max_depth, max_agents=max_agents, tools=tools
+            model=model,
+            budget=budget,
+            max_depth=max_depth,
+            max_agents=max_agents,
+            tools=tools,
+            engine=engine,
         )
         title = f"{len(plan.tasks)} tasks, {plan.mode}"
         return self._start(

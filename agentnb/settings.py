@@ -27,7 +27,7 @@ from agentnb.core.money import (
     micros_in,
     money_text,
 )
-from agentnb.core.protocols import BudgetGate, Provider, is_provider
+from agentnb.core.protocols import BudgetGate, Engine, Provider, is_engine, is_provider
 from agentnb.core.text import literal, visible_text
 from agentnb.core.types import MOST
 from agentnb.modes import MODES
@@ -408,6 +408,16 @@ class Settings:
             "a provider (`model` is for names)",
             lambda value: value is None or is_provider(value),
         ),
+    )
+    engine: Engine | str | None = _setting(
+        None,
+        "Where calls and tools run: a `DaskEngine(client)`, or the name of one under `engines` of "
+        "the settings file; `None` for this process.",
+        _check(
+            "an engine, such as `DaskEngine(client)`, or the name of one in the settings file",
+            lambda value: value is None or isinstance(value, str) or is_engine(value),
+        ),
+        option="NAME",
     )
     max_concurrency: int = _setting(
         32,

@@ -183,6 +183,16 @@ def test_python_of_the_page_on_objects_in_words_says_what_the_page_says() -> Non
     ]
 
 
+def test_python_of_the_page_on_clusters_runs_from_top_to_bottom() -> None:
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    # A script starts processes of itself: as the page says, only below this line.
+    indented = "\n".join("    " + line for line in "\n".join(blocks).splitlines())
+
+    said = run_python(f"if __name__ == '__main__':\n{indented}", debug=False)
+    assert "primes(" in said
+
+
 def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom() -> None:
     text = (ROOT / "docs" / "kernel-data.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

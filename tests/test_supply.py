@@ -28,7 +28,7 @@ RENDERING = {"anywidget": "<1", "markdown-it-py": "<5", "matplotlib": "<4", "pyy
 
 def test_package_declares_what_it_imports_and_nothing_else() -> None:
     needed = names_of(PROJECT["dependencies"])
-    extras = ("code", "lab", "mcp", "nest", "openai", "otel")
+    extras = ("code", "dask", "lab", "mcp", "nest", "openai", "otel")
     optional = names_of(line for name in extras for line in EXTRAS[name])
     files = {*(ROOT / "agentnb").rglob("*.py")} - {ROOT / "agentnb" / "pytest_plugin.py"}
     imported = dict(imports_of(files))

@@ -72,7 +72,8 @@ def test_settings_that_a_run_may_have_of_its_own_are_parameters_and_options(
         if each.kind is Parameter.KEYWORD_ONLY and each.name not in OF_THE_CALL
     }
 
-    assert taken == {name: (f"{FIELDS[name].type} | None", None) for name in OF_A_RUN}
+    types = {name: FIELDS[name].type.removesuffix(" | None") for name in OF_A_RUN}
+    assert taken == {name: (f"{kind} | None", None) for name, kind in types.items()}
     assert {"model", "budget", "max_depth", "tools", "max_agents"} <= set(OF_A_RUN)
     options = {option.name for option in CELL_OPTIONS.values()}
     assert options >= set(OF_A_RUN)

@@ -29,6 +29,7 @@ HARNESSES = {
     "map": 100,
     "mcp": 200,
     "workers": 100,
+    "cluster": 100,
 }
 """Names of the modules, and their number of points by hand."""
 SIZED = ("sessions", "kernels")

@@ -1,0 +1,164 @@
+"""`DaskEngine`: a session's runs on the workers of a Dask cluster.
+
+The turns of an attempt are taken in the session's process, so the tree, its events, budget,
+journal, pauses and questions are what they are without a cluster. What costs time is done on the
+attempt's worker: the calls to its model, and its tools. See `docs/decisions/0031`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from time import monotonic
+from typing import Any, TypeGuard
+from weakref import WeakKeyDictionary
+
+from agentnb.cluster.link import Link
+from agentnb.cluster.recipes import recipe_of_provider, recipe_of_tool
+from agentnb.cluster.remote import RemoteTool, on_workers
+from agentnb.cluster.wire import Recipe
+from agentnb.cluster.workers import LOOK_S, Workers
+from agentnb.core.errors import ClusterFailed, MissingExtra
+from agentnb.core.events import AgentWaiting
+from agentnb.core.orchestrator import InProcessEngine
+from agentnb.core.protocols import (
+    AgentOutcome,
+    AgentWork,
+    Provider,
+    RunServices,
+    Tool,
+    links_of,
+)
+from agentnb.core.text import literal, visible
+from agentnb.tools.function import FunctionTool
+
+WORKER_PATIENCE_S = 60.0
+"""How long a call waits for a worker if there is none: a cluster may be starting them."""
+
+
+class DaskEngine:
+    """Runs attempts on the workers of a Dask cluster: `Session(engine=DaskEngine(client))`.
+
+    Calls to models go out from the workers, with the keys of their environments; a provider object
+    given as `Session(provider=…)` stays in this process. Tools that are plain functions run on the
+    workers; `async def` functions, agentnb's own tools and MCP servers stay in this process.
+
+    Args:
+        client: A `distributed.Client`, whatever its cluster is.
+        here: Names of tools that stay in this process, because they use `context.workspace`, or
+            something that cannot be sent.
+
+    Raises:
+        MissingExtra: Dask is not installed.
+        ValueError: `client` is not a client, or `here` not a list of names.
+    """
+
+    def __init__(self, client: Any, *, here: Sequence[str] = ()) -> None:
+        if find_spec("distributed") is None:
+            raise MissingExtra("Dask", extra="dask")
+        if not callable(getattr(client, "scheduler_info", None)) or not hasattr(client, "loop"):
+            raise ValueError(
+                f"`client` must be a `distributed.Client`, not {literal(client)}: "
+                "`DaskEngine(Client())` starts workers on this machine."
+            )
+        if isinstance(here, str) or not all(isinstance(name, str) for name in here):
+            raise ValueError(f"`here` must be a list of names of tools, not {literal(here)}.")
+        self.client = client
+        self.here = frozenset(here)
+        self._workers = Workers(client)
+        self._recipes: WeakKeyDictionary[FunctionTool[Any, Any], Recipe] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"DaskEngine({visible(str(self.client), 200)})"
+
+    async def open(self, provider: Provider, tools: Sequence[Tool]) -> None:
+        """See that every worker can do what a run needs.
+
+        Raises:
+            ClusterFailed: One cannot; or something cannot be sent; or there is no worker.
+        """
+        for tool in tools:
+            if self._goes_out(tool):  # as it is now: it may refer to what has changed since
+                self._recipes[tool] = recipe_of_tool(tool)
+        recipes = [self._recipe_of_provider(each.provider) for each in links_of(provider, "")]
+        await self._some_worker(lambda: None)
+        await self._workers.check_all([recipe for recipe in recipes if recipe is not None])
+
+    async def run(
+        self,
+        work: AgentWork,
+        *,
+        provider: Provider,
+        tools: Mapping[str, Tool],
+        services: RunServices,
+    ) -> AgentOutcome:
+        """See `agentnb.core.protocols.Engine`."""
+        link: Link | None = None
+
+        async def place(needed: Recipe | None) -> Link:
+            nonlocal link
+            recipes = () if needed is None else (needed,)
+            while link is None or not await self._workers.check(link, recipes):
+                found = await self._some_worker(lambda: services.publish(_waiting(work)))
+                leave()
+                link = found
+                self._workers.begin_attempt(link)
+            return link
+
+        def leave() -> None:
+            nonlocal link
+            if link is not None:
+                self._workers.end_attempt(link)
+                link = None
+
+        try:
+            return await InProcessEngine().run(
+                work,
+                provider=on_workers(provider, self._recipe_of_provider, place),
+                tools={
+                    name: RemoteTool(tool, self._recipe_of(tool), place)
+                    if self._goes_out(tool)
+                    else tool
+                    for name, tool in tools.items()
+                },
+                services=services,
+            )
+        finally:
+            leave()
+
+    def _goes_out(self, tool: Tool) -> TypeGuard[FunctionTool[Any, Any]]:
+        """Whether a tool runs on a worker."""
+        return isinstance(tool, FunctionTool) and tool.blocks and tool.spec.name not in self.here
+
+    def _recipe_of(self, tool: FunctionTool[Any, Any]) -> Recipe:
+        if tool not in self._recipes:
+            self._recipes[tool] = recipe_of_tool(tool)
+        return self._recipes[tool]
+
+    def _recipe_of_provider(self, provider: Provider) -> Recipe | None:
+        return recipe_of_provider(provider)
+
+    async def _some_worker(self, on_wait: Callable[[], object]) -> Link:
+        """The least busy worker; waits for one if there is none.
+
+        Raises:
+            ClusterFailed: None came.
+        """
+        await self._workers.refresh()
+        if not self._workers.has_any:
+            on_wait()
+        since = monotonic()
+        while not self._workers.has_any:
+            if monotonic() - since > WORKER_PATIENCE_S:
+                raise ClusterFailed(
+                    f"The cluster has had no worker for {WORKER_PATIENCE_S:.0f} s: start some, as "
+                    "with `client.cluster.scale(4)`."
+                )
+            await asyncio.sleep(LOOK_S / 4)
+            await self._workers.refresh()
+        return self._workers.least_busy()
+
+
+def _waiting(work: AgentWork) -> AgentWaiting:
+    return AgentWaiting(agent_id=work.agent_id, reason="a worker of the cluster")

@@ -1,0 +1,156 @@
+"""What a session and a worker say to each other.
+
+A session sends orders, many in one message; a worker answers with numbered entries, which it keeps
+until the session says that it has them. So a message that is lost, or comes twice, changes nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from agentnb.core.budget import BYTES_PER_TOKEN, OUTPUT_SLICE, size_in_bytes
+from agentnb.core.errors import AgentnbError, ForeignError, in_words
+from agentnb.core.types import CompletionRequest, ThinkingDelta
+
+MOST_UNREAD = OUTPUT_SLICE * BYTES_PER_TOKEN
+"""Bytes of replies that a worker reads before the session has them: one slice of the budget. It
+reads on when the session, which meters them, asks for what comes next."""
+GATHER_S = 0.02
+"""How long a worker gathers pieces of replies before it answers with them."""
+LONGEST_POLL_S = 2.0
+"""Longest time that a worker lets the session wait for entries."""
+SILENCE_S = 20.0
+"""Time without a question from the session after which a worker stops all that it does for it."""
+
+
+# -- orders ---------------------------------------------------------------------------------------
+
+
+class Recipe(NamedTuple):
+    """What the calls of one provider or tool need, sent once to each worker."""
+
+    digest: str
+    pickled: bytes
+    """A function without arguments that makes a provider, or the function of a tool."""
+
+
+class ModelCall(NamedTuple):
+    """Make one call to a model."""
+
+    call: int
+    recipe: str
+    """Of the provider."""
+    request: CompletionRequest
+
+
+class ToolCall(NamedTuple):
+    """Call the function of a tool."""
+
+    call: int
+    recipe: str
+    """Of the function."""
+    arguments: bytes
+    """Positional and named ones, pickled: they may be of a person's own classes."""
+    about: Mapping[str, str]
+    """Of the context: `agent_id`, `path` and `run_id`."""
+
+
+class Stop(NamedTuple):
+    """Stop a call. Nothing more is said of it."""
+
+    call: int
+
+
+Order = Recipe | ModelCall | ToolCall | Stop
+
+
+# -- entries --------------------------------------------------------------------------------------
+
+
+class Report(NamedTuple):
+    """A tool's progress."""
+
+    text: str
+
+
+class Result(NamedTuple):
+    """What a tool returned: a `str` or a `ToolOutput`."""
+
+    value: Any
+
+
+class Ended(NamedTuple):
+    """A model's reply is over."""
+
+
+class Failed(NamedTuple):
+    """A call failed."""
+
+    error: bytes
+    """Pickled; what cannot be is told in words."""
+
+    def raised(self) -> BaseException:
+        """The error."""
+        error: BaseException = pickle.loads(self.error)
+        return error
+
+
+Entry = tuple[int, Any]
+"""The number of a call, and a text (a piece of its reply), another `StreamEvent`, or what stands
+above."""
+
+
+def text_size(item: object) -> int:
+    """Bytes of a reply's text in an entry's item."""
+    if isinstance(item, ThinkingDelta):
+        item = item.text
+    return size_in_bytes(item) if isinstance(item, str) else 0
+
+
+class Entries(NamedTuple):
+    """Some entries in their order."""
+
+    first: int
+    """The number of the first, from 1."""
+    entries: tuple[Entry, ...]
+
+
+class ContextHere:
+    """Stands for a tool's context among its arguments, until they are where it runs."""
+
+
+def failed(error: BaseException) -> Failed:
+    """An error for the other side."""
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)  # one that can be pickled may still not come out again
+    except Exception:  # of a class of the worker's own, or with a field that stays where it is
+        pickled = pickle.dumps(_in_other_words(error))
+    return Failed(pickled)
+
+
+def _in_other_words(error: BaseException) -> BaseException:
+    """An error that says the same, of a class that is known everywhere."""
+    if isinstance(error, AgentnbError):
+        return AgentnbError(str(error))
+    return ForeignError(f"{type(error).__name__}: {in_words(error)}")
+
+
+# -- versions -------------------------------------------------------------------------------------
+
+
+class Versions(NamedTuple):
+    """What both sides must have in common: functions and values are sent as Python pickles."""
+
+    python: str
+    """As in `3.11`."""
+    agentnb: str
+
+
+def versions() -> Versions:
+    """The versions of this process."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return Versions(python, sys.modules["agentnb"].__version__)

@@ -1,0 +1,234 @@
+"""The workers of a cluster: which there are, whether they can be used, and which is the least busy.
+
+It lives on the Dask client's own loop, which is another thread's; `on_loop` brings work there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+from agentnb.cluster import host
+from agentnb.cluster.link import Link
+from agentnb.cluster.wire import Recipe, versions
+from agentnb.core.errors import ClusterFailed, in_words
+from agentnb.core.shown import listed
+
+T = TypeVar("T")
+
+LOOK_S = 1.0
+"""How old the list of workers may be."""
+LOST_FOR_S = 30.0
+"""How long a worker that could not be reached is left alone if its scheduler still knows it."""
+
+
+class Worker(NamedTuple):
+    """A worker that runs."""
+
+    link: Link
+    threads: int
+
+
+class Workers:
+    """The workers of one client's cluster, for one engine.
+
+    Args:
+        client: A `distributed.Client`.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._there: Mapping[tuple[str, str], Worker] = {}
+        """By address and identity: a worker that was started anew is another one."""
+        self._looked_at = -LOOK_S
+        self._looking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._attempts = 0
+        self._fit: dict[tuple[Link, str], asyncio.Task[str]] = {}
+
+    # -- on any loop ------------------------------------------------------------------------------
+
+    async def on_loop(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await something on the client's loop."""
+        begun = _wrapped(work)
+        try:
+            future = asyncio.run_coroutine_threadsafe(begun, self._client.loop.asyncio_loop)
+        except RuntimeError:
+            begun.close()
+            raise ClusterFailed(
+                "The Dask client is closed: make a new one, and a new `DaskEngine` with it."
+            ) from None
+        return await asyncio.wrap_future(future)
+
+    async def refresh(self) -> None:
+        """See which workers there are, unless that was read just now.
+
+        Raises:
+            ClusterFailed: The scheduler cannot be reached.
+        """
+        if monotonic() - self._looked_at > LOOK_S:
+            await self.on_loop(self._look)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a worker that runs."""
+        return any(not each.link.lost for each in self._there.values())
+
+    def least_busy(self) -> Link:
+        """The worker with the fewest attempts for its threads. There must be one."""
+        usable = [each for each in self._there.values() if not each.link.lost]
+        return min(usable, key=lambda each: each.link.attempts / each.threads).link
+
+    def begin_attempt(self, link: Link) -> None:
+        """Place an attempt on a worker. As long as there is one, lost workers are looked for."""
+        link.attempts += 1
+        self._attempts += 1
+        if self._watching is None or self._watching.done():
+            self._client.loop.asyncio_loop.call_soon_threadsafe(self._begin_to_watch)
+
+    def end_attempt(self, link: Link) -> None:
+        """An attempt is over, or leaves its worker."""
+        link.attempts -= 1
+        self._attempts -= 1
+
+    async def check_all(self, recipes: Sequence[Recipe]) -> None:
+        """See that every worker can be used, and can make providers.
+
+        Raises:
+            ClusterFailed: One cannot; the message names it.
+        """
+        await asyncio.gather(*(self.check(each.link, recipes) for each in self._there.values()))
+
+    async def check(self, link: Link, recipes: Sequence[Recipe]) -> bool:
+        """See that a worker can be used, and can make providers.
+
+        Args:
+            link: The worker.
+            recipes: Of the providers.
+
+        Returns:
+            False if it is lost: another one may do.
+
+        Raises:
+            ClusterFailed: It cannot; the message names it.
+        """
+        needed = (None, *recipes)
+        if not all(self._is_fit(link, recipe) for recipe in needed):
+            for recipe in needed:
+                if link.lost:
+                    break
+                if why := await self.on_loop(partial(self._unfit, link, recipe)):
+                    raise ClusterFailed(why)
+        return not link.lost
+
+    # -- on the client's loop ---------------------------------------------------------------------
+
+    def _begin_to_watch(self) -> None:
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while self._attempts:
+            try:
+                await self._look()
+            except ClusterFailed:  # all workers are lost now, so each attempt hears of it
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        """Read which workers there are; those that look at once share one look."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._read())
+        await asyncio.shield(self._looking)
+
+    async def _read(self) -> None:
+        try:
+            known = await self._client.scheduler.identity(n_workers=-1)
+        except Exception as error:  # of Dask or of the network
+            for each in self._there.values():
+                each.link.lose("the scheduler does not answer")
+            self._there = {}
+            raise ClusterFailed(
+                f"The Dask scheduler cannot be reached ({in_words(error) or type(error).__name__}):"
+                " make a new client, and a new `DaskEngine` with it."
+            ) from None
+        loop = asyncio.get_running_loop()
+        there: dict[tuple[str, str], Worker] = {}
+        for address, about in known["workers"].items():
+            key = address, str(about["id"])
+            if about.get("status", "running") != "running":
+                continue
+            link = self._there[key].link if key in self._there else None
+            if link is None or (link.lost and monotonic() - link.lost_at > LOST_FOR_S):
+                link = Link(address, self._asker(address), loop)
+            there[key] = Worker(link, max(1, int(about["nthreads"])))
+        for (address, _), each in self._there.items():
+            if address not in known["workers"]:
+                each.link.lose("the scheduler knows it no more")
+        self._there = there
+        self._fit = {key: fit for key, fit in self._fit.items() if not key[0].lost}
+        self._looked_at = monotonic()
+
+    def _asker(self, address: str) -> Callable[..., Awaitable[Any]]:
+        async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+            found = await self._client.run(function, *arguments, workers=[address])
+            return found[address]
+
+        return ask
+
+    def _is_fit(self, link: Link, recipe: Recipe | None) -> bool:
+        found = self._fit.get((link, "" if recipe is None else recipe.digest))
+        return found is not None and found.done() and not found.cancelled() and not found.result()
+
+    async def _unfit(self, link: Link, recipe: Recipe | None) -> str:
+        """Why a worker cannot be used, in one sentence; empty if it can. Asked once.
+
+        Args:
+            link: The worker.
+            recipe: Of a provider that it has to make; `None` for what holds for every run.
+        """
+        key = link, "" if recipe is None else recipe.digest
+        if key not in self._fit:
+            self._fit[key] = asyncio.get_running_loop().create_task(self._complaint(link, recipe))
+        why = await asyncio.shield(self._fit[key])
+        if why:
+            self._fit.pop(key, None)  # it may be mended before the next run
+        return why
+
+    async def _complaint(self, link: Link, recipe: Recipe | None) -> str:
+        """Why a worker cannot be used; empty if it can, or is lost."""
+        try:
+            if recipe is None:
+                return _difference(link.worker, await link.ask(host.its_versions))
+            why = await link.check(recipe)
+        except Exception as error:  # of Dask, of the network
+            # Dask hands on what kept the function from being read, as it is or in words.
+            if "No module named 'agentnb" in str(error):
+                return (
+                    f"The worker {link.worker} has no agentnb: install agentnb "
+                    f"{versions().agentnb} where the workers run."
+                )
+            await self._look()  # it may be gone since the last look
+            why = in_words(error) or type(error).__name__
+            link.lose(why)
+            return ""
+        return why and f"The worker {link.worker} cannot be used: {why}"
+
+
+async def _wrapped(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    return await work()
+
+
+def _difference(worker: str, found: Sequence[str]) -> str:
+    """What a worker has other versions of; empty for nothing."""
+    differ = [
+        f"{name} {there} and this session {here}"
+        for name, there, here in zip(("Python", "agentnb"), found, versions(), strict=True)
+        if there != here
+    ]
+    return (
+        f"The worker {worker} has {listed(differ)}: give both the same version." if differ else ""
+    )
