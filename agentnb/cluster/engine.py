@@ -82,7 +82,7 @@ class DaskEngine:
             if self._goes_out(tool):  # as it is now: it may refer to what has changed since
                 self._recipes[tool] = recipe_of_tool(tool)
         recipes = [self._recipe_of_provider(each.provider) for each in links_of(provider, "")]
-        await self._some_worker(lambda: None)
+        await self._some_worker(monotonic(), lambda: None)
         await self._workers.check_all([recipe for recipe in recipes if recipe is not None])
 
     async def run(
@@ -99,8 +99,9 @@ class DaskEngine:
         async def place(needed: Recipe | None) -> Link:
             nonlocal link
             recipes = () if needed is None else (needed,)
+            since = monotonic()
             while link is None or not await self._workers.check(link, recipes):
-                found = await self._some_worker(lambda: services.publish(_waiting(work)))
+                found = await self._some_worker(since, lambda: services.publish(_waiting(work)))
                 leave()
                 link = found
                 self._workers.begin_attempt(link)
@@ -113,13 +114,18 @@ class DaskEngine:
                 link = None
 
         try:
+            recipes = {
+                name: self._recipe_of(tool) for name, tool in tools.items() if self._goes_out(tool)
+            }
+            provider = on_workers(provider, self._recipe_of_provider, place)
+        except ClusterFailed as error:  # of an agent whose tools or models are not the root's
+            return AgentOutcome(work.request.messages, error=error, link=work.link)
+        try:
             return await InProcessEngine().run(
                 work,
-                provider=on_workers(provider, self._recipe_of_provider, place),
+                provider=provider,
                 tools={
-                    name: RemoteTool(tool, self._recipe_of(tool), place)
-                    if self._goes_out(tool)
-                    else tool
+                    name: RemoteTool(tool, recipes[name], place) if self._goes_out(tool) else tool
                     for name, tool in tools.items()
                 },
                 services=services,
@@ -139,25 +145,30 @@ class DaskEngine:
     def _recipe_of_provider(self, provider: Provider) -> Recipe | None:
         return recipe_of_provider(provider)
 
-    async def _some_worker(self, on_wait: Callable[[], object]) -> Link:
+    async def _some_worker(self, since: float, on_wait: Callable[[], object]) -> Link:
         """The least busy worker; waits for one if there is none.
+
+        Args:
+            since: When somebody began to look for one, by `monotonic`.
+            on_wait: Called if it has to wait.
 
         Raises:
             ClusterFailed: None came.
         """
         await self._workers.refresh()
-        if not self._workers.has_any:
+        found = self._workers.least_busy()
+        if found is None:
             on_wait()
-        since = monotonic()
-        while not self._workers.has_any:
+        while found is None:
             if monotonic() - since > WORKER_PATIENCE_S:
                 raise ClusterFailed(
-                    f"The cluster has had no worker for {WORKER_PATIENCE_S:.0f} s: start some, as "
-                    "with `client.cluster.scale(4)`."
+                    "The cluster has had no worker that could be used for "
+                    f"{WORKER_PATIENCE_S:.0f} s: start some, as with `client.cluster.scale(4)`."
                 )
             await asyncio.sleep(LOOK_S / 4)
             await self._workers.refresh()
-        return self._workers.least_busy()
+            found = self._workers.least_busy()
+        return found
 
 
 def _waiting(work: AgentWork) -> AgentWaiting:

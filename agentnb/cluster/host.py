@@ -10,13 +10,14 @@ import asyncio
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from time import monotonic
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from agentnb.cluster.wire import (
+    FORGET_S,
     GATHER_S,
     MOST_UNREAD,
     SILENCE_S,
@@ -25,6 +26,7 @@ from agentnb.cluster.wire import (
     Entries,
     Entry,
     ModelCall,
+    NoRecipe,
     Order,
     Recipe,
     Report,
@@ -32,12 +34,20 @@ from agentnb.cluster.wire import (
     Stop,
     ToolCall,
     Versions,
+    entry,
     failed,
-    text_size,
     versions,
 )
-from agentnb.core.errors import StreamBroken, in_words
-from agentnb.core.protocols import Provider, closing, supports_key_check, supports_ready
+from agentnb.core.cancel import is_own_cancellation
+from agentnb.core.clock import Clock, MonotonicClock, TimerHandle
+from agentnb.core.errors import WorkerLost, in_words
+from agentnb.core.protocols import (
+    Provider,
+    closing,
+    supports_close,
+    supports_key_check,
+    supports_ready,
+)
 from agentnb.core.text import one_line
 from agentnb.core.threads import ThreadCall
 from agentnb.core.types import TextDelta
@@ -48,25 +58,41 @@ T = TypeVar("T")
 
 _IDLE_POLL_S = 0.05
 """How long a question waits for an entry while no call is open: its order may be on the way."""
+MOST_RECIPES = 200_000_000
+"""Bytes of the recipes that are kept for one session."""
+_STOPPED = (
+    "The worker stopped this call: it ends, or it heard nothing from the session for "
+    f"{SILENCE_S:.0f} s."
+)
 
 
 class Host:
     """All that one worker does for one link of a session.
 
-    Its public methods are called on the worker's own loop, everything else on the runtime's.
+    `take`, `entries` and `is_idle` are called on the worker's own loop, everything else on the
+    runtime's.
+
+    Args:
+        clock: Measures how long the session was silent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._id = uuid4().hex
+        self._clock = clock or MonotonicClock()
         self._recipes: dict[str, bytes] = {}
-        self._made: dict[str, Any] = {}
+        """By digest, the one that was used last at the end."""
+        self._made: dict[str, Provider] = {}
+        """By the digest of their recipes."""
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._taken = 0
         """Number of the newest message of orders."""
         self._lock = threading.Lock()
-        """Around the entries, which two loops use."""
+        """Around the entries, which two loops and the threads of tools use."""
         self._entries: deque[Entry] = deque()
         self._first = 1
         """Number of the first entry that is kept."""
+        self._reports: dict[int, str] = {}
+        """The newest report of each call that is not among the entries yet."""
         self._said = self._read = 0
         """Bytes of replies so far: those that were said, and those that the session has metered."""
         self._reader: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
@@ -74,14 +100,14 @@ class Host:
         """Whether an entry should not wait for others."""
         self._room = asyncio.Event()
         self._room.set()
-        self._heard_at = monotonic()
-        self._watch: asyncio.Task[None] | None = None
+        self._heard_at = self._clock.now()
+        self._watch: TimerHandle | None = None
 
     # -- on the worker's loop ---------------------------------------------------------------------
 
     def take(self, number: int, orders: bytes) -> None:
         """Take a message of orders; one that comes again is ignored."""
-        self._heard_at = monotonic()
+        self._heard_at = self._clock.now()
         if number > self._taken:
             self._taken = number
             get_runtime().call_soon(partial(self._do, pickle.loads(orders)))
@@ -94,24 +120,30 @@ class Host:
             read: Bytes of replies that it has metered so far.
             wait_s: How long to wait for an entry.
         """
-        self._heard_at = monotonic()
+        self._heard_at = self._clock.now()
         self._drop(after, read)
         news = asyncio.Event()
         self._reader = asyncio.get_running_loop(), news
-        if not self._entries:
+        if not self._has_news:
             await _set_within(news, wait_s if self._calls else _IDLE_POLL_S)
-        if self._entries and not self._is_urgent:
+        if self._has_news and not self._is_urgent:
             news.clear()
             await _set_within(news, GATHER_S)
         with self._lock:
             if self._reader is not None and self._reader[1] is news:
                 self._reader = None
             self._is_urgent = False
-            return pickle.dumps(Entries(self._first, tuple(self._entries)))
+            for call in list(self._reports):
+                self._add_report(call)
+            return pickle.dumps(Entries(self._id, self._first, tuple(self._entries)))
 
-    def stop_all(self) -> None:
-        """Stop all calls: the session does not want them any more."""
-        get_runtime().call_soon(self._stop_all)
+    def is_idle(self, for_s: float) -> bool:
+        """Whether it has no call, and its session said nothing for so long."""
+        return not self._calls and self._clock.now() - self._heard_at > for_s
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._entries or self._reports)
 
     def _drop(self, after: int, read: int) -> None:
         with self._lock:
@@ -125,40 +157,52 @@ class Host:
     # -- on the runtime's loop --------------------------------------------------------------------
 
     def _do(self, orders: list[Order]) -> None:
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.get_running_loop().create_task(self._watch_session())
         for order in orders:
             match order:
-                case Recipe(digest, pickled):
-                    self._recipes[digest] = pickled
-                case ModelCall():
-                    self._begin(order.call, self._answer(order))
-                case ToolCall():
-                    self._begin(order.call, self._run_tool(order))
+                case Recipe():
+                    self._keep(order)
                 case Stop(call):
-                    if call in self._calls:
-                        self._calls[call].cancel()
+                    if (task := self._calls.pop(call, None)) is not None:
+                        task.cancel()
+                case ModelCall() | ToolCall():
+                    self._begin(order)
+        self._watch_session()
 
-    def _begin(self, call: int, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._guarded(call, work))
-        self._calls[call] = task
-        task.add_done_callback(lambda _: self._forget(call))
+    def _keep(self, recipe: Recipe) -> None:
+        self._recipes[recipe.digest] = recipe.pickled
+        while len(self._recipes) > 1 and sum(map(len, self._recipes.values())) > MOST_RECIPES:
+            del self._recipes[next(iter(self._recipes))]
 
-    def _forget(self, call: int) -> None:
-        del self._calls[call]
+    def _begin(self, order: ModelCall | ToolCall) -> None:
+        recipe = self._recipes.pop(order.recipe, None)
+        if recipe is None:
+            self._say(order.call, NoRecipe(), is_urgent=True)
+            return
+        self._recipes[order.recipe] = recipe  # it is the newest now
+        task = asyncio.get_running_loop().create_task(self._guarded(order, recipe))
+        self._calls[order.call] = task
+        task.add_done_callback(partial(self._forget, order.call))
+
+    def _forget(self, call: int, task: asyncio.Task[None]) -> None:
+        """A call's task has ended. One that was cancelled without an order says so."""
+        if self._calls.get(call) is task:
+            del self._calls[call]
+            if task.cancelled():
+                self._say(call, failed(WorkerLost(_STOPPED)), is_urgent=True)
         if not self._calls:
             self._wake()
 
-    async def _guarded(self, call: int, work: Coroutine[Any, Any, None]) -> None:
-        """A call's error is said, whatever it is; that of a call that was stopped is not."""
-        task = asyncio.current_task()
-        assert task is not None
+    async def _guarded(self, order: ModelCall | ToolCall, recipe: bytes) -> None:
+        """Do what is ordered. A call's error is said, whatever it is."""
         try:
-            await work
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and task.cancelling():
-                return
-            self._say(call, failed(error), is_urgent=True)
+            if isinstance(order, ModelCall):
+                await self._answer(order, recipe)
+            else:
+                await self._run_tool(order, recipe)
+        except BaseException as error:  # also a `SystemExit`, which would end the loop
+            if is_own_cancellation(error):
+                raise
+            self._say(order.call, failed(error), is_urgent=True)
 
     def _make_room(self) -> None:
         with self._lock:
@@ -166,9 +210,16 @@ class Host:
                 self._room.set()
 
     def _say(self, call: int, item: object, *, is_urgent: bool = False) -> None:
+        """Add an entry.
+
+        Raises:
+            Exception: It cannot be pickled.
+        """
+        added = entry(call, item)
         with self._lock:
-            self._entries.append((call, item))
-            self._said += text_size(item)
+            self._add_report(call)
+            self._entries.append(added)
+            self._said += added.size
             if self._said - self._read >= MOST_UNREAD:
                 self._room.clear()
                 is_urgent = True
@@ -177,71 +228,94 @@ class Host:
         if wakes:
             self._wake()
 
+    def _report(self, call: int, text: str) -> None:
+        """On any thread: keep a report of a tool, in place of its last one if nobody has it yet."""
+        with self._lock:
+            wakes = not self._reports
+            self._reports[call] = text
+        if wakes:
+            self._wake()
+
+    def _add_report(self, call: int) -> None:
+        """With the lock: a call's report becomes an entry."""
+        if (text := self._reports.pop(call, None)) is not None:
+            self._entries.append(entry(call, Report(text)))
+
     def _wake(self) -> None:
         """Let the session's question be answered."""
         if (reader := self._reader) is not None:
             loop, news = reader
-            loop.call_soon_threadsafe(news.set)
+            with suppress(RuntimeError):  # the worker ends
+                loop.call_soon_threadsafe(news.set)
 
-    async def _answer(self, order: ModelCall) -> None:
+    async def _answer(self, order: ModelCall, recipe: bytes) -> None:
         """Make a call to a model, and say its reply piece by piece."""
-        provider = self._provider(order.recipe)
+        provider = self._provider(order.recipe, recipe)
         if supports_ready(provider):
             await provider.ready()
-        async with closing(provider.stream(order.request)) as stream:
+        async with closing(provider.stream(pickle.loads(order.request))) as stream:
             async for event in stream:
-                item = event.text if isinstance(event, TextDelta) else event
-                self._say(order.call, item)
+                if type(event) is TextDelta and type(event.text) is str:
+                    self._say(order.call, event.text)
+                else:
+                    self._say(order.call, event)
                 if not self._room.is_set():
                     await self._room.wait()
         self._say(order.call, Ended(), is_urgent=True)
 
-    async def _run_tool(self, order: ToolCall) -> None:
-        function = self._make(order.recipe)
-        context = WorkerContext(order.about, partial(self._say, order.call))
+    async def _run_tool(self, order: ToolCall, recipe: bytes) -> None:
+        context = WorkerContext(order.about, partial(self._report, order.call))
+
+        def call() -> Any:  # on a thread: to read a function may import what takes seconds
+            function, (positional, named) = pickle.loads(recipe), pickle.loads(order.arguments)
+            return function(
+                *(context if isinstance(v, ContextHere) else v for v in positional),
+                **{k: context if isinstance(v, ContextHere) else v for k, v in named.items()},
+            )
+
         try:
-            positional, named = pickle.loads(order.arguments)
-            positional = [context if isinstance(v, ContextHere) else v for v in positional]
-            named = {k: context if isinstance(v, ContextHere) else v for k, v in named.items()}
-            value = await run_function(partial(function, *positional, **named), context)
+            value = await run_function(call, context)
         finally:
             context.cancelled = True
         self._say(order.call, Result(value), is_urgent=True)
 
-    def _provider(self, digest: str) -> Provider:
+    def _provider(self, digest: str, recipe: bytes) -> Provider:
         if digest not in self._made:
-            self._made[digest] = self._make(digest)()
-        made: Provider = self._made[digest]
-        return made
+            self._made[digest] = pickle.loads(recipe)()
+        return self._made[digest]
 
-    def _make(self, digest: str) -> Any:
-        pickled = self._recipes.get(digest)
-        if pickled is None:  # this process is not the one that was told
-            raise StreamBroken("The worker was started anew in the middle of a call.")
-        return pickle.loads(pickled)
+    async def check(self, recipe: Recipe) -> str:
+        """Why this worker cannot use a provider, in words; empty if it can."""
+        try:
+            self._keep(recipe)
+            provider = self._provider(recipe.digest, recipe.pickled)
+            if supports_key_check(provider):
+                await provider.check_key()
+        except BaseException as error:  # a factory is foreign code
+            if is_own_cancellation(error):
+                raise
+            return in_words(error, limit=1_000) or type(error).__name__
+        return ""
 
-    async def check(self, recipe: Recipe) -> None:
-        """Raise what keeps this worker from using a provider.
+    async def close(self) -> None:
+        """Close its providers."""
+        for provider in self._made.values():
+            if supports_close(provider):
+                await provider.aclose()
 
-        Raises:
-            Exception: It cannot be made here, or has no key.
-        """
-        self._recipes[recipe.digest] = recipe.pickled
-        provider = self._provider(recipe.digest)
-        if supports_key_check(provider):
-            await provider.check_key()
+    def _watch_session(self) -> None:
+        """Look again when the session has said nothing for too long: its process may be gone."""
+        if self._watch is None and self._calls:
+            silent_s = self._clock.now() - self._heard_at
+            self._watch = self._clock.call_later(SILENCE_S - silent_s, self._end_if_silent)
 
-    async def _watch_session(self) -> None:
-        """Stop everything if the session asks nothing for long: its process may be gone."""
-        while self._calls:
-            await asyncio.sleep(1.0)
-            if monotonic() - self._heard_at > SILENCE_S:
-                self._stop_all()
-                return
-
-    def _stop_all(self) -> None:
-        for task in list(self._calls.values()):
-            task.cancel()
+    def _end_if_silent(self) -> None:
+        self._watch = None
+        if self._clock.now() - self._heard_at >= SILENCE_S:
+            for task in self._calls.values():
+                task.cancel()
+        else:
+            self._watch_session()
 
 
 class WorkerContext:
@@ -252,11 +326,10 @@ class WorkerContext:
 
     jobs = memory = None
 
-    def __init__(self, about: Mapping[str, str], say: Callable[..., None]) -> None:
+    def __init__(self, about: Mapping[str, str], report: Callable[[str], None]) -> None:
         self.agent_id, self.path, self.run_id = about["agent_id"], about["path"], about["run_id"]
         self.cancelled = False
-        self._say = say
-        self._loop = asyncio.get_running_loop()
+        self._report = report
 
     def __repr__(self) -> str:
         return f"ToolContext(on a worker, agent {self.path})"
@@ -274,7 +347,7 @@ class WorkerContext:
     def report(self, text: str) -> None:
         """See `agentnb.core.protocols.ToolContext`; so is `on_thread`."""
         if not self.cancelled:
-            self._say(Report(one_line(str(text))))
+            self._report(one_line(str(text)))
 
     async def on_thread(self, function: Callable[[], T]) -> T:
         """Await a blocking function; one that is cancelled is told so, and abandoned."""
@@ -308,7 +381,12 @@ _hosts: dict[str, Host] = {}
 
 
 def _host(link: str) -> Host:
-    return _hosts.setdefault(link, Host())
+    if link not in _hosts:
+        for other, idle in list(_hosts.items()):
+            if idle.is_idle(FORGET_S):
+                get_runtime().submit(_hosts.pop(other).close())
+        _hosts[link] = Host()
+    return _hosts[link]
 
 
 async def take(link: str, number: int, orders: bytes) -> None:
@@ -321,21 +399,11 @@ async def entries(link: str, after: int, read: int, wait_s: float) -> bytes:
     return await _host(link).entries(after, read, wait_s)
 
 
-async def stop_all(link: str) -> None:
-    """See `Host.stop_all`."""
-    _host(link).stop_all()
-
-
 async def its_versions() -> Versions:
     """See `agentnb.cluster.wire.versions`."""
     return versions()
 
 
 async def check(link: str, recipe: Recipe) -> str:
-    """Why this worker cannot use a provider, in words; empty if it can."""
-    work = get_runtime().submit(_host(link).check(recipe))
-    try:
-        await asyncio.wrap_future(work)
-    except Exception as error:  # a factory is foreign code
-        return in_words(error, limit=1_000) or type(error).__name__
-    return ""
+    """See `Host.check`."""
+    return await asyncio.wrap_future(get_runtime().submit(_host(link).check(recipe)))

@@ -2,36 +2,40 @@
 
 It lives on the Dask client's own loop; calls belong to the loop of their run, and each batch of
 entries crosses over once. Orders wait in an outbox and go out together, one message at a time, so
-that they arrive in order and many stops are one message. Entries are asked for as long as a call is
-open.
+that they arrive in order and many stops are one message. Entries are asked for as long as the
+worker has something to say of a call.
 """
 
 from __future__ import annotations
 
 import asyncio
 import pickle
+import threading
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 from agentnb.cluster import host
 from agentnb.cluster.wire import (
+    FORGET_S,
+    LAST,
     LONGEST_POLL_S,
     Ended,
     Entries,
+    Entry,
     Failed,
     ModelCall,
+    NoRecipe,
     Order,
     Recipe,
     Result,
     Stop,
     ToolCall,
-    text_size,
 )
-from agentnb.core.errors import WorkerLost
+from agentnb.core.clock import Clock, MonotonicClock
+from agentnb.core.errors import ForeignError, WorkerLost, in_words
 
 Ask = Callable[..., Awaitable[Any]]
 """Runs a function of `agentnb.cluster.host` on the worker: `await ask(function, *arguments)`."""
@@ -52,32 +56,53 @@ class Link:
         worker: The worker, for messages.
         ask: How to reach it.
         loop: The client's.
+        clock: Measures how long it was silent.
     """
 
-    def __init__(self, worker: str, ask: Ask, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        worker: str,
+        ask: Ask,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock | None = None,
+    ) -> None:
         self.worker = worker
         self.attempts = 0
         """Attempts that are placed here. Written by their engine."""
         self.lost = ""
         """Why it cannot be reached any more, in words; empty while it can."""
         self.lost_at = 0.0
+        """By its clock."""
+        self.clock = clock or MonotonicClock()
         self.ask = ask
-        self._id, self._loop = uuid4().hex, loop
+        self._loop = loop
         self._outbox: deque[Order] = deque()
         self._known: set[str] = set()
-        """Digests of the recipes that it has."""
+        """Digests of the recipes that it has, as far as this end knows."""
         self._is_woken = False
-        self._sent = 0
         self._calls: dict[int, Call] = {}
         self._awaited: set[int] = set()
         """Numbers of the calls of which the worker has more to say."""
-        self._newest = 0
-        """Number of the newest entry that came."""
-        self._came = self._metered = self._dropped = 0
-        """Bytes of replies: all, those that runs have metered, those that none wants any more."""
+        self._lock = threading.Lock()
+        """Around what is counted: runs may be on several loops."""
         self._all_metered = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._renew()
+
+    def _renew(self) -> None:
+        """Begin to talk to a host that has heard nothing yet."""
+        self._id = uuid4().hex
+        self._host = ""
+        """Id of the host; empty until it has answered."""
+        self._sent = 0
+        """Messages of orders."""
+        self._newest = 0
+        """Number of the newest entry that came."""
+        self._came = self._metered = 0
+        """Bytes of replies: all, and those that runs have metered, or that none wants any more."""
+        self._asked_at = self.clock.now()
+        self._known.clear()
 
     def __repr__(self) -> str:
         return f"Link({self.worker}, {len(self._calls)} calls)"
@@ -91,15 +116,15 @@ class Link:
             order: The call.
             recipes: What it needs; sent if the worker does not have it.
         """
-        call = self._calls[order.call] = Call(self, order.call)
+        call = self._calls[order.call] = Call(self, order, recipes)
+        self._awaited.add(order.call)
         for recipe in recipes:
             if recipe.digest not in self._known:
                 self._known.add(recipe.digest)
                 self._outbox.append(recipe)
-        self._awaited.add(order.call)
         self._outbox.append(order)
-        if self.lost:
-            call.take([WorkerLost(self._loss)])
+        if self.lost:  # else whoever finds out that it is tells this call
+            call.lose(self._loss)
         self._wake()
         return call
 
@@ -112,22 +137,25 @@ class Link:
 
     def metered(self, size: int) -> None:
         """Bytes of a reply have been metered, or are not wanted any more."""
-        self._metered += size
-        if size and self._unread <= 0:
+        if not size:
+            return
+        with self._lock:
+            self._metered += size
+            has_more = self._metered < self._came
+        if not has_more:
             with suppress(RuntimeError):  # the client is closed
                 self._loop.call_soon_threadsafe(self._all_metered.set)
 
     def _wake(self) -> None:
-        if not self._is_woken:
-            self._is_woken = True
-            with suppress(RuntimeError):  # the client is closed: its engine sees that, too
-                self._loop.call_soon_threadsafe(self._go_on)
+        if self._is_woken or self.lost:
+            return
+        self._is_woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._go_on)
+        except RuntimeError:
+            self.lose("its Dask client is closed")
 
     # -- on the client's loop ---------------------------------------------------------------------
-
-    @property
-    def _unread(self) -> int:
-        return self._came - self._metered - self._dropped
 
     @property
     def _loss(self) -> str:
@@ -135,23 +163,38 @@ class Link:
 
     async def check(self, recipe: Recipe) -> str:
         """Why the worker cannot make a provider, in words; empty if it can."""
+        self._asked_at = self.clock.now()
         words: str = await self.ask(host.check, self._id, recipe)
         return words
 
     def lose(self, why: str) -> None:
         """The worker is gone: all its calls fail."""
         if not self.lost:
-            self.lost, self.lost_at = why, monotonic()
+            self.lost_at = self.clock.now()
+            self.lost = why
             for call in list(self._calls.values()):
-                call.take_soon([WorkerLost(self._loss)])
+                with suppress(RuntimeError):  # its loop is closed
+                    call.loop.call_soon_threadsafe(call.lose, self._loss)
 
     def _go_on(self) -> None:
         """See that somebody sends what is in the outbox, and asks for entries."""
         self._is_woken = False
-        if self._sending is None or self._sending.done():
+        is_idle = _is_over(self._sending) and _is_over(self._reading)
+        if is_idle and self.clock.now() - self._asked_at > FORGET_S / 2:
+            self._renew()
+        if _is_over(self._sending):
             self._sending = self._loop.create_task(self._send())
-        if self._reading is None or self._reading.done():
+            self._sending.add_done_callback(self._lose_by_end)
+        if _is_over(self._reading):
             self._reading = self._loop.create_task(self._read())
+            self._reading.add_done_callback(self._lose_by_end)
+
+    def _lose_by_end(self, task: asyncio.Task[None]) -> None:
+        """A task was cancelled since the client's loop ends; or it has a bug: let no call hang."""
+        if task.cancelled():
+            self.lose("its Dask client is closed")
+        elif (error := task.exception()) is not None:
+            self.lose(_words(error))
 
     async def _send(self) -> None:
         while self._outbox and not self.lost:
@@ -162,73 +205,100 @@ class Link:
     async def _read(self) -> None:
         while self._awaited and not self.lost:
             # The worker reads on only what has been metered: ask soon again if that is not all.
-            wait_s = _METERED_IN_S if self._unread > 0 else LONGEST_POLL_S
-            metered = self._metered + self._dropped
+            with self._lock:
+                metered, has_more = self._metered, self._metered < self._came
+            wait_s = _METERED_IN_S if has_more else LONGEST_POLL_S
             answer = await self._reach(host.entries, self._newest, metered, wait_s)
             if answer is None:
                 return
             self._all_metered.clear()
             self._take(pickle.loads(answer))
-            if self._unread > 0:
+            if self._metered < self._came:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._all_metered.wait(), _METERED_IN_S)
 
     def _take(self, came: Entries) -> None:
         """Hand entries to their calls, each call's together."""
-        of_calls = defaultdict[int, list[Any]](list)
-        for place, (number, item) in enumerate(came.entries, came.first):
-            if place <= self._newest:
-                continue  # it came before; its message was lost on the way back
-            self._newest = place
-            self._came += text_size(item)
-            of_calls[number].append(item)
-            if isinstance(item, Ended | Failed | Result):
-                self._awaited.discard(number)
+        self._host = self._host or came.host
+        if came.host != self._host:  # the calls that were open are not known there
+            self.lose("it was started anew")
+            return
+        of_calls = defaultdict[int, list[tuple[int, Any]]](list)
+        for place, each in enumerate(came.entries, came.first):
+            if place > self._newest:  # else it came before; its message was lost on the way back
+                self._newest = place
+                of_calls[each.call].append((each.size, _item(each)))
         for number, items in of_calls.items():
+            size = sum(size for size, _ in items)
+            with self._lock:
+                self._came += size
+            last = items[-1][1]
             call = self._calls.get(number)
-            if call is None or not call.take_soon(items):
-                self._dropped += sum(map(text_size, items))
+            if call is None:
+                self.metered(size)
+            elif isinstance(last, NoRecipe):
+                self._outbox.extend((*call.recipes, call.order))
+                self._go_on()
+            else:
+                if isinstance(last, LAST):
+                    self._awaited.discard(number)
+                call.take_soon(items)
 
     async def _reach(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Ask the worker; one that cannot be reached is lost. Returns `None` then."""
         for left in reversed(range(ASKS)):
+            self._asked_at = self.clock.now()
             try:
                 return await self.ask(function, self._id, *arguments)
             except Exception as error:  # of Dask, of the network, of an interpreter that ends
-                if not left and not self.lost:
-                    self.lose(str(error) or type(error).__name__)
-                if self.lost:
-                    return None
-            await asyncio.sleep(_PAUSE_S)
+                if not left:
+                    self.lose(_words(error))
+            if self.lost:
+                return None
+            await self.clock.sleep(_PAUSE_S)
         return None
 
 
 class Call:
-    """One call on a worker. Iterates over what the worker says of it."""
+    """One call on a worker. Iterates over what the worker says of it.
 
-    def __init__(self, link: Link, number: int) -> None:
-        self.number = number
+    Args:
+        link: To the worker.
+        order: The call.
+        recipes: What it needs.
+    """
+
+    def __init__(
+        self, link: Link, order: ModelCall | ToolCall, recipes: Sequence[Recipe] = ()
+    ) -> None:
+        self.number, self.order, self.recipes = order.call, order, recipes
+        self.loop = asyncio.get_running_loop()
         self._link = link
-        self._loop = asyncio.get_running_loop()
-        self._items: deque[Any] = deque()
+        self._items: deque[tuple[int, Any]] = deque()
+        """With the bytes of each."""
+        self._loss = ""
+        """Why nothing more comes; empty while something may."""
         self._news = asyncio.Event()
         self._ended_there = False
         self._is_closed = False
 
-    def take_soon(self, items: list[Any]) -> bool:
-        """Take what the worker says, from another loop; false if this one is closed."""
+    def take_soon(self, items: list[tuple[int, Any]]) -> None:
+        """Take what the worker says, with its size, from another loop."""
         try:
-            self._loop.call_soon_threadsafe(self.take, items)
-        except RuntimeError:
-            return False
-        return True
+            self.loop.call_soon_threadsafe(self._take, items)
+        except RuntimeError:  # its loop is closed, and whoever waited is gone
+            self._items.extend(items)
+            self.close()
 
-    def take(self, items: list[Any]) -> None:
-        """Take what the worker says."""
-        if self._is_closed:
-            self._link.metered(sum(map(text_size, items)))
-            return
+    def _take(self, items: list[tuple[int, Any]]) -> None:
         self._items.extend(items)
+        self._news.set()
+        if self._is_closed:
+            self._drop()
+
+    def lose(self, why: str) -> None:
+        """Nothing more will come."""
+        self._loss = why
         self._news.set()
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -242,19 +312,49 @@ class Call:
             WorkerLost: The worker is gone.
         """
         while not self._items:
+            if self._loss:
+                raise WorkerLost(self._loss)
             self._news.clear()
             await self._news.wait()
-        item = self._items.popleft()
-        self._link.metered(text_size(item))
-        if isinstance(item, Failed | WorkerLost):
+        size, item = self._items.popleft()
+        self._link.metered(size)
+        if isinstance(item, Ended | Failed | Result):
             self._ended_there = True
-            raise item.raised() if isinstance(item, Failed) else item
+        if isinstance(item, Failed):
+            raise item.raised()
+        if isinstance(item, _Unreadable):
+            raise ForeignError(item.why)
         return item
 
-    def close(self, *, ended_there: bool = False) -> None:
+    def close(self) -> None:
         """Leave the call: the worker stops it, unless it has ended it."""
         if not self._is_closed:
             self._is_closed = True
-            self._link.metered(sum(map(text_size, self._items)))
-            self._items.clear()
-            self._link.ended(self, by_worker=ended_there or self._ended_there)
+            self._drop()
+            self._link.ended(self, by_worker=self._ended_there)
+
+    def _drop(self) -> None:
+        self._link.metered(sum(size for size, _ in self._items))
+        self._items.clear()
+
+
+class _Unreadable:
+    """Stands for an item that cannot be read here."""
+
+    def __init__(self, error: Exception) -> None:
+        self.why = f"What the worker says cannot be read here ({_words(error)})."
+
+
+def _item(entry: Entry) -> Any:
+    try:
+        return entry.item()
+    except Exception as error:  # its class is not here
+        return _Unreadable(error)
+
+
+def _is_over(task: asyncio.Task[None] | None) -> bool:
+    return task is None or task.done()
+
+
+def _words(error: BaseException) -> str:
+    return in_words(error) or type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -61,11 +62,10 @@ class RemoteProvider:
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """Make one call on the attempt's worker."""
         link = await self._place(self._recipe)
-        order = ModelCall(next(_numbers), self._recipe.digest, request)
+        order = ModelCall(next(_numbers), self._recipe.digest, pickle.dumps(request))
         with _open(link, order, self._recipe) as call:
             async for item in call:
                 if isinstance(item, Ended):
-                    call.close(ended_there=True)
                     return
                 yield TextDelta(item) if type(item) is str else item
 
@@ -118,7 +118,6 @@ class RemoteTool:
                 if isinstance(item, Report):
                     context.report(item.text)
                 elif isinstance(item, Result):
-                    call.close(ended_there=True)
                     value: str | ToolOutput = item.value
                     return value
         raise AssertionError("a call ends by its result or by an error")

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agentnb.core.budget import BYTES_PER_TOKEN, OUTPUT_SLICE, size_in_bytes
-from agentnb.core.errors import AgentnbError, ForeignError, in_words
-from agentnb.core.types import CompletionRequest, ThinkingDelta
+from agentnb.core.errors import ForeignError, LlmError, ToolError, in_words
+from agentnb.core.types import TextDelta, ThinkingDelta
 
 MOST_UNREAD = OUTPUT_SLICE * BYTES_PER_TOKEN
 """Bytes of replies that a worker reads before the session has them: one slice of the budget. It
@@ -24,6 +24,9 @@ LONGEST_POLL_S = 2.0
 """Longest time that a worker lets the session wait for entries."""
 SILENCE_S = 20.0
 """Time without a question from the session after which a worker stops all that it does for it."""
+FORGET_S = 3600.0
+"""Time without a call and a question after which a worker may forget a session. The session's end
+takes itself for forgotten after half of it."""
 
 
 # -- orders ---------------------------------------------------------------------------------------
@@ -43,7 +46,8 @@ class ModelCall(NamedTuple):
     call: int
     recipe: str
     """Of the provider."""
-    request: CompletionRequest
+    request: bytes
+    """A `CompletionRequest`, pickled: only its own call fails if it cannot be read there."""
 
 
 class ToolCall(NamedTuple):
@@ -90,29 +94,63 @@ class Failed(NamedTuple):
     """A call failed."""
 
     error: bytes
-    """Pickled; what cannot be is told in words."""
+    """Pickled, of a class that the worker can import."""
+    as_words: bytes
+    """The same, of a class that is known everywhere."""
 
     def raised(self) -> BaseException:
         """The error."""
-        error: BaseException = pickle.loads(self.error)
+        error: BaseException
+        try:
+            error = pickle.loads(self.error)
+        except Exception:  # its class is not here
+            error = pickle.loads(self.as_words)
         return error
 
 
-Entry = tuple[int, Any]
-"""The number of a call, and a text (a piece of its reply), another `StreamEvent`, or what stands
-above."""
+class NoRecipe(NamedTuple):
+    """The worker does not have the recipe, or not any more: nothing was done for the call."""
 
 
-def text_size(item: object) -> int:
-    """Bytes of a reply's text in an entry's item."""
-    if isinstance(item, ThinkingDelta):
-        item = item.text
-    return size_in_bytes(item) if isinstance(item, str) else 0
+LAST = Ended | Failed | NoRecipe | Result
+"""After one of these a worker says nothing more of a call."""
+
+
+class Entry(NamedTuple):
+    """What a worker says of a call."""
+
+    call: int
+    size: int
+    """Bytes of a reply's text."""
+    packed: str | bytes
+    """A piece of a reply as it is; another `StreamEvent`, or what stands above, pickled: one that
+    cannot be read harms no other call."""
+
+    def item(self) -> Any:
+        """What was packed.
+
+        Raises:
+            Exception: It cannot be read here.
+        """
+        return self.packed if isinstance(self.packed, str) else pickle.loads(self.packed)
+
+
+def entry(call: int, item: object) -> Entry:
+    """An entry for something that a worker says of a call.
+
+    Raises:
+        Exception: It cannot be pickled.
+    """
+    text = item.text if isinstance(item, TextDelta | ThinkingDelta) else item
+    size = size_in_bytes(text) if isinstance(text, str) else 0
+    return Entry(call, size, item if type(item) is str else pickle.dumps(item))
 
 
 class Entries(NamedTuple):
     """Some entries in their order."""
 
+    host: str
+    """Id of the host that keeps them: a worker that was started anew has another one."""
     first: int
     """The number of the first, from 1."""
     entries: tuple[Entry, ...]
@@ -124,18 +162,28 @@ class ContextHere:
 
 def failed(error: BaseException) -> Failed:
     """An error for the other side."""
+    as_words = pickle.dumps(_in_other_words(error))
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)  # one that can be pickled may still not come out again
-    except Exception:  # of a class of the worker's own, or with a field that stays where it is
-        pickled = pickle.dumps(_in_other_words(error))
-    return Failed(pickled)
+    except Exception:  # of a class of a cell, or with a field that stays where it is
+        pickled = as_words
+    return Failed(pickled, as_words)
 
 
 def _in_other_words(error: BaseException) -> BaseException:
     """An error that says the same, of a class that is known everywhere."""
-    if isinstance(error, AgentnbError):
-        return AgentnbError(str(error))
+    if isinstance(error, LlmError):
+        said = LlmError(
+            str(error),
+            retryable=error.retryable,
+            retry_after_s=error.retry_after_s,
+            status_code=error.status_code,
+        )
+        said.permanent = error.permanent
+        return said
+    if isinstance(error, ToolError):
+        return ToolError(error.for_model)
     return ForeignError(f"{type(error).__name__}: {in_words(error)}")
 
 

@@ -6,7 +6,10 @@ It lives on the Dask client's own loop, which is another thread's; `on_loop` bri
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
@@ -14,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from agentnb.cluster import host
 from agentnb.cluster.link import Link
 from agentnb.cluster.wire import Recipe, versions
+from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.errors import ClusterFailed, in_words
 from agentnb.core.shown import listed
 
@@ -21,15 +25,18 @@ T = TypeVar("T")
 
 LOOK_S = 1.0
 """How old the list of workers may be."""
+_CLOSED = "The Dask client is closed: make a new one, and a new `DaskEngine` with it."
 LOST_FOR_S = 30.0
 """How long a worker that could not be reached is left alone if its scheduler still knows it."""
 
 
 class Worker(NamedTuple):
-    """A worker that runs."""
+    """A worker that the scheduler knows."""
 
     link: Link
     threads: int
+    takes_work: bool
+    """False if it is paused, or about to end."""
 
 
 class Workers:
@@ -41,27 +48,42 @@ class Workers:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._there: Mapping[tuple[str, str], Worker] = {}
-        """By address and identity: a worker that was started anew is another one."""
+        self._pid = os.getpid()
+        self._there: Mapping[str, Worker] = {}
+        """By address."""
         self._looked_at = -LOOK_S
         self._looking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._lock = threading.Lock()
+        """Around what is counted: runs may be on several loops."""
         self._attempts = 0
         self._fit: dict[tuple[Link, str], asyncio.Task[str]] = {}
 
     # -- on any loop ------------------------------------------------------------------------------
 
     async def on_loop(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await something on the client's loop."""
+        """Await something on the client's loop.
+
+        Raises:
+            ClusterFailed: That loop has ended, or is another process's.
+        """
+        if os.getpid() != self._pid:
+            raise ClusterFailed(
+                "The Dask client belongs to the process that this one was forked from: make a new "
+                "one, and a new `DaskEngine` with it."
+            )
         begun = _wrapped(work)
         try:
             future = asyncio.run_coroutine_threadsafe(begun, self._client.loop.asyncio_loop)
         except RuntimeError:
             begun.close()
-            raise ClusterFailed(
-                "The Dask client is closed: make a new one, and a new `DaskEngine` with it."
-            ) from None
-        return await asyncio.wrap_future(future)
+            raise ClusterFailed(_CLOSED) from None
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError as error:
+            if is_own_cancellation(error):
+                raise
+            raise ClusterFailed(_CLOSED) from None  # that loop ended meanwhile
 
     async def refresh(self) -> None:
         """See which workers there are, unless that was read just now.
@@ -72,27 +94,25 @@ class Workers:
         if monotonic() - self._looked_at > LOOK_S:
             await self.on_loop(self._look)
 
-    @property
-    def has_any(self) -> bool:
-        """Whether there is a worker that runs."""
-        return any(not each.link.lost for each in self._there.values())
-
-    def least_busy(self) -> Link:
-        """The worker with the fewest attempts for its threads. There must be one."""
-        usable = [each for each in self._there.values() if not each.link.lost]
-        return min(usable, key=lambda each: each.link.attempts / each.threads).link
+    def least_busy(self) -> Link | None:
+        """The worker with the fewest attempts for its threads; `None` if there is none."""
+        usable = [each for each in self._there.values() if each.takes_work and not each.link.lost]
+        best = min(usable, key=lambda each: each.link.attempts / each.threads, default=None)
+        return None if best is None else best.link
 
     def begin_attempt(self, link: Link) -> None:
         """Place an attempt on a worker. As long as there is one, lost workers are looked for."""
-        link.attempts += 1
-        self._attempts += 1
-        if self._watching is None or self._watching.done():
+        with self._lock:
+            link.attempts += 1
+            self._attempts += 1
+        with suppress(RuntimeError):  # the client is closed: the link finds that out, too
             self._client.loop.asyncio_loop.call_soon_threadsafe(self._begin_to_watch)
 
     def end_attempt(self, link: Link) -> None:
         """An attempt is over, or leaves its worker."""
-        link.attempts -= 1
-        self._attempts -= 1
+        with self._lock:
+            link.attempts -= 1
+            self._attempts -= 1
 
     async def check_all(self, recipes: Sequence[Recipe]) -> None:
         """See that every worker can be used, and can make providers.
@@ -100,7 +120,8 @@ class Workers:
         Raises:
             ClusterFailed: One cannot; the message names it.
         """
-        await asyncio.gather(*(self.check(each.link, recipes) for each in self._there.values()))
+        usable = [each.link for each in self._there.values() if each.takes_work]
+        await asyncio.gather(*(self.check(link, recipes) for link in usable))
 
     async def check(self, link: Link, recipes: Sequence[Recipe]) -> bool:
         """See that a worker can be used, and can make providers.
@@ -155,21 +176,19 @@ class Workers:
                 f"The Dask scheduler cannot be reached ({in_words(error) or type(error).__name__}):"
                 " make a new client, and a new `DaskEngine` with it."
             ) from None
-        loop = asyncio.get_running_loop()
-        there: dict[tuple[str, str], Worker] = {}
+        there: dict[str, Worker] = {}
         for address, about in known["workers"].items():
-            key = address, str(about["id"])
-            if about.get("status", "running") != "running":
-                continue
-            link = self._there[key].link if key in self._there else None
+            link = self._there[address].link if address in self._there else None
             if link is None or (link.lost and monotonic() - link.lost_at > LOST_FOR_S):
-                link = Link(address, self._asker(address), loop)
-            there[key] = Worker(link, max(1, int(about["nthreads"])))
-        for (address, _), each in self._there.items():
-            if address not in known["workers"]:
+                link = Link(address, self._asker(address), asyncio.get_running_loop())
+            threads, status = max(1, int(about["nthreads"])), about.get("status", "running")
+            there[address] = Worker(link, threads, takes_work=status == "running")
+        for address, each in self._there.items():
+            if address not in there:
                 each.link.lose("the scheduler knows it no more")
         self._there = there
-        self._fit = {key: fit for key, fit in self._fit.items() if not key[0].lost}
+        links = {each.link for each in there.values()}
+        self._fit = {key: fit for key, fit in self._fit.items() if key[0] in links}
         self._looked_at = monotonic()
 
     def _asker(self, address: str) -> Callable[..., Awaitable[Any]]:
@@ -181,7 +200,9 @@ class Workers:
 
     def _is_fit(self, link: Link, recipe: Recipe | None) -> bool:
         found = self._fit.get((link, "" if recipe is None else recipe.digest))
-        return found is not None and found.done() and not found.cancelled() and not found.result()
+        if found is None or not found.done() or found.cancelled():
+            return False
+        return found.exception() is None and not found.result()
 
     async def _unfit(self, link: Link, recipe: Recipe | None) -> str:
         """Why a worker cannot be used, in one sentence; empty if it can. Asked once.
@@ -193,7 +214,11 @@ class Workers:
         key = link, "" if recipe is None else recipe.digest
         if key not in self._fit:
             self._fit[key] = asyncio.get_running_loop().create_task(self._complaint(link, recipe))
-        why = await asyncio.shield(self._fit[key])
+        try:
+            why = await asyncio.shield(self._fit[key])
+        except ClusterFailed:
+            self._fit.pop(key, None)
+            raise
         if why:
             self._fit.pop(key, None)  # it may be mended before the next run
         return why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 from distributed import Client, LocalCluster
@@ -27,7 +28,7 @@ class RelayingEngine(DaskEngine):
         return on_workers(provider, self._recipe_of_provider, self._any_place)
 
     async def _any_place(self, needed: Recipe | None) -> Link:
-        return await self._some_worker(lambda: None)
+        return await self._some_worker(monotonic(), lambda: None)
 
 
 @contextmanager
