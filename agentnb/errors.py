@@ -174,17 +174,25 @@ class UntrustedSettings(AgentnbError, ValueError):
         what: What would be sent, or the settings that let a run spend more.
         where: The address it would be sent to; empty if nothing would be sent.
         allow: How to allow it, as a clause.
-        does: What would be done, as a clause, if nothing would be sent or spent: by an MCP server.
+        does: What would be done, as a clause, by a server or an engine that the file names.
+        key: Where the file names it, such as `tools.mcp`.
     """
 
     def __init__(
-        self, source: str, *, what: str = "", where: str = "", allow: str, does: str = ""
+        self,
+        source: str,
+        *,
+        what: str = "",
+        where: str = "",
+        allow: str,
+        does: str = "",
+        key: str = "",
     ) -> None:
         self.source, self.what, self.where = source, what or does, where
         if does:
             super().__init__(
                 f"{source} is not trusted: by its settings, {does}. Nothing was started. "
-                f"If you know this and want it, {allow}; else take `tools.mcp` out of the file."
+                f"If you know this and want it, {allow}; else take `{key}` out of the file."
             )
             return
         does, want, out = f"a run may spend more ({what})", "want", "it"

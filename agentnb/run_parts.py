@@ -6,16 +6,19 @@ begun. Only `RunParts.execute` begins the run, when its turn on its thread has c
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Coroutine, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from agentnb.config import Config
 from agentnb.config.profile import Profile, root_instructions
 from agentnb.core.budget import RequestBudget
 from agentnb.core.bus import EventBus
+from agentnb.core.cancel import Cancellation
 from agentnb.core.context import AgentContext
 from agentnb.core.durable import AgentKind, AgentMetadata
 from agentnb.core.errors import AgentnbError, NoPrice, OrchestratorError
@@ -150,7 +153,8 @@ class RunParts:
                 tools = self.servers.tools(self.tools)
                 self.request.gated = self.servers.gated(self.request.gated)
                 if supports_open(engine := self.orchestrator.engine):
-                    await engine.open(self.provider, tools)
+                    opening = engine.open(self.provider, tools)
+                    await _unless_cancelled(opening, self.request.cancellation)
             except OrchestratorError as error:
                 tools, refusal = (), error
             if options.recovering is None:
@@ -296,6 +300,7 @@ class RunMaker:
         if delegation.by_tools:
             kept |= profiles_as_plain(config.profiles.values(), bootstrap_of)
         plan = _plan_of(options, settings, now.models, (provider, label))
+        engine = None if is_replay else _engine_of(settings.engine, config)
         # Now: whatever can go wrong before has not used up a label.
         take = self._take(options)
         request = self._request(
@@ -328,7 +333,7 @@ class RunMaker:
             context=_agent_context(settings, label, instructions),
             orchestrator=AgentOrchestrator(
                 request.max_depth,
-                engine=None if is_replay else _engine_of(settings.engine, config),
+                engine=engine,
                 sub_agent_memory=settings.sub_agent_memory,
                 max_turns=settings.max_turns,
                 delegation=delegation,
@@ -683,6 +688,20 @@ def _agent_context(settings: Settings, label: str, instructions: str) -> AgentCo
 def _with_task_tools(tools: Sequence[Tool], board: Board) -> tuple[Tool, ...]:
     """The tools of an agent that stays: it can always read, note and complete its tasks."""
     return tuple({tool.spec.name: tool for tool in (*tools, *task_tools(board))}.values())
+
+
+async def _unless_cancelled(work: Coroutine[Any, Any, None], cancellation: Cancellation) -> None:
+    """Await something; end it early if the run is cancelled meanwhile."""
+    doing = asyncio.ensure_future(work)
+    cancelled = asyncio.ensure_future(cancellation.root_cancelled())
+    try:
+        await asyncio.wait((doing, cancelled), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        doing.cancel()
+        cancelled.cancel()
+        await asyncio.wait((doing, cancelled))
+    if not doing.cancelled():
+        doing.result()
 
 
 def _engine_of(engine: Engine | str | None, config: Config) -> Engine | None:

@@ -194,7 +194,8 @@ def check_servers(config: Config, names: Collection[str]) -> None:
     """
     does = foreign_servers(config, names)
     if does and not is_trusted(config):
-        raise UntrustedSettings(config.source, does=does, allow=_how_to_allow(config))
+        allow = _how_to_allow(config)
+        raise UntrustedSettings(config.source, does=does, allow=allow, key="tools.mcp")
 
 
 def foreign_engines(config: Config, names: Collection[str] | None = None) -> str:
@@ -222,7 +223,8 @@ def check_engine(config: Config, name: str) -> None:
     """
     does = foreign_engines(config, [name])
     if does and not is_trusted(config):
-        raise UntrustedSettings(config.source, does=does, allow=_how_to_allow(config))
+        allow = _how_to_allow(config)
+        raise UntrustedSettings(config.source, does=does, allow=allow, key=f"engines.{name}")
 
 
 def _how_to_allow(config: Config) -> str:

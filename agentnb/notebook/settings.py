@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from agentnb.config import Config
-from agentnb.config.config import FILE_NAME
+from agentnb.config.config import FILE_NAME, LOCAL
 from agentnb.config.profile import NamedText, Profile
 from agentnb.core.secrets import masked, without_user
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
@@ -22,7 +22,13 @@ from agentnb.modes import AUTO, LIVE, RECORD, REPLAY, Mode
 from agentnb.run_store import TURN_OFF, path_in_words
 from agentnb.session import Session
 from agentnb.settings import SETTINGS
-from agentnb.trust import costly_settings, foreign_servers, is_trusted, sending_of
+from agentnb.trust import (
+    costly_settings,
+    foreign_engines,
+    foreign_servers,
+    is_trusted,
+    sending_of,
+)
 
 _DEFAULT = "the default"
 _SHOWN_ELSEWHERE = ("model", "delegation", "config", "provider", "store", "mode", "cassette")
@@ -62,6 +68,7 @@ def settings_text(session: Session) -> str:
         ("Settings of a run (session):", _of_a_run(session)),
         ("Profiles (tools.spawn.profiles):", chain(*_profiles(session))),
         ("MCP servers (tools.mcp):", _mcp_servers(config)),
+        ("Engines (engines):", _engines(config)),
         ("Pools (llm.pools):", _pools(config)),
         ("Dollars for a million tokens (prices):", _prices(config)),
         ("OpenAI-compatible server (llm.providers.openai):", _server(config)),
@@ -255,6 +262,16 @@ def _mcp_servers(config: Config) -> Iterator[Row]:
             what += "; not trusted: no run has it before `%agentnb trust`"
         yield entry.name, what
     yield from _rest(config.mcp)
+
+
+def _engines(config: Config) -> Iterator[Row]:
+    trusted = is_trusted(config)
+    for entry in islice(config.engines.values(), _MOST):
+        what = "processes of this machine" if entry.dask == LOCAL else entry.dask
+        if not trusted and foreign_engines(config, [entry.name]):
+            what += "; not trusted: no run has it before `%agentnb trust`"
+        yield entry.name, what
+    yield from _rest(config.engines)
 
 
 def _names(files: Sequence[NamedText]) -> str:

@@ -145,6 +145,9 @@ MCP servers (tools.mcp):
   files   npx -y @modelcontextprotocol/server-filesystem .; not trusted: no run has it before \
 `%agentnb trust`
   search  http://localhost:8000/mcp
+Engines (engines):
+  cores  processes of this machine
+  lab    tcp://scheduler.example:8786; not trusted: no run has it before `%agentnb trust`
 Pools (llm.pools):
   quick    anthropic/claude-haiku-4-5, then demo
   careful  anthropic/claude-opus-5, then anthropic/claude-sonnet-5-5

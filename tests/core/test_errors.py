@@ -136,6 +136,7 @@ def test_transport_failures_are_tried_again_and_what_cannot_change_is_not() -> N
         "ServerFailed",
         "ConnectionFailed",
         "StreamBroken",
+        "WorkerLost",
     }
     assert permanent == {
         "MissingKey",
@@ -145,6 +146,7 @@ def test_transport_failures_are_tried_again_and_what_cannot_change_is_not() -> N
         "NotRecorded",
         "Refused",
         "NoPrice",
+        "ClusterFailed",
     }
 
 
@@ -169,6 +171,7 @@ ONE_OF_EACH: list[AgentnbError] = [
     OrchestratorError("m"),
     NoAnswer("the block has no end", asked_again=True),
     UntrustedSettings("agentnb.yaml", what="the key", where="https://a", allow="allow it"),
+    UntrustedSettings("agentnb.yaml", does="code would go", allow="allow it", key="engines.lab"),
     TrustNotKept("agentnb.yaml", "no room"),
     SessionBudgetUsedUp("$20.00 of $20.00"),
     InvalidOutput("Report", "score: Input should be a valid integer"),
