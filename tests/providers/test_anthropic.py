@@ -1003,6 +1003,36 @@ async def test_key_and_base_url_come_from_the_sdks_environment_variables(
     assert server.requests[1].headers["x-team"] == "blue"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ANTHROPIC_API_KEY", KEY),
+        ("ANTHROPIC_AUTH_TOKEN", "token"),
+        ("ANTHROPIC_CUSTOM_HEADERS", "X-Api-Key: x"),
+        ("ANTHROPIC_CUSTOM_HEADERS", "Authorization: Bearer x"),
+    ],
+)
+async def test_check_of_the_key_is_content_with_all_that_a_call_would_send(
+    provider: AnthropicProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    variable: str,
+    value: str,
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_CONFIG_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("empty")))
+    with pytest.raises(MissingKey):
+        await provider.check_key()
+    monkeypatch.setenv(variable, value)
+    with serving(monkeypatch) as server:
+        if variable != "ANTHROPIC_API_KEY":
+            monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+        await provider.check_key()
+        assert server.requests == []
+        assert stopped(await events_of(provider)).message.text == "Hello."
+
+
 @pytest.mark.parametrize("with_config_dir", [True, False])
 async def test_missing_key_says_in_one_sentence_what_to_set_and_what_needs_none(
     provider: AnthropicProvider,
@@ -1019,8 +1049,11 @@ async def test_missing_key_says_in_one_sentence_what_to_set_and_what_needs_none(
         monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", empty)
     with serving(monkeypatch) as server:
         error, _ = await failure_of(provider)
+        with pytest.raises(MissingKey) as checked:
+            await provider.check_key()
 
     assert type(error) is MissingKey
+    assert str(checked.value) == str(error)
     assert error.permanent
     assert str(error).startswith("There is no key for the Anthropic API")
     assert str(error).endswith(

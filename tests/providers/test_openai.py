@@ -726,8 +726,23 @@ async def test_errors_name_what_was_given_where_it_was_given(
 async def test_server_of_ones_own_needs_no_key(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(monkeypatch):
+    with serving(monkeypatch) as server:
+        await provider.check_key()
+        assert server.requests == []
         assert stopped(await events_of(provider)).message.text == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OPENAI_API_KEY", KEY), ("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer x")],
+)
+async def test_check_of_the_key_is_content_with_all_that_a_call_would_send(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    with pytest.raises(MissingKey):
+        await provider.check_key()
+    monkeypatch.setenv(variable, value)
+    await provider.check_key()
 
 
 @pytest.mark.parametrize("url", [None, "", " ", "https://api.openai.com/v1"])
@@ -738,8 +753,11 @@ async def test_missing_key_for_openai_says_in_one_sentence_what_needs_none(
         monkeypatch.setenv("OPENAI_BASE_URL", url)
 
     error, _ = await failure_of(provider)
+    with pytest.raises(MissingKey) as checked:
+        await provider.check_key()
 
     assert type(error) is MissingKey
+    assert str(checked.value) == str(error)
     assert "set the environment variable `OPENAI_API_KEY`" in str(error)
     assert "`OPENAI_BASE_URL`, for example `http://localhost:11434/v1`" in str(error)
     assert '`--model demo` (`model="demo"`), which needs neither.' in str(error)
