@@ -91,8 +91,9 @@ class Wire:
     """The way to one worker.
 
     Args:
-        fates: Of each message: `""`, `lose` (it never arrives), `lose answer`, `twice`, or `late`:
-            it arrives, and once more when the next one has.
+        fates: Of each message: `""`, `lose` (it never arrives), `lose answer`, `twice`, `late` (it
+            arrives, and once more when the next one has) or `old answer` (that of a message before
+            is the answer).
         clock: Of the link and the host.
         is_kind: Whether it never loses a message three times, which is the loss of the worker.
     """
@@ -113,6 +114,7 @@ class Wire:
         """All that were sent, and what was sent again once more."""
         self._fates = iter(fates)
         self._lost, self._is_kind = defaultdict[Any, int](int), is_kind
+        self._answers: dict[Any, Any] = {}
         self._late: list[Callable[[], Any]] = []
 
     async def ask(self, function: Callable[..., Any], link: str, *arguments: Any) -> Any:
@@ -136,7 +138,8 @@ class Wire:
             self._late.append(partial(function, link, *arguments))
         if fate == "lose answer":
             raise OSError("the answer was lost")
-        return answer
+        old, self._answers[function] = self._answers.get(function, answer), answer
+        return old if fate == "old answer" else answer
 
     def order(self, *items: Any, name: str = "", request: bytes | None = None) -> Call:
         """Order a call to a provider that says these."""
@@ -191,14 +194,18 @@ def _no_gathering(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _seen.clear()
 
 
+FATES = ("", "lose", "lose answer", "twice", "late", "old answer")
+
+
 # -- once and in order ----------------------------------------------------------------------------
 
 
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(st.lists(st.sampled_from(["", "lose", "lose answer", "twice", "late"]), max_size=30))
+@given(st.lists(st.sampled_from(FATES), max_size=30))
 @example(["lose answer", "lose answer", ""] * 8)
+@example(["", "old answer"] * 12)
 @example(["lose", "", "lose answer", "late", "twice"] * 5)
 def test_orders_and_entries_arrive_once_and_in_order_whatever_is_lost(fates: list[str]) -> None:
     async def talk() -> None:
@@ -267,13 +274,21 @@ async def test_worker_reads_no_further_than_a_slice_until_that_is_metered() -> N
     calls = [wire.order_of(wire.recipe_of(pieces(which))) for which in range(2)]
     await until(lambda: sum(said) >= MOST_UNREAD)
     asked = wire.asked
-    await until(lambda: wire.asked > asked + 3)
+    await until(lambda: wire.asked > asked + 3 or len(wire.closed) == len(calls))
     assert sum(said) <= MOST_UNREAD + 2 * len(piece)
 
     # What was metered is read on; what nobody wants any more counts as metered.
     assert await anext(calls[0]) == piece
-    calls[0].close()
-    assert await all_of(calls[1]) == [piece] * 100
+    for call in calls:
+        call.close()
+    assert await all_of(wire.order(*[piece] * 100)) == [piece] * 100
+
+
+async def test_entries_that_have_come_are_kept_no_longer() -> None:
+    wire = Wire()
+    for _ in range(3):
+        await all_of(wire.order(*["piece"] * 100))
+    assert len(wire.host._entries) <= 101  # of the last call, until there is another one
 
 
 # -- silence --------------------------------------------------------------------------------------
