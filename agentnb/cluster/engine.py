@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
-from agentnb.cluster.link import Link
+from agentnb.cluster.connection import Connection
 from agentnb.cluster.recipes import recipe_of_provider, recipe_of_tool
 from agentnb.cluster.remote import RemoteTool, on_workers
 from agentnb.cluster.wire import Recipe
@@ -94,24 +94,24 @@ class DaskEngine:
         services: RunServices,
     ) -> AgentOutcome:
         """See `agentnb.core.protocols.Engine`."""
-        link: Link | None = None
+        connection: Connection | None = None
 
-        async def place(needed: Recipe | None) -> Link:
-            nonlocal link
+        async def place(needed: Recipe | None) -> Connection:
+            nonlocal connection
             recipes = () if needed is None else (needed,)
             since = monotonic()
-            while link is None or not await self._workers.check(link, recipes):
+            while connection is None or not await self._workers.check(connection, recipes):
                 found = await self._some_worker(since, lambda: services.publish(_waiting(work)))
                 leave()
-                link = found
-                self._workers.begin_attempt(link)
-            return link
+                connection = found
+                self._workers.begin_attempt(connection)
+            return connection
 
         def leave() -> None:
-            nonlocal link
-            if link is not None:
-                self._workers.end_attempt(link)
-                link = None
+            nonlocal connection
+            if connection is not None:
+                self._workers.end_attempt(connection)
+                connection = None
 
         try:
             recipes = {
@@ -145,7 +145,7 @@ class DaskEngine:
     def _recipe_of_provider(self, provider: Provider) -> Recipe | None:
         return recipe_of_provider(provider)
 
-    async def _some_worker(self, since: float, on_wait: Callable[[], object]) -> Link:
+    async def _some_worker(self, since: float, on_wait: Callable[[], object]) -> Connection:
         """The least busy worker; waits for one if there is none.
 
         Args:

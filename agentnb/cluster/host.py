@@ -67,7 +67,7 @@ _STOPPED = (
 
 
 class Host:
-    """All that one worker does for one link of a session.
+    """All that one worker does for one connection of a session.
 
     `take`, `entries` and `is_idle` are called on the worker's own loop, everything else on the
     runtime's.
@@ -93,9 +93,10 @@ class Host:
         """Number of the first entry that is kept."""
         self._reports: dict[int, str] = {}
         """The newest report of each call that is not among the entries yet."""
-        self._said = self._read = 0
-        """Bytes of replies so far: those that were said, and those that the session has metered."""
+        self._produced = self._metered = 0
+        """Bytes of replies so far: those produced here, and those that the session has metered."""
         self._reader: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        """The loop of the session's question that waits, and the event that it waits for."""
         self._is_urgent = False
         """Whether an entry should not wait for others."""
         self._room = asyncio.Event()
@@ -110,18 +111,18 @@ class Host:
         self._heard_at = self._clock.now()
         if number > self._taken:
             self._taken = number
-            get_runtime().call_soon(partial(self._do, pickle.loads(orders)))
+            get_runtime().call_soon(partial(self._follow, pickle.loads(orders)))
 
-    async def entries(self, after: int, read: int, wait_s: float) -> bytes:
+    async def entries(self, after: int, metered: int, wait_s: float) -> bytes:
         """The entries behind `after`, once there are any; those before are dropped.
 
         Args:
             after: The number of the newest entry that the session has.
-            read: Bytes of replies that it has metered so far.
+            metered: Bytes of replies that it has metered so far.
             wait_s: How long to wait for an entry.
         """
         self._heard_at = self._clock.now()
-        self._drop(after, read)
+        self._drop(after, metered)
         news = asyncio.Event()
         self._reader = asyncio.get_running_loop(), news
         if not self._has_news:
@@ -145,9 +146,9 @@ class Host:
     def _has_news(self) -> bool:
         return bool(self._entries or self._reports)
 
-    def _drop(self, after: int, read: int) -> None:
+    def _drop(self, after: int, metered: int) -> None:
         with self._lock:
-            self._read = max(self._read, read)
+            self._metered = max(self._metered, metered)
             while self._entries and self._first <= after:
                 self._entries.popleft()
                 self._first += 1
@@ -156,7 +157,7 @@ class Host:
 
     # -- on the runtime's loop --------------------------------------------------------------------
 
-    def _do(self, orders: list[Order]) -> None:
+    def _follow(self, orders: list[Order]) -> None:
         for order in orders:
             match order:
                 case Recipe():
@@ -176,7 +177,7 @@ class Host:
     def _begin(self, order: ModelCall | ToolCall) -> None:
         recipe = self._recipes.pop(order.recipe, None)
         if recipe is None:
-            self._say(order.call, NoRecipe(), is_urgent=True)
+            self._add_entry(order.call, NoRecipe(), is_urgent=True)
             return
         self._recipes[order.recipe] = recipe  # it is the newest now
         task = asyncio.get_running_loop().create_task(self._guarded(order, recipe))
@@ -188,7 +189,7 @@ class Host:
         if self._calls.get(call) is task:
             del self._calls[call]
             if task.cancelled():
-                self._say(call, failed(WorkerLost(_STOPPED)), is_urgent=True)
+                self._add_entry(call, failed(WorkerLost(_STOPPED)), is_urgent=True)
         if not self._calls:
             self._wake()
 
@@ -202,14 +203,14 @@ class Host:
         except BaseException as error:  # also a `SystemExit`, which would end the loop
             if is_own_cancellation(error):
                 raise
-            self._say(order.call, failed(error), is_urgent=True)
+            self._add_entry(order.call, failed(error), is_urgent=True)
 
     def _make_room(self) -> None:
         with self._lock:
-            if self._said - self._read < MOST_UNREAD:
+            if self._produced - self._metered < MOST_UNREAD:
                 self._room.set()
 
-    def _say(self, call: int, item: object, *, is_urgent: bool = False) -> None:
+    def _add_entry(self, call: int, item: object, *, is_urgent: bool = False) -> None:
         """Add an entry.
 
         Raises:
@@ -219,8 +220,8 @@ class Host:
         with self._lock:
             self._add_report(call)
             self._entries.append(added)
-            self._said += added.size
-            if self._said - self._read >= MOST_UNREAD:
+            self._produced += added.size
+            if self._produced - self._metered >= MOST_UNREAD:
                 self._room.clear()
                 is_urgent = True
             wakes = is_urgent or len(self._entries) == 1
@@ -256,12 +257,12 @@ class Host:
         async with closing(provider.stream(pickle.loads(order.request))) as stream:
             async for event in stream:
                 if type(event) is TextDelta and type(event.text) is str:
-                    self._say(order.call, event.text)
+                    self._add_entry(order.call, event.text)
                 else:
-                    self._say(order.call, event)
+                    self._add_entry(order.call, event)
                 if not self._room.is_set():
                     await self._room.wait()
-        self._say(order.call, Ended(), is_urgent=True)
+        self._add_entry(order.call, Ended(), is_urgent=True)
 
     async def _run_tool(self, order: ToolCall, recipe: bytes) -> None:
         context = WorkerContext(order.about, partial(self._report, order.call))
@@ -277,7 +278,7 @@ class Host:
             value = await run_function(call, context)
         finally:
             context.cancelled = True
-        self._say(order.call, Result(value), is_urgent=True)
+        self._add_entry(order.call, Result(value), is_urgent=True)
 
     def _provider(self, digest: str, recipe: bytes) -> Provider:
         if digest not in self._made:
@@ -307,9 +308,9 @@ class Host:
         """Look again when the session has said nothing for too long: its process may be gone."""
         if self._watch is None and self._calls:
             silent_s = self._clock.now() - self._heard_at
-            self._watch = self._clock.call_later(SILENCE_S - silent_s, self._end_if_silent)
+            self._watch = self._clock.call_later(SILENCE_S - silent_s, self._stop_if_silent)
 
-    def _end_if_silent(self) -> None:
+    def _stop_if_silent(self) -> None:
         self._watch = None
         if self._clock.now() - self._heard_at >= SILENCE_S:
             for task in self._calls.values():
@@ -337,12 +338,12 @@ class WorkerContext:
     @property
     def workspace(self) -> dict[str, Any]:
         """Not here: raises `RuntimeError`."""
-        raise _stays("workspace")
+        raise _not_on_workers("workspace")
 
     @property
     def notes(self) -> dict[str, str]:
         """Not here: raises `RuntimeError`."""
-        raise _stays("notes")
+        raise _not_on_workers("notes")
 
     def report(self, text: str) -> None:
         """See `agentnb.core.protocols.ToolContext`; so is `on_thread`."""
@@ -362,7 +363,7 @@ class WorkerContext:
         return call.result()
 
 
-def _stays(name: str) -> RuntimeError:
+def _not_on_workers(name: str) -> RuntimeError:
     return RuntimeError(
         f"`context.{name}` is in the session's process, and this tool runs on a worker: name the "
         "tool in `DaskEngine(client, here=[…])`, and it runs in that process."
@@ -377,26 +378,26 @@ async def _set_within(news: asyncio.Event, seconds: float) -> None:
 # -- what Dask calls on the worker ----------------------------------------------------------------
 
 _hosts: dict[str, Host] = {}
-"""By the id of their link."""
+"""By the id of their connection."""
 
 
-def _host(link: str) -> Host:
-    if link not in _hosts:
+def _host(connection: str) -> Host:
+    if connection not in _hosts:
         for other, idle in list(_hosts.items()):
             if idle.is_idle(FORGET_S):
                 get_runtime().submit(_hosts.pop(other).close())
-        _hosts[link] = Host()
-    return _hosts[link]
+        _hosts[connection] = Host()
+    return _hosts[connection]
 
 
-async def take(link: str, number: int, orders: bytes) -> None:
+async def take(connection: str, number: int, orders: bytes) -> None:
     """See `Host.take`."""
-    _host(link).take(number, orders)
+    _host(connection).take(number, orders)
 
 
-async def entries(link: str, after: int, read: int, wait_s: float) -> bytes:
+async def entries(connection: str, after: int, metered: int, wait_s: float) -> bytes:
     """See `Host.entries`."""
-    return await _host(link).entries(after, read, wait_s)
+    return await _host(connection).entries(after, metered, wait_s)
 
 
 async def its_versions() -> Versions:
@@ -404,6 +405,6 @@ async def its_versions() -> Versions:
     return versions()
 
 
-async def check(link: str, recipe: Recipe) -> str:
+async def check(connection: str, recipe: Recipe) -> str:
     """See `Host.check`."""
-    return await asyncio.wrap_future(get_runtime().submit(_host(link).check(recipe)))
+    return await asyncio.wrap_future(get_runtime().submit(_host(connection).check(recipe)))

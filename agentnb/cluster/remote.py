@@ -24,9 +24,9 @@ from agentnb.tools.function import FunctionTool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentnb.cluster.link import Call, Link
+    from agentnb.cluster.connection import Call, Connection
 
-Place = Callable[["Recipe | None"], Awaitable["Link"]]
+Place = Callable[["Recipe | None"], Awaitable["Connection"]]
 """Finds the worker of an attempt, another one if it is lost; it can make the provider of a
 recipe."""
 RecipeOf = Callable[[Provider], "Recipe | None"]
@@ -61,9 +61,9 @@ class RemoteProvider:
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         """Make one call on the attempt's worker."""
-        link = await self._place(self._recipe)
+        connection = await self._place(self._recipe)
         order = ModelCall(next(_numbers), self._recipe.digest, pickle.dumps(request))
-        with _open(link, order, self._recipe) as call:
+        with _open(connection, order, self._recipe) as call:
             async for item in call:
                 if isinstance(item, Ended):
                     return
@@ -111,9 +111,9 @@ class RemoteTool:
     async def _called(
         self, arguments: bytes, about: Mapping[str, str], context: ToolContext
     ) -> str | ToolOutput:
-        link = await self._place(None)
+        connection = await self._place(None)
         order = ToolCall(next(_numbers), self._recipe.digest, arguments, about)
-        with _open(link, order, self._recipe) as call:
+        with _open(connection, order, self._recipe) as call:
             async for item in call:
                 if isinstance(item, Report):
                     context.report(item.text)
@@ -124,8 +124,8 @@ class RemoteTool:
 
 
 @contextmanager
-def _open(link: Link, order: ModelCall | ToolCall, recipe: Recipe) -> Iterator[Call]:
-    call = link.begin(order, recipe)
+def _open(connection: Connection, order: ModelCall | ToolCall, recipe: Recipe) -> Iterator[Call]:
+    call = connection.begin(order, recipe)
     try:
         yield call
     finally:

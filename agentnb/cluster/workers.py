@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from agentnb.cluster import host
-from agentnb.cluster.link import Link
+from agentnb.cluster.connection import Connection
 from agentnb.cluster.wire import Recipe, versions
 from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.errors import ClusterFailed, in_words
@@ -33,7 +33,7 @@ LOST_FOR_S = 30.0
 class Worker(NamedTuple):
     """A worker that the scheduler knows."""
 
-    link: Link
+    connection: Connection
     threads: int
     takes_work: bool
     """False if it is paused, or about to end."""
@@ -57,7 +57,7 @@ class Workers:
         self._lock = threading.Lock()
         """Around what is counted: runs may be on several loops."""
         self._attempts = 0
-        self._fit: dict[tuple[Link, str], asyncio.Task[str]] = {}
+        self._fit: dict[tuple[Connection, str], asyncio.Task[str]] = {}
 
     # -- on any loop ------------------------------------------------------------------------------
 
@@ -94,24 +94,26 @@ class Workers:
         if monotonic() - self._looked_at > LOOK_S:
             await self.on_loop(self._look)
 
-    def least_busy(self) -> Link | None:
+    def least_busy(self) -> Connection | None:
         """The worker with the fewest attempts for its threads; `None` if there is none."""
-        usable = [each for each in self._there.values() if each.takes_work and not each.link.lost]
-        best = min(usable, key=lambda each: each.link.attempts / each.threads, default=None)
-        return None if best is None else best.link
+        usable = [
+            each for each in self._there.values() if each.takes_work and not each.connection.lost
+        ]
+        best = min(usable, key=lambda each: each.connection.attempts / each.threads, default=None)
+        return None if best is None else best.connection
 
-    def begin_attempt(self, link: Link) -> None:
+    def begin_attempt(self, connection: Connection) -> None:
         """Place an attempt on a worker. As long as there is one, lost workers are looked for."""
         with self._lock:
-            link.attempts += 1
+            connection.attempts += 1
             self._attempts += 1
-        with suppress(RuntimeError):  # the client is closed: the link finds that out, too
+        with suppress(RuntimeError):  # the client is closed: the connection finds that out, too
             self._client.loop.asyncio_loop.call_soon_threadsafe(self._begin_to_watch)
 
-    def end_attempt(self, link: Link) -> None:
+    def end_attempt(self, connection: Connection) -> None:
         """An attempt is over, or leaves its worker."""
         with self._lock:
-            link.attempts -= 1
+            connection.attempts -= 1
             self._attempts -= 1
 
     async def check_all(self, recipes: Sequence[Recipe]) -> None:
@@ -120,14 +122,14 @@ class Workers:
         Raises:
             ClusterFailed: One cannot; the message names it.
         """
-        usable = [each.link for each in self._there.values() if each.takes_work]
-        await asyncio.gather(*(self.check(link, recipes) for link in usable))
+        usable = [each.connection for each in self._there.values() if each.takes_work]
+        await asyncio.gather(*(self.check(connection, recipes) for connection in usable))
 
-    async def check(self, link: Link, recipes: Sequence[Recipe]) -> bool:
+    async def check(self, connection: Connection, recipes: Sequence[Recipe]) -> bool:
         """See that a worker can be used, and can make providers.
 
         Args:
-            link: The worker.
+            connection: The worker.
             recipes: Of the providers.
 
         Returns:
@@ -137,13 +139,13 @@ class Workers:
             ClusterFailed: It cannot; the message names it.
         """
         needed = (None, *recipes)
-        if not all(self._is_fit(link, recipe) for recipe in needed):
+        if not all(self._is_fit(connection, recipe) for recipe in needed):
             for recipe in needed:
-                if link.lost:
+                if connection.lost:
                     break
-                if why := await self.on_loop(partial(self._unfit, link, recipe)):
+                if why := await self.on_loop(partial(self._unfit, connection, recipe)):
                     raise ClusterFailed(why)
-        return not link.lost
+        return not connection.lost
 
     # -- on the client's loop ---------------------------------------------------------------------
 
@@ -170,7 +172,7 @@ class Workers:
             known = await self._client.scheduler.identity(n_workers=-1)
         except Exception as error:  # of Dask or of the network
             for each in self._there.values():
-                each.link.lose("the scheduler does not answer")
+                each.connection.lose("the scheduler does not answer")
             self._there = {}
             raise ClusterFailed(
                 f"The Dask scheduler cannot be reached ({in_words(error) or type(error).__name__}):"
@@ -178,17 +180,19 @@ class Workers:
             ) from None
         there: dict[str, Worker] = {}
         for address, about in known["workers"].items():
-            link = self._there[address].link if address in self._there else None
-            if link is None or (link.lost and monotonic() - link.lost_at > LOST_FOR_S):
-                link = Link(address, self._asker(address), asyncio.get_running_loop())
+            connection = self._there[address].connection if address in self._there else None
+            if connection is None or (
+                connection.lost and monotonic() - connection.lost_at > LOST_FOR_S
+            ):
+                connection = Connection(address, self._asker(address), asyncio.get_running_loop())
             threads, status = max(1, int(about["nthreads"])), about.get("status", "running")
-            there[address] = Worker(link, threads, takes_work=status == "running")
+            there[address] = Worker(connection, threads, takes_work=status == "running")
         for address, each in self._there.items():
             if address not in there:
-                each.link.lose("the scheduler knows it no more")
+                each.connection.lose("the scheduler knows it no more")
         self._there = there
-        links = {each.link for each in there.values()}
-        self._fit = {key: fit for key, fit in self._fit.items() if key[0] in links}
+        connections = {each.connection for each in there.values()}
+        self._fit = {key: fit for key, fit in self._fit.items() if key[0] in connections}
         self._looked_at = monotonic()
 
     def _asker(self, address: str) -> Callable[..., Awaitable[Any]]:
@@ -198,22 +202,24 @@ class Workers:
 
         return ask
 
-    def _is_fit(self, link: Link, recipe: Recipe | None) -> bool:
-        found = self._fit.get((link, "" if recipe is None else recipe.digest))
+    def _is_fit(self, connection: Connection, recipe: Recipe | None) -> bool:
+        found = self._fit.get((connection, "" if recipe is None else recipe.digest))
         if found is None or not found.done() or found.cancelled():
             return False
         return found.exception() is None and not found.result()
 
-    async def _unfit(self, link: Link, recipe: Recipe | None) -> str:
+    async def _unfit(self, connection: Connection, recipe: Recipe | None) -> str:
         """Why a worker cannot be used, in one sentence; empty if it can. Asked once.
 
         Args:
-            link: The worker.
+            connection: The worker.
             recipe: Of a provider that it has to make; `None` for what holds for every run.
         """
-        key = link, "" if recipe is None else recipe.digest
+        key = connection, "" if recipe is None else recipe.digest
         if key not in self._fit:
-            self._fit[key] = asyncio.get_running_loop().create_task(self._complaint(link, recipe))
+            self._fit[key] = asyncio.get_running_loop().create_task(
+                self._complaint(connection, recipe)
+            )
         try:
             why = await asyncio.shield(self._fit[key])
         except ClusterFailed:
@@ -223,24 +229,24 @@ class Workers:
             self._fit.pop(key, None)  # it may be mended before the next run
         return why
 
-    async def _complaint(self, link: Link, recipe: Recipe | None) -> str:
+    async def _complaint(self, connection: Connection, recipe: Recipe | None) -> str:
         """Why a worker cannot be used; empty if it can, or is lost."""
         try:
             if recipe is None:
-                return _difference(link.worker, await link.ask(host.its_versions))
-            why = await link.check(recipe)
+                return _difference(connection.worker, await connection.ask(host.its_versions))
+            why = await connection.check(recipe)
         except Exception as error:  # of Dask, of the network
             # Dask hands on what kept the function from being read, as it is or in words.
             if "No module named 'agentnb" in str(error):
                 return (
-                    f"The worker {link.worker} has no agentnb: install agentnb "
+                    f"The worker {connection.worker} has no agentnb: install agentnb "
                     f"{versions().agentnb} where the workers run."
                 )
             await self._look()  # it may be gone since the last look
             why = in_words(error) or type(error).__name__
-            link.lose(why)
+            connection.lose(why)
             return ""
-        return why and f"The worker {link.worker} cannot be used: {why}"
+        return why and f"The worker {connection.worker} cannot be used: {why}"
 
 
 async def _wrapped(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -9,8 +9,8 @@ from typing import Any
 
 from distributed import Client, LocalCluster
 
+from agentnb.cluster.connection import Connection
 from agentnb.cluster.engine import DaskEngine
-from agentnb.cluster.link import Link
 from agentnb.cluster.remote import on_workers
 from agentnb.cluster.wire import Recipe
 from agentnb.core.protocols import Provider
@@ -27,7 +27,7 @@ class RelayingEngine(DaskEngine):
         """A provider whose calls are made by the least busy worker."""
         return on_workers(provider, self._recipe_of_provider, self._any_place)
 
-    async def _any_place(self, needed: Recipe | None) -> Link:
+    async def _any_place(self, needed: Recipe | None) -> Connection:
         return await self._some_worker(monotonic(), lambda: None)
 
 

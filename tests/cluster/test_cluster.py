@@ -15,7 +15,7 @@ from distributed import Client
 
 import agentnb
 from agentnb import Reply, ScriptedProvider, Session, ToolUse
-from agentnb.cluster import host, link, workers
+from agentnb.cluster import connection, host, workers
 from agentnb.cluster.engine import DaskEngine
 from agentnb.cluster.wire import MOST_UNREAD, Versions
 from agentnb.core.budget import BYTES_PER_TOKEN
@@ -239,14 +239,14 @@ def test_cancel_of_200_attempts_is_one_message_a_worker_and_closes_every_stream(
     ).spawn_all([f"task {n}" for n in range(200)], synthesis=False)
     wait_until(lambda: said().count("begin") == 200)
     sent: list[str] = []
-    reach = link.Link._reach
+    reach = connection.Connection._reach
 
     async def counting(self: Any, function: Any, *arguments: Any) -> Any:
         if function is host.take:
             sent.append(self.worker)
         return await reach(self, function, *arguments)
 
-    monkeypatch.setattr(link.Link, "_reach", counting)
+    monkeypatch.setattr(connection.Connection, "_reach", counting)
     run.cancel()
 
     tree = run.tree
@@ -374,7 +374,7 @@ def test_10_000_pieces_come_in_order_to_a_late_subscriber_though_answers_are_los
         return ask_or_lose
 
     monkeypatch.setattr(workers.Workers, "_asker", losing)
-    monkeypatch.setattr("agentnb.cluster.link._PAUSE_S", 0)
+    monkeypatch.setattr("agentnb.cluster.connection._PAUSE_S", 0)
     run = session(model=made(Counter, 10_000), engine=engine, budget=1_000_000).spawn("count")
 
     text = run.result().final_response

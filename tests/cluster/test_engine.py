@@ -237,7 +237,7 @@ def test_two_sessions_share_an_engine_and_two_engines_a_client(
     sessions.append(session(client, model=model))
     runs = [each.spawn("go") for each in sessions for _ in range(5)]
     assert {run.result().final_response for run in runs} == {"echo"}
-    assert {each.link.attempts for each in engine._workers._there.values()} == {0}
+    assert {each.connection.attempts for each in engine._workers._there.values()} == {0}
     checks = [name for _, name in client.asked if name == "check"]
     assert len(checks) == 2 * 2  # of each engine, at each worker, once
 
@@ -330,7 +330,7 @@ def test_client_that_is_closed_in_the_middle_of_a_run_ends_it(
         run.result(DEADLINE_S)
 
 
-async def test_paused_worker_keeps_its_link_and_gets_no_new_attempts() -> None:
+async def test_paused_worker_keeps_its_connection_and_gets_no_new_attempts() -> None:
     client = InProcessClient(asyncio.get_running_loop(), 2)
     client.workers["tcp://w0"]["nthreads"] = 4
     there = Workers(client)
@@ -339,7 +339,7 @@ async def test_paused_worker_keeps_its_link_and_gets_no_new_attempts() -> None:
     assert first is not None
     for _ in range(3):  # three of four threads are less busy than none of one only if it is empty
         there.begin_attempt(first)
-    busy, free = there._there["tcp://w0"].link, there._there["tcp://w1"].link
+    busy, free = there._there["tcp://w0"].connection, there._there["tcp://w1"].connection
     assert first is busy
     assert there.least_busy() is free
 
@@ -349,7 +349,7 @@ async def test_paused_worker_keeps_its_link_and_gets_no_new_attempts() -> None:
     assert not free.lost
     client.workers["tcp://w1"]["status"] = "running"
     await there._look()
-    assert there.least_busy() is free  # the same link
+    assert there.least_busy() is free  # the same connection
 
     client.workers.clear()
     await there._look()
@@ -363,15 +363,15 @@ async def test_scheduler_that_is_gone_is_the_loss_of_all_workers() -> None:
     client = InProcessClient(asyncio.get_running_loop(), 2)
     there = Workers(client)
     await there._look()
-    links = [each.link for each in there._there.values()]
+    connections = [each.connection for each in there._there.values()]
     client.status = "closed"
     with pytest.raises(ClusterFailed, match="scheduler cannot be reached"):
         await there._look()
-    assert all(each.lost for each in links)
-    assert not await there.check(links[0], [])
+    assert all(each.lost for each in connections)
+    assert not await there.check(connections[0], [])
     client.status = "running"
     await there._look()
-    assert there.least_busy() not in (None, *links)
+    assert there.least_busy() not in (None, *connections)
 
 
 async def test_process_that_was_forked_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

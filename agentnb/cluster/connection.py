@@ -47,7 +47,7 @@ _METERED_IN_S = 0.05
 """How long a reply may take to be metered before the worker is asked for more of others."""
 
 
-class Link:
+class Connection:
     """One worker, as one engine knows it.
 
     `begin`, `metered` and `ended` are called on the loop of a run, all else on the client's.
@@ -99,13 +99,13 @@ class Link:
         """Messages of orders."""
         self._newest = 0
         """Number of the newest entry that came."""
-        self._came = self._metered = 0
+        self._received = self._metered = 0
         """Bytes of replies: all, and those that runs have metered, or that none wants any more."""
         self._asked_at = self.clock.now()
         self._known.clear()
 
     def __repr__(self) -> str:
-        return f"Link({self.worker}, {len(self._calls)} calls)"
+        return f"Connection({self.worker}, {len(self._calls)} calls)"
 
     # -- on a run's loop --------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Link:
             return
         with self._lock:
             self._metered += size
-            has_more = self._metered < self._came
+            has_more = self._metered < self._received
         if not has_more:
             with suppress(RuntimeError):  # the client is closed
                 self._loop.call_soon_threadsafe(self._all_metered.set)
@@ -151,7 +151,7 @@ class Link:
             return
         self._is_woken = True
         try:
-            self._loop.call_soon_threadsafe(self._go_on)
+            self._loop.call_soon_threadsafe(self._ensure_tasks)
         except RuntimeError:
             self.lose("its Dask client is closed")
 
@@ -176,16 +176,16 @@ class Link:
                 with suppress(RuntimeError):  # its loop is closed
                     call.loop.call_soon_threadsafe(call.lose, self._loss)
 
-    def _go_on(self) -> None:
+    def _ensure_tasks(self) -> None:
         """See that somebody sends what is in the outbox, and asks for entries."""
         self._is_woken = False
-        is_idle = _is_over(self._sending) and _is_over(self._reading)
+        is_idle = _has_ended(self._sending) and _has_ended(self._reading)
         if is_idle and self.clock.now() - self._asked_at > FORGET_S / 2:
             self._renew()
-        if _is_over(self._sending):
+        if _has_ended(self._sending):
             self._sending = self._loop.create_task(self._send())
             self._sending.add_done_callback(self._lose_by_end)
-        if _is_over(self._reading):
+        if _has_ended(self._reading):
             self._reading = self._loop.create_task(self._read())
             self._reading.add_done_callback(self._lose_by_end)
 
@@ -206,14 +206,14 @@ class Link:
         while self._awaited and not self.lost:
             # The worker reads on only what has been metered: ask soon again if that is not all.
             with self._lock:
-                metered, has_more = self._metered, self._metered < self._came
+                metered, has_more = self._metered, self._metered < self._received
             wait_s = _METERED_IN_S if has_more else LONGEST_POLL_S
             answer = await self._reach(host.entries, self._newest, metered, wait_s)
             if answer is None:
                 return
             self._all_metered.clear()
             self._take(pickle.loads(answer))
-            if self._metered < self._came:
+            if self._metered < self._received:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._all_metered.wait(), _METERED_IN_S)
 
@@ -231,18 +231,18 @@ class Link:
         for number, items in of_calls.items():
             size = sum(size for size, _ in items)
             with self._lock:
-                self._came += size
+                self._received += size
             last = items[-1][1]
             call = self._calls.get(number)
             if call is None:
                 self.metered(size)
             elif isinstance(last, NoRecipe):
                 self._outbox.extend((*call.recipes, call.order))
-                self._go_on()
+                self._ensure_tasks()
             else:
                 if isinstance(last, LAST):
                     self._awaited.discard(number)
-                call.take_soon(items)
+                call.deliver(items)
 
     async def _reach(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Ask the worker; one that cannot be reached is lost. Returns `None` then."""
@@ -263,17 +263,17 @@ class Call:
     """One call on a worker. Iterates over what the worker says of it.
 
     Args:
-        link: To the worker.
+        connection: To the worker.
         order: The call.
         recipes: What it needs.
     """
 
     def __init__(
-        self, link: Link, order: ModelCall | ToolCall, recipes: Sequence[Recipe] = ()
+        self, connection: Connection, order: ModelCall | ToolCall, recipes: Sequence[Recipe] = ()
     ) -> None:
         self.number, self.order, self.recipes = order.call, order, recipes
         self.loop = asyncio.get_running_loop()
-        self._link = link
+        self._connection = connection
         self._items: deque[tuple[int, Any]] = deque()
         """With the bytes of each."""
         self._loss = ""
@@ -282,7 +282,7 @@ class Call:
         self._ended_there = False
         self._is_closed = False
 
-    def take_soon(self, items: list[tuple[int, Any]]) -> None:
+    def deliver(self, items: list[tuple[int, Any]]) -> None:
         """Take what the worker says, with its size, from another loop."""
         try:
             self.loop.call_soon_threadsafe(self._take, items)
@@ -317,7 +317,7 @@ class Call:
             self._news.clear()
             await self._news.wait()
         size, item = self._items.popleft()
-        self._link.metered(size)
+        self._connection.metered(size)
         if isinstance(item, Ended | Failed | Result):
             self._ended_there = True
         if isinstance(item, Failed):
@@ -331,10 +331,10 @@ class Call:
         if not self._is_closed:
             self._is_closed = True
             self._drop()
-            self._link.ended(self, by_worker=self._ended_there)
+            self._connection.ended(self, by_worker=self._ended_there)
 
     def _drop(self) -> None:
-        self._link.metered(sum(size for size, _ in self._items))
+        self._connection.metered(sum(size for size, _ in self._items))
         self._items.clear()
 
 
@@ -352,7 +352,7 @@ def _item(entry: Entry) -> Any:
         return _Unreadable(error)
 
 
-def _is_over(task: asyncio.Task[None] | None) -> bool:
+def _has_ended(task: asyncio.Task[None] | None) -> bool:
     return task is None or task.done()
 
 

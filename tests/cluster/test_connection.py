@@ -1,4 +1,4 @@
-"""A link and a host in one process, joined by a wire that loses, repeats and delays messages."""
+"""A connection and a host in one process, with messages lost, repeated and delayed between."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentnb.cluster import host
+from agentnb.cluster.connection import Call, Connection
 from agentnb.cluster.host import Host
-from agentnb.cluster.link import Call, Link
 from agentnb.cluster.wire import (
     FORGET_S,
     MOST_UNREAD,
@@ -94,7 +94,7 @@ class Wire:
         fates: Of each message: `""`, `lose` (it never arrives), `lose answer`, `twice`, `late` (it
             arrives, and once more when the next one has) or `old answer` (that of a message before
             is the answer).
-        clock: Of the link and the host.
+        clock: Of the connection and the host.
         is_kind: Whether it never loses a message three times, which is the loss of the worker.
     """
 
@@ -106,7 +106,7 @@ class Wire:
         is_kind: bool = False,
     ) -> None:
         self.clock = clock or ManualClock(sleeps_end=True)
-        self.link = Link("tcp://w", self.ask, asyncio.get_running_loop(), self.clock)
+        self.connection = Connection("tcp://w", self.ask, asyncio.get_running_loop(), self.clock)
         self.begun: list[str] = []
         self.closed: list[str] = []
         self.asked = 0
@@ -117,8 +117,8 @@ class Wire:
         self._answers: dict[Any, Any] = {}
         self._late: list[Callable[[], Any]] = []
 
-    async def ask(self, function: Callable[..., Any], link: str, *arguments: Any) -> Any:
-        host._hosts.setdefault(link, Host(self.clock))
+    async def ask(self, function: Callable[..., Any], connection: str, *arguments: Any) -> Any:
+        host._hosts.setdefault(connection, Host(self.clock))
         self.asked += 1
         if function is host.take:
             self.orders += pickle.loads(arguments[1])
@@ -129,13 +129,13 @@ class Wire:
             fate, self._lost[function] = "", 0
         if fate == "lose":
             raise OSError("the request was lost")
-        answer = await function(link, *arguments)
+        answer = await function(connection, *arguments)
         for again in late:
             await again()
         if fate == "twice":
-            answer = await function(link, *arguments)
+            answer = await function(connection, *arguments)
         if fate == "late":
-            self._late.append(partial(function, link, *arguments))
+            self._late.append(partial(function, connection, *arguments))
         if fate == "lose answer":
             raise OSError("the answer was lost")
         old, self._answers[function] = self._answers.get(function, answer), answer
@@ -152,16 +152,16 @@ class Wire:
 
     def order_of(self, recipe: Recipe, name: str = "", request: bytes | None = None) -> Call:
         asked = request or pickle.dumps(CompletionRequest("model", name, ()))
-        return self.link.begin(ModelCall(next(_numbers), recipe.digest, asked), recipe)
+        return self.connection.begin(ModelCall(next(_numbers), recipe.digest, asked), recipe)
 
     def order_tool(self, function: Callable[..., Any], *arguments: Any) -> Call:
         recipe, about = recipe_of(function), {"agent_id": "a", "path": "root", "run_id": "r"}
         packed = cloudpickle.dumps((arguments, {}))
-        return self.link.begin(ToolCall(next(_numbers), recipe.digest, packed, about), recipe)
+        return self.connection.begin(ToolCall(next(_numbers), recipe.digest, packed, about), recipe)
 
     @property
     def host(self) -> Host:
-        return host._hosts[self.link._id]
+        return host._hosts[self.connection._id]
 
 
 async def all_of(call: Call) -> list[Any]:
@@ -298,18 +298,18 @@ async def test_entries_that_have_come_are_kept_no_longer() -> None:
 def silent(wire: Wire) -> Iterator[None]:
     """No message gets through meanwhile, and none is lost."""
     ends = asyncio.Event()
-    ask = wire.link.ask
+    ask = wire.connection.ask
 
     async def waits(function: Callable[..., Any], *arguments: Any) -> Any:
         await ends.wait()
         return await ask(function, *arguments)
 
-    wire.link.ask = waits
+    wire.connection.ask = waits
     try:
         yield
     finally:
         ends.set()
-        wire.link.ask = ask
+        wire.connection.ask = ask
 
 
 async def test_session_that_is_silent_has_its_calls_stopped_and_told_so() -> None:
@@ -330,7 +330,7 @@ async def test_session_that_is_silent_has_its_calls_stopped_and_told_so() -> Non
         await until(lambda: wire.closed == ["it"])
     with pytest.raises(WorkerLost, match="heard nothing"):
         await all_of(call)
-    assert not wire.link.lost
+    assert not wire.connection.lost
     assert await all_of(wire.order("back")) == ["back"]
 
 
@@ -359,7 +359,7 @@ async def test_worker_that_was_started_anew_is_another_one() -> None:
 
 async def test_client_whose_loop_ends_loses_its_workers() -> None:
     began, ends = threading.Event(), asyncio.Event()
-    made: list[Link] = []
+    made: list[Connection] = []
 
     async def never(*_: Any) -> NoReturn:
         began.set()
@@ -367,7 +367,7 @@ async def test_client_whose_loop_ends_loses_its_workers() -> None:
         raise AssertionError
 
     async def client() -> None:
-        made.append(Link("tcp://w", never, asyncio.get_running_loop()))
+        made.append(Connection("tcp://w", never, asyncio.get_running_loop()))
         loop.call_soon_threadsafe(ends.set)
         await asyncio.to_thread(began.wait)
 
@@ -387,9 +387,9 @@ async def test_client_whose_loop_ends_loses_its_workers() -> None:
 async def test_client_that_is_closed_already_loses_the_first_call() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    link = Link("tcp://w", Wire().ask, loop)
+    connection = Connection("tcp://w", Wire().ask, loop)
     with pytest.raises(WorkerLost, match="closed"):
-        await all_of(link.begin(ModelCall(next(_numbers), "none", b"")))
+        await all_of(connection.begin(ModelCall(next(_numbers), "none", b"")))
 
 
 # -- what cannot be sent --------------------------------------------------------------------------
@@ -531,12 +531,12 @@ async def test_worker_forgets_a_session_that_is_idle_and_that_may_come_back() ->
     wire, other = Wire(clock=(clock := ManualClock())), Wire(clock=clock)
     assert await all_of(wire.order("a")) == ["a"]
     await until(lambda: not wire.host._calls)
-    await until(lambda: wire.link._reading is not None and wire.link._reading.done())
-    idle = wire.link._id
+    await until(lambda: wire.connection._reading is not None and wire.connection._reading.done())
+    idle = wire.connection._id
     clock.advance(FORGET_S + 1)
 
-    await host.take(other.link._id, 0, b"")
+    await host.take(other.connection._id, 0, b"")
     assert idle not in host._hosts
     await until(lambda: wire.closed[-1] == "provider")
     assert await all_of(wire.order("b")) == ["b"]
-    assert wire.link._id != idle
+    assert wire.connection._id != idle
