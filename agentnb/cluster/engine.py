@@ -51,7 +51,8 @@ class DaskEngine:
 
     Raises:
         MissingExtra: Dask is not installed.
-        ValueError: `client` is not a client, or `here` not a list of names.
+        ValueError: `client` is not a client, or an asynchronous one; or `here` is not a list of
+            names.
     """
 
     def __init__(self, client: Any, *, here: Sequence[str] = ()) -> None:
@@ -61,6 +62,11 @@ class DaskEngine:
             raise ValueError(
                 f"`client` must be a `distributed.Client`, not {literal(client)}: "
                 "`DaskEngine(Client())` starts workers on this machine."
+            )
+        if getattr(client, "asynchronous", False):
+            raise ValueError(
+                "`client` lives on this thread's loop, which stands still while a cell waits for a "
+                "run: make it without `asynchronous=True`."
             )
         if isinstance(here, str) or not all(isinstance(name, str) for name in here):
             raise ValueError(f"`here` must be a list of names of tools, not {literal(here)}.")

@@ -42,8 +42,10 @@ _LEFT_OUT: Mapping[str, Sequence[str]] = {
 """Fields that are left out besides, by the kind of the event."""
 WAITS_FOR_APPROVAL = "approval of "
 """Begins the reason of an `AgentWaiting` for a person's answer."""
-_WAITS_FOR_ROOM = re.compile(r"one of [\d,]+ slots for calls to |room in the budget\b")
-"""Reasons of an `AgentWaiting` for room at the gate or in the budget."""
+_WAITS_FOR_ROOM = re.compile(
+    r"one of [\d,]+ slots for calls to |room in the budget\b|a worker of the cluster\b"
+)
+"""Reasons of an `AgentWaiting` for room at the gate, in the budget or on a cluster."""
 _MOST_OF_A_VALUE = 120
 
 
@@ -60,7 +62,8 @@ def equal_records(one: RunRecord, other: RunRecord) -> list[str]:
       a request;
     - the numbers of `BudgetWarning`, `BudgetPaused` and `BudgetExhausted`, and the lists of agents
       of `BudgetExhausted` and `LimitReached`, which hang on how far the others had come;
-    - `BudgetUpdate`, `ToolCallReported`, and `AgentWaiting` for room at the gate or in the budget;
+    - `BudgetUpdate`, `ToolCallReported`, and `AgentWaiting` for room at the gate, in the budget or
+      on a cluster;
     - `RunStarted.recovered`, which tells how the record came about;
     - ids of questions, and when a question came: what an agent asked and how it was answered is
       compared by itself, in any order.

@@ -22,7 +22,7 @@ from agentnb.cluster.engine import DaskEngine
 from agentnb.cluster.remote import on_workers
 from agentnb.cluster.workers import Workers
 from agentnb.core.errors import ClusterFailed, WorkerLost
-from agentnb.core.events import ProviderFailover, ToolCallFinished
+from agentnb.core.events import AgentWaiting, ProviderFailover, ToolCallFinished
 from agentnb.core.protocols import (
     ToolContext,
     supports_key_check,
@@ -44,6 +44,7 @@ from agentnb.core.types import (
 from agentnb.models import registry as made_here
 from agentnb.providers import registry
 from agentnb.run import Run
+from agentnb.testing import equal_records
 from tests.cluster.in_process import InProcessClient, in_process
 from tests.files_of import png
 from tests.recover_scene import killed, session_of
@@ -379,6 +380,42 @@ async def test_process_that_was_forked_is_told_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(ClusterFailed, match="forked"):
         await there.refresh()
+
+
+async def test_asynchronous_client_is_refused_before_it_can_lock_up_a_notebook() -> None:
+    client = InProcessClient(asyncio.get_running_loop(), 1)
+    client.asynchronous = True  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="asynchronous=True"):
+        DaskEngine(client)
+
+
+def test_wait_for_a_worker_is_an_event_that_makes_no_other_record(
+    client: InProcessClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "LOOK_S", 0)
+
+    async def pause() -> str:
+        """Pause all workers."""
+        for about in client.workers.values():
+            about["status"] = "paused"
+        return "paused"
+
+    def run(**settings: Any) -> Run[Any]:
+        provider = ScriptedProvider([calls("pause"), calls("number"), "done"])
+        return session(client, provider=provider, tools=[pause, number], **settings).spawn("go")
+
+    def waits() -> list[str]:
+        return [e.event.reason for e in there.events if isinstance(e.event, AgentWaiting)]
+
+    there = run()
+    until(waits)
+    assert waits() == ["a worker of the cluster"]
+    for about in client.workers.values():
+        about["status"] = "running"
+    there.result()
+    here = run(engine=None)
+    here.result()
+    assert equal_records(there, here) == []
 
 
 # -- recover --------------------------------------------------------------------------------------
