@@ -58,6 +58,8 @@ T = TypeVar("T")
 
 _IDLE_POLL_S = 0.05
 """How long a question waits for an entry while no call is open: its order may be on the way."""
+_HEAR_S = 1.0
+"""How long questions that came while this process stood still have to be heard."""
 MOST_RECIPES = 200_000_000
 """Bytes of the recipes that are kept for one session."""
 _STOPPED = (
@@ -110,8 +112,8 @@ class Host:
         """Take a message of orders; one that comes again is ignored."""
         self._heard_at = self._clock.now()
         if number > self._taken:
-            self._taken = number
             get_runtime().call_soon(partial(self._follow, pickle.loads(orders)))
+            self._taken = number
 
     async def entries(self, after: int, metered: int, wait_s: float) -> bytes:
         """The entries behind `after`, once there are any; those before are dropped.
@@ -308,7 +310,11 @@ class Host:
         """Look again when the session has said nothing for too long: its process may be gone."""
         if self._watch is None and self._calls:
             silent_s = self._clock.now() - self._heard_at
-            self._watch = self._clock.call_later(SILENCE_S - silent_s, self._stop_if_silent)
+            self._watch = self._clock.call_later(SILENCE_S - silent_s, self._wait_for_questions)
+
+    def _wait_for_questions(self) -> None:
+        # A tool may have held up this whole process, and the session's questions with it.
+        self._watch = self._clock.call_later(_HEAR_S, self._stop_if_silent)
 
     def _stop_if_silent(self) -> None:
         self._watch = None

@@ -334,6 +334,18 @@ async def test_session_that_is_silent_has_its_calls_stopped_and_told_so() -> Non
     assert await all_of(wire.order("back")) == ["back"]
 
 
+async def test_worker_that_stood_still_itself_hears_what_came_meanwhile_first() -> None:
+    wire = Wire(clock=(clock := ManualClock()))
+    call = wire.order("x", threading.Event())
+    assert await anext(call) == "x"
+    with silent(wire):
+        get_runtime().call(lambda: clock.advance(SILENCE_S))
+        await wire.host.entries(0, 0, 0)
+        get_runtime().call(lambda: clock.advance(SILENCE_S - 1))
+        assert wire.closed == []
+    call.close()
+
+
 # -- a worker that is gone ------------------------------------------------------------------------
 
 
