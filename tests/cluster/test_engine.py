@@ -17,7 +17,7 @@ import pytest
 import agentnb
 from agentnb import Reply, ScriptedProvider, Session, ToolUse
 from agentnb.cluster import engine as engines
-from agentnb.cluster import workers
+from agentnb.cluster import recipes, workers
 from agentnb.cluster.engine import DaskEngine
 from agentnb.cluster.remote import on_workers
 from agentnb.cluster.workers import Workers
@@ -284,6 +284,20 @@ def test_tool_of_a_profile_that_cannot_be_sent_fails_its_agent_with_the_fix(
     assert isinstance(outcome.error, ClusterFailed)
     assert "here=['locked']" in str(outcome.error)
     assert not outcome.may_retry
+
+
+def test_tool_that_refers_to_too_much_is_refused_with_the_fix(
+    client: InProcessClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipes, "MOST_BYTES", 1_000_000)
+    table = bytes(2_000_000)
+
+    def look() -> str:
+        """Look at a table."""
+        return str(len(table))
+
+    with pytest.raises(ClusterFailed, match=r"'look' refers to 2 MB, and at most 1 MB .*here="):
+        session(client, model="demo", tools=[look]).spawn("go").result()
 
 
 # -- workers that come, pause and go --------------------------------------------------------------
