@@ -24,7 +24,6 @@ from agentnb.cluster.wire import (
     LONGEST_POLL_S,
     Ended,
     Entries,
-    Entry,
     Failed,
     ModelCall,
     NoRecipe,
@@ -224,10 +223,11 @@ class Connection:
             self.lose("it was started anew")
             return
         of_calls = defaultdict[int, list[tuple[int, Any]]](list)
-        for place, each in enumerate(came.entries, came.first):
+        for place, (number, size, packed) in enumerate(came.entries, came.first):
             if place > self._newest:  # else it came before; its message was lost on the way back
                 self._newest = place
-                of_calls[each.call].append((each.size, _item(each)))
+                item = packed if isinstance(packed, str) else _unpacked(packed)
+                of_calls[number].append((size, item))
         for number, items in of_calls.items():
             size = sum(size for size, _ in items)
             with self._lock:
@@ -345,9 +345,9 @@ class _Unreadable:
         self.why = f"What the worker says cannot be read here ({_words(error)})."
 
 
-def _item(entry: Entry) -> Any:
+def _unpacked(packed: bytes) -> Any:
     try:
-        return entry.item()
+        return pickle.loads(packed)
     except Exception as error:  # its class is not here
         return _Unreadable(error)
 

@@ -222,7 +222,7 @@ class Host:
         with self._lock:
             self._add_report(call)
             self._entries.append(added)
-            self._produced += added.size
+            self._produced += added[1]
             if self._produced - self._metered >= MOST_UNREAD:
                 self._room.clear()
                 is_urgent = True

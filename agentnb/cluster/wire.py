@@ -116,23 +116,10 @@ LAST = Ended | Failed | NoRecipe | Result
 """After one of these a worker says nothing more of a call."""
 
 
-class Entry(NamedTuple):
-    """What a worker says of a call."""
-
-    call: int
-    size: int
-    """Bytes of a reply's text."""
-    packed: str | bytes
-    """A piece of a reply as it is; another `StreamEvent`, or what stands above, pickled: one that
-    cannot be read harms no other call."""
-
-    def item(self) -> Any:
-        """What was packed.
-
-        Raises:
-            Exception: It cannot be read here.
-        """
-        return self.packed if isinstance(self.packed, str) else pickle.loads(self.packed)
+Entry = tuple[int, int, str | bytes]
+"""What a worker says of a call: the call's number, bytes of a reply's text, and a piece of a reply
+as it is; or another `StreamEvent`, or what stands above, pickled: one that cannot be read harms no
+other call. A plain tuple, since there is one for each piece."""
 
 
 def entry(call: int, item: object) -> Entry:
@@ -143,7 +130,7 @@ def entry(call: int, item: object) -> Entry:
     """
     text = item.text if isinstance(item, TextDelta | ThinkingDelta) else item
     size = size_in_bytes(text) if isinstance(text, str) else 0
-    return Entry(call, size, item if type(item) is str else pickle.dumps(item))
+    return call, size, item if type(item) is str else pickle.dumps(item)
 
 
 class Entries(NamedTuple):

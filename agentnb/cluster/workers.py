@@ -107,8 +107,10 @@ class Workers:
         with self._lock:
             connection.attempts += 1
             self._attempts += 1
-        with suppress(RuntimeError):  # the client is closed: the connection finds that out, too
-            self._client.loop.asyncio_loop.call_soon_threadsafe(self._begin_to_watch)
+            is_first = self._attempts == 1  # whoever watched may have seen that there was none
+        if is_first or self._watching is None or self._watching.done():
+            with suppress(RuntimeError):  # the client is closed: the connection finds that out, too
+                self._client.loop.asyncio_loop.call_soon_threadsafe(self._begin_to_watch)
 
     def end_attempt(self, connection: Connection) -> None:
         """An attempt is over, or leaves its worker."""
