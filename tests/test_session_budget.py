@@ -64,6 +64,13 @@ def used_in(run: Run[Any]) -> int:
     return above.tokens_used
 
 
+def test_run_that_it_leaves_no_room_for_says_whose_budget_to_raise() -> None:
+    assert session(session_budget=100).run_sync("one task").output == (
+        "Nothing of this task was done: the session's budget (`session_budget`) is used up. "
+        "Raise that budget."
+    )
+
+
 @pytest.mark.parametrize("kept", ["file", "memory"])
 @pytest.mark.parametrize("budget", [400_000, "$4"])
 @pytest.mark.parametrize("unit", UNITS)

@@ -127,6 +127,7 @@ def answer_without_model(
     total: int,
     limit: str = "",
     unit: str = TOKENS,
+    above: Sequence[str] = (),
 ) -> str:
     """The answer of a run that ended before the root's synthesis.
 
@@ -137,10 +138,14 @@ def answer_without_model(
         total: The run's budget, in its unit.
         limit: The setting that ended it; empty for the budget.
         unit: Of the budget.
+        above: Names of the budgets that the run's stands below: `why` names the one that ended it.
     """
     has = said_and_results(said.strip(), results)
+    is_own = not any(name in why for name in above)
     if not has and limit:
         return f"Nothing of this task was done: {why}. Give it a larger `{limit}`."
+    if not has and not is_own:
+        return f"Nothing of this task was done: {why}. Raise that budget."
     if not has:
         return (
             f"The budget of {in_words(total, unit)} does not cover this task, and nothing of it "
@@ -148,7 +153,7 @@ def answer_without_model(
         )
     undone = [r for r in results if r.status is not AgentStatus.COMPLETED]
     missing = f" {len(undone)} of {len(results)} tasks were not completed." if undone else ""
-    what = "run" if limit else f"budget of {in_words(total, unit)}"
+    what = "run" if limit or not is_own else f"budget of {in_words(total, unit)}"
     note = f"*The {what} ended here: {why}.{missing}*"
     return f"{has}\n\n{note}"
 

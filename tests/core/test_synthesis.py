@@ -242,6 +242,21 @@ def test_answer_of_a_run_that_did_nothing_says_so_and_what_to_do() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("", "Nothing of this task was done: the class's budget is used up. Raise that budget."),
+        ("I look.", "I look.\n\n*The run ended here: the class's budget is used up.*"),
+    ],
+)
+def test_answer_of_a_run_that_a_budget_above_ended_does_not_blame_its_own(
+    said: str, answer: str
+) -> None:
+    why, above = "the class's budget is used up", ["the class's budget"]
+
+    assert answer_without_model(why=why, said=said, results=[], total=40, above=above) == answer
+
+
 @pytest.mark.parametrize(("limit", "said"), [(10_000, ""), (2_000, "(2 files were left out")])
 def test_pictures_of_tools_are_left_out_where_their_texts_are_cut_short(
     limit: int, said: str

@@ -494,14 +494,15 @@ class Conversation:
             said = agent.partial_answer
             return AgentEnd(AgentStatus.EXHAUSTED, said, reason=why, is_answer=False)
         # A person reads the root's answer: it says which limit was reached, and what to change.
-        limit = self._run.limits.may_call()
+        limit, budget = self._run.limits.may_call(), agent.request.budget
         text = answer_without_model(
             why=why,
             said=agent.reached,
             results=agent.results,
-            total=agent.request.budget.total,
-            unit=agent.request.budget.unit,
+            total=budget.total,
+            unit=budget.unit,
             limit="" if limit is None else limit.limit,
+            above=[each.name for each in budget.above],
         )
         return AgentEnd(AgentStatus.EXHAUSTED, text, reason=why, is_answer=False)
 
