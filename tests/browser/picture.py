@@ -1,7 +1,7 @@
-"""Makes the README's picture of the live panel: a real run of the demo model in JupyterLab.
+"""Makes the picture of the live panel in docs/panel.md: a real run of the demo model in JupyterLab.
 
 Run by hand from the root of the checkout: `python -m tests.browser.picture`. The alternative text
-in README.md tells what is seen on it, and has to stay true.
+in docs/panel.md tells what is seen on it, and has to stay true.
 """
 
 from __future__ import annotations
