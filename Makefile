@@ -3,7 +3,7 @@
 
 PYTHON ?= python
 
-.PHONY: check format format-check lint types imports test browser javascript notebooks
+.PHONY: check format format-check lint types imports test browser javascript notebooks docs
 
 # In a few minutes; what drives a real browser takes longer: `make browser`.
 check: format-check lint types imports test
@@ -39,3 +39,7 @@ node_modules: package.json
 
 notebooks:
 	$(PYTHON) -m pytest notebooks
+
+# The site, in build/site. A warning is an error; notebooks are shown as they were saved.
+docs:
+	$(PYTHON) -m sphinx -q -W --keep-going -c docs . build/site

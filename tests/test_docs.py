@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import agentnb
 from agentnb.core.durable import Priority, Task, TaskNote, TaskStatus
 from agentnb.core.events import Event
 from agentnb.settings import Settings
@@ -96,6 +97,35 @@ def test_files_that_a_document_names_exist(document: str) -> None:
     folder = (ROOT / document).parent
     assert named
     assert [n for n in named if not ((folder / n).exists() or (ROOT / n).exists())] == []
+
+
+def test_reference_has_each_public_name_once_and_no_other() -> None:
+    pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    own = {"__version__", "load_ipython_extension"}  # a number; what `%load_ext` calls
+
+    shown = re.findall(
+        r"^\.\. auto(?:class|function|exception):: agentnb\.(\w+)$", text, re.MULTILINE
+    )
+
+    assert sorted(shown) == sorted(set(agentnb.__all__) - own)
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = {ROOT / "docs" / "index.md"}
+    for page in (ROOT / "docs").rglob("*.md"):
+        for toctree in re.findall(
+            r"^```\{toctree\}\n(.*?)^```",
+            page.read_text(encoding="utf-8"),
+            re.MULTILINE | re.DOTALL,
+        ):
+            for line in toctree.splitlines():
+                if line and not line.startswith(":"):
+                    name, folder = Path(line).name, (page.parent / Path(line).parent).resolve()
+                    listed |= {*folder.glob(f"{name}.md"), *folder.glob(f"{name}.ipynb")}
+
+    pages = {*(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")}
+    assert pages - listed == set()
 
 
 def test_every_guarantee_names_a_test_that_is_there() -> None:

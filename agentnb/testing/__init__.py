@@ -1,7 +1,7 @@
 """For tests of agents, of runs, and of parts of one's own.
 
 Agents answer from a script, without a key: `ScriptedProvider` and `by_agent`, with `spawn` and
-`tool_calls` for what they say and `requests_of` for what they were asked:
+`tool_calls` for what they say and `requests_of` for what they were asked::
 
     from agentnb.testing import by_agent, spawn
 
@@ -10,7 +10,7 @@ Agents answer from a script, without a key: `ScriptedProvider` and `by_agent`, w
     agentnb.check(result).completed().spawned(2).said("both")
 
 `journal_contract` and `provider_contract` list what a journal and a provider must do, as checks for
-any test runner. With pytest and pytest-asyncio:
+any test runner. With pytest and pytest-asyncio::
 
     from agentnb.testing import provider_contract
 

@@ -61,7 +61,7 @@ def by_agent(replies: Mapping[str, Answer | Sequence[Answer]]) -> ScriptedProvid
     Args:
         replies: By task, and by `root` for the root: a list of replies for one call after the
             other, or a single reply that serves for ever. An agent that is not named answers
-            `done: ` and its task.
+            `done: TASK`.
 
     Example:
         `by_agent({"root": [spawn("a", "b"), "both"], "a": "the first"})`
