@@ -140,16 +140,6 @@ def test_every_guarantee_names_a_test_that_is_there() -> None:
         assert f"def {name}(" in code if name else "def test_" in code, f"{file}::{name}"
 
 
-def test_python_of_the_readme_runs_from_top_to_bottom() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-
-    said = run_python("\n".join(blocks))
-
-    assert len(blocks) == 4
-    assert "2.1 ✓ completed · List what speaks for: Compare three ways" in said
-
-
 def test_python_of_the_page_on_tools_runs_from_top_to_bottom() -> None:
     text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
@@ -297,34 +287,6 @@ def test_python_of_the_page_on_providers_runs_from_top_to_bottom() -> None:
 
     assert len(blocks) == 2
     assert run_python("\n".join([*blocks, last])) == "Is anybody there?\nlab/qwen3:8b\n"
-
-
-def test_python_of_the_page_on_tables_runs_from_top_to_bottom() -> None:
-    text = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
-    text, _, _ = text.partition("## Files, images and PDFs")  # has a test of its own
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-
-    said = run_python("\n".join(blocks), debug=False)
-
-    assert len(blocks) == 3
-    assert [line.split() for line in said.splitlines()] == [
-        ["about", "urgent", "status", "path"],
-        ["a", "delivery", "True", "completed", "1"],
-        ["b", "none", "False", "completed", "2"],
-        ["c", "price", "False", "completed", "3"],
-        ["1"],
-        ["3", "0", "completed"],
-        ["delivery", "True"],
-        ["answer", "answer_1", "answer_2"],
-        ["0", "yes", "yes", "yes"],
-        ["1", "no", "no", "no"],
-        ["2", "no", "no", "no"],
-        ["3", "NaN", "yes", "no"],
-        ["0.53", "4"],
-        ["row", "answer_1", "answer_2", "path"],
-        ["3", "3", "yes", "no", "7"],
-        ["0.64"],
-    ]
 
 
 def test_python_of_the_page_on_testing_runs_from_top_to_bottom() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ from tests.files_of import gif, pdf, png, written
 from tests.loopback import LoopbackServer
 from tests.recover_scene import killed, session_of
 from tests.repeating import new_kernel, no_network, session_in
-from tests.support import DEADLINE_S, events_of, path_of, run_python
+from tests.support import DEADLINE_S, events_of, path_of
 
 
 @pytest.fixture(autouse=True)
@@ -282,11 +281,3 @@ def test_text_of_documents_alone_is_refused_with_what_is_there(tmp_path: Path) -
         with pytest.raises(ValueError, match=r"a\.png.* is attached by itself.*\{\{name\}\}"):
             session.map(paths, "What? {{text}}")
         assert answers(session.map(paths, "What?")) == ["a.png What?", "b.png What?"]
-
-
-def test_python_of_the_section_on_files_runs() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "tables.md").read_text(encoding="utf-8")
-    section = page[page.index("## Files, images and PDFs") :].partition("\n## ")[0]
-    (code,) = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
-
-    assert run_python(code) == "19.60 completed\n12.50 completed\n"

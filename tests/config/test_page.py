@@ -80,7 +80,7 @@ def test_mistakes_of_the_page_are_told_in_these_words(project: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         load_config("agentnb.yaml")
 
-    assert f"```\n{raised.value}\n```" in PAGE
+    assert f"```text\n{raised.value}\n```" in PAGE
 
 
 def test_table_of_the_page_has_all_settings_as_they_are() -> None:

@@ -1,0 +1,89 @@
+"""Code blocks of the documentation, and a process that runs them as cells of a notebook."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import DEADLINE_S
+
+ROOT = Path(__file__).parent.parent
+# A fence may be indented, in a list; its info string is the language, and perhaps `no-run`.
+_BLOCK = re.compile(
+    r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<code>.*?)^ *(?P=fence) *$", re.M | re.S
+)
+_REASON = re.compile(r"<!-- no-run: (\S.{9,}) -->\n *\Z")
+# Each page has a folder and names of its own; one process for all, since IPython takes a second.
+_CELLS = """
+import json, os, sys
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+for page, folder, cells in json.load(sys.stdin):
+    os.chdir(folder)
+    shell.reset()
+    print(f"\\n=== {page}")
+    for cell in cells:
+        if not shell.run_cell(cell).success:
+            print("=== FAILED")
+            break
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBlock:
+    """One fenced block."""
+
+    language: str
+    code: str
+    runs: bool
+    """Whether it is not marked `no-run`."""
+    reason: str | None
+    """Of `no-run`: what the comment above it says."""
+
+
+def blocks_of(page: str) -> list[CodeBlock]:
+    """The fenced blocks of a page, by its path from the root of the clone."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = []
+    for match in _BLOCK.finditer(text):
+        language, *words = match["info"].split() or [""]
+        reason = _REASON.search(text[: match.start()])
+        code = match["code"]
+        found.append(CodeBlock(language, code, "no-run" not in words, reason and reason[1]))
+    return found
+
+
+def cells_of(page: str) -> list[str]:
+    """The blocks of a page that are Python or cells with magics, and are run."""
+    return [b.code for b in blocks_of(page) if b.language in ("python", "ipython") and b.runs]
+
+
+def run_cells(
+    pages: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Run each page's cells in one fresh process; what each page printed."""
+    orders = []
+    for number, (page, cells) in enumerate(pages.items()):
+        own = folder / str(number)
+        own.mkdir()
+        orders.append((page, str(own), list(cells)))
+    done = subprocess.run(
+        [sys.executable, "-c", _CELLS],
+        input=json.dumps(orders),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=dict(environment),
+        timeout=2 * DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = re.split(r"^=== (\S+\.md)\n", done.stdout, flags=re.M)
+    return dict(zip(said[1::2], said[2::2], strict=True))

@@ -1,0 +1,192 @@
+"""Every code block of the documentation is run by a test, or says why it is not."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.loopback import LoopbackServer
+from tests.pages import ROOT, blocks_of, cells_of, run_cells
+from tests.support import run_python
+
+PAGES = [
+    *sorted(path.name for path in ROOT.glob("*.md")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")),
+]
+# What is shown and not run; much of it is compared with the code by other tests.
+SHOWN = {"json", "yaml", "xml", "text", "dockerfile", "{toctree}", "{eval-rst}"}
+
+# A page of this file, and what stands before its first block, before its second, and so on.
+RUN_HERE = {
+    "README.md": [],
+    "docs/index.md": [],
+    "docs/start.md": [],
+    "docs/configuration.md": [],
+    "docs/typed-answers.md": [],
+    "docs/panel.md": [
+        """
+import agentnb
+from agentnb.testing import Hold, Reply, by_agent, spawn
+hold = Hold()
+replies = {"root": [spawn("a", "b"), "both"], "b": [spawn("c"), "c"], "c": Reply("It.", pause=hold)}
+session = agentnb.Session(provider=by_agent(replies), store=None)
+""",
+        "hold.wait()",
+        """
+print(run.paused)
+hold.release()
+print(run.result().output)
+""",
+    ],
+    "docs/cassette.md": [
+        """
+import agentnb
+from agentnb.core.keys import key_of
+from agentnb.testing import ScriptedProvider
+script = ScriptedProvider({"moon": "The moon."}, name="demo")
+recording = agentnb.Session(
+    model="demo/any", provider=script, mode="record", cassette="lesson.cassette.jsonl", store=None
+)
+recording.spawn_all(["What does the moon do?"], name="tides").result()
+request = script.requests[0]
+key = key_of("demo/any", request)
+""",
+        "print(cassette.labels, [call.path for call in cassette.calls('tides')])",
+    ],
+    "docs/tables.md": [
+        *("", "", "", ""),
+        "df, session = letters, agentnb.Session(provider=script, store=None)",
+    ],
+    "docs/how-to/label-a-column.md": [],
+    "docs/how-to/stop-a-runaway.md": [],
+    "docs/how-to/teach-with-it.md": [],
+    "docs/how-to/use-ollama.md": [],
+}
+RUN_ELSEWHERE = {
+    "docs/cluster.md": "tests/test_docs.py",
+    "docs/delegation.md": "tests/test_docs.py",
+    "docs/how-to/run-in-ci.md": "tests/test_doc_blocks.py",
+    "docs/journal.md": "tests/test_journal_contract.py",
+    "docs/kernel-data.md": "tests/test_docs.py",
+    "docs/local-models.md": "tests/test_docs.py",
+    "docs/mcp.md": "tests/test_docs.py",
+    "docs/objects.md": "tests/test_docs.py",
+    "docs/providers.md": "tests/test_docs.py",
+    "docs/regression.md": "tests/test_docs.py",
+    "docs/store.md": "tests/store/test_sql_of_docs.py",
+    "docs/telemetry.md": "tests/test_docs.py",
+    "docs/testing.md": "tests/test_docs.py",
+    "docs/threads-and-tasks.md": "tests/test_docs.py",
+    "docs/tools.md": "tests/test_docs.py",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_block_is_run_or_says_why_it_is_not(page: str) -> None:
+    blocks = [block for block in blocks_of(page) if block.language not in SHOWN]
+    run = {block.language for block in blocks if block.runs}
+
+    assert {block.language for block in blocks} <= {"python", "ipython", "bash", "sql"}
+    assert [block.code for block in blocks if not block.runs and block.reason is None] == []
+    if "bash" in run:  # by the commands of `.ci/run`, or by the test below
+        assert page in ("README.md", "docs/how-to/run-in-ci.md")
+    if run - {"bash"}:
+        assert (page in RUN_HERE) != (page in RUN_ELSEWHERE)
+    if page in RUN_ELSEWHERE:
+        test = (ROOT / RUN_ELSEWHERE[page]).read_text(encoding="utf-8")
+        assert f'"{Path(page).name}"' in test
+        assert "ipython" not in run
+
+
+def test_commands_of_the_readme_are_those_of_ci() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    marked = re.findall(r"^<!-- ci: (\w+) -->\n```bash\n", text, re.MULTILINE)
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+    run = [block for block in blocks_of("README.md") if block.language == "bash" and block.runs]
+    assert len(run) == len(marked) == 3
+    assert [mark for mark in marked if f" readme {mark}\n" not in ci] == []
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What each page of `RUN_HERE` printed, all run in one process."""
+    cells = {
+        page: [cell for both in zip_longest(before, cells_of(page), fillvalue="") for cell in both]
+        for page, before in RUN_HERE.items()
+    }
+    rules = {"Compare": "It depends.", "bring": "Both.", "speaks": "Its size."}
+    with LoopbackServer(rules) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        patch.setenv("AGENTNB_DEMO_PACE_S", "0")
+        yield run_cells(cells, tmp_path_factory.mktemp("pages"), os.environ)
+
+
+# Of what a page prints, with one blank for several.
+WORDS = {
+    "README.md": ["2.1 ✓ completed · List what speaks for: Compare three ways"],
+    "docs/index.md": ["All completed."],
+    "docs/start.md": ["completed\nroot ✓ completed"],
+    "docs/configuration.md": ["completed $0.50"],
+    "docs/typed-answers.md": ["title='(demo) food' stars="],
+    "docs/panel.md": ["TreeView()", "()\nboth"],
+    "docs/cassette.md": ["is used.", "('tides',) ['root', '1']"],
+    "docs/tables.md": [
+        "about urgent status path\na delivery True completed 1\nb none False completed 2\n"
+        "c price False completed 3\n1\n3 0 completed\ndelivery True\n"
+        "answer answer_1 answer_2\n0 yes yes yes\n1 no no no\n2 no no no\n3 NaN yes no\n0.53 4\n"
+        "row answer_1 answer_2 path\n3 3 yes no 7\n0.64\n19.60 completed\n12.50 completed",
+        "0 2",
+    ],
+    "docs/how-to/label-a-column.md": [
+        "4 0 completed",
+        "3 Where is my parcel? NaN delivery",
+        "1.0 4",
+    ],
+    "docs/how-to/stop-a-runaway.md": ["cancelled ()\ncancelled\nexhausted 6"],
+    "docs/how-to/teach-with-it.md": ["The Danube is longer.", "✓ 2 agents below the root"],
+    "docs/how-to/use-ollama.md": ["It depends.\nBoth."],
+}
+
+
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_blocks_of_a_page_run_from_top_to_bottom(said: dict[str, str], page: str) -> None:
+    printed = "\n".join(" ".join(line.split()) for line in said[page].splitlines())
+
+    assert "=== FAILED" not in printed, said[page]
+    assert [words for words in WORDS[page] if words not in printed] == [], said[page]
+
+
+def test_page_on_ci_records_and_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "run-in-ci.md"
+    python, record, replay = (
+        block for block in blocks_of(f"docs/how-to/{page}") if block.language in ("python", "bash")
+    )
+    (workflow,) = (b for b in blocks_of(f"docs/how-to/{page}") if b.language == "yaml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also ours, where it is installed
+    monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
+    monkeypatch.setenv("CI", "true")
+    (tmp_path / "test_rivers.py").write_text(python.code, encoding="utf-8")
+
+    tests = run_python(f"""
+        import pytest
+        options = ["-q", "-p", "agentnb.pytest_plugin", "-p", "no:cacheprovider"]
+        for command in {record.code.split()!r}, {replay.code.split()!r}:
+            assert pytest.main([*options, *command[1:]]) == 0
+    """)
+
+    assert tests.count("1 passed") == 2
+    (cassette,) = (tmp_path / "cassettes" / "test_rivers").iterdir()
+    assert cassette.name == "test_answer_comes_of_three_parts.cassette.jsonl"
+    steps = yaml.safe_load(workflow.code)["jobs"]["replay"]["steps"]
+    assert steps[-2:] == [
+        {"run": "pytest"},
+        {"run": "pytest --nbval --nbval-current-env notebooks/"},
+    ]
