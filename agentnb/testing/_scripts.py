@@ -6,15 +6,15 @@ import asyncio
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from html import escape, unescape
 from typing import Any
 
 from agentnb.core.types import CompletionRequest, ToolResultBlock, ToolUse
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider, ScriptExhausted
 
-Answer = AnyReply | Callable[[CompletionRequest], AnyReply]
-"""A reply, or a function that makes it from the request."""
+Answer = AnyReply | Callable[[CompletionRequest], AnyReply | Awaitable[AnyReply]]
+"""A reply, or a function, sync or async, that makes it from the request."""
 
 _TASK = re.compile(r"<task>\n(.*)\n</task>\Z", re.DOTALL)
 
@@ -60,15 +60,15 @@ def by_agent(replies: Mapping[str, Answer | Sequence[Answer]]) -> ScriptedProvid
 
     Args:
         replies: By task, and by `root` for the root: a list of replies for one call after the
-            other, or a single reply that serves for ever. An agent that is not named answers
-            `done: TASK`.
+            other, or a single reply that serves for ever. A function of the request, sync or
+            async, may stand for a reply. An agent that is not named answers `done: TASK`.
 
     Example:
         `by_agent({"root": [spawn("a", "b"), "both"], "a": "the first"})`
     """
     used: Counter[str] = Counter()
 
-    def answer(request: CompletionRequest) -> AnyReply:
+    def answer(request: CompletionRequest) -> AnyReply | Awaitable[AnyReply]:
         task = task_of(request)
         rule = replies.get(task, f"done: {task}")
         if not isinstance(rule, str) and isinstance(rule, Sequence):

@@ -28,6 +28,7 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.scripted import Reply, ScriptedProvider, ScriptExhausted
+from agentnb.testing import by_agent
 
 WEATHER = ToolUse("t1", "weather", {"city": "Bergen"})
 
@@ -98,6 +99,17 @@ async def test_callable_gets_the_request_and_may_be_async() -> None:
 def test_bare_string_is_refused_since_it_would_answer_letter_by_letter() -> None:
     with pytest.raises(ValueError, match=r"for one reply write \[reply\]"):
         ScriptedProvider("hello")
+
+
+async def test_function_in_a_script_by_agent_may_be_async() -> None:
+    async def slowly(request: CompletionRequest) -> str:
+        await asyncio.sleep(0)
+        return f"You asked: {request.last_user_text}"
+
+    provider = by_agent({"root": ["one", slowly]})
+
+    assert await said(provider, "first") == "one"
+    assert await said(provider, "second") == "You asked: second"
 
 
 # -- what was asked ----------------------------------------------------------------------------
