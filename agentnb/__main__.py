@@ -16,6 +16,8 @@ from agentnb.views.freeze import freeze_file
 
 WRONG = 2
 """Exit code when a file could not be handled. The other files were."""
+BROKEN = 1
+"""Exit code of `doctor` when something does not work."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,9 +34,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if order.verb is None:
         parser.print_help()
         return 0
+    if order.verb == "doctor":
+        return _doctor(as_json=order.json)
     # A file with an error does not stop the files after it.
     act = {"freeze": _freeze, "trust": _trust, "cassette": _prune}[order.verb]
     return max([act(file) for file in order.files])
+
+
+def _doctor(*, as_json: bool) -> int:
+    from agentnb.doctor import examine
+
+    examined = examine()
+    print(examined.json if as_json else examined.text)
+    if not as_json:
+        print("In a notebook, `%agentnb doctor` also says whether the page shows live views.")
+    return BROKEN if examined.has_fault else 0
 
 
 def _trust(file: str) -> int:
@@ -114,6 +128,15 @@ def _parser() -> argparse.ArgumentParser:
         "the file changes. It prints what that sends where.",
     )
     trust.add_argument("files", nargs="+", metavar="FILE", help="an agentnb.yaml, or its folder")
+    words = "say what of the set-up works, and what mends the rest"
+    doctor = verbs.add_parser(
+        "doctor",
+        help=words,
+        description="Look at versions, extras, kernel, front ends, keys (by name), agentnb.yaml, "
+        "trust and store, and say for each fault what mends it. It changes nothing and uses no "
+        "network. Exits with 1 if something does not work.",
+    )
+    doctor.add_argument("--json", action="store_true", help="for machines: one JSON object")
     words = "keep recorded runs tidy"
     cassette = verbs.add_parser("cassette", help=words, description="Keep recorded runs tidy.")
     tidy = cassette.add_subparsers(dest="act", metavar="COMMAND", required=True)

@@ -288,14 +288,22 @@ def trust(config: Config) -> str:
     )
 
 
+def trust_folder() -> Path:
+    """The folder of the files that record trust, whether it exists or not.
+
+    Raises:
+        OSError: The person has no configuration folder.
+    """
+    return _own_folder() / "agentnb" / "trusted"
+
+
 def _mark_of(config: Config) -> Path:
     """Path of the file that records the trust in a settings file.
 
     Raises:
         OSError: The person has no configuration folder.
     """
-    name = sha256(os.fsencode(config.file)).hexdigest()
-    return _own_folder() / "agentnb" / "trusted" / name
+    return trust_folder() / sha256(os.fsencode(config.file)).hexdigest()
 
 
 def _mark(config: Config) -> str:

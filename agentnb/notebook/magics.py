@@ -191,6 +191,7 @@ _AGENTNB_HELP = """\
     %agentnb config       the settings in force: of agentnb.yaml, of code, and the defaults
     %agentnb trust        let agentnb.yaml name a server that is not on this machine, and let a
                           run spend more, until it changes; `%agentnb trust FILE` for another file
+    %agentnb doctor       what of the set-up works, and what mends the rest
     %agentnb freeze       remove this kernel's live views, before you save the notebook
     %agentnb nest         let asyncio.run() work in this kernel's cells; slows all its loops
     %agentnb help         this text
@@ -302,6 +303,13 @@ def _freeze() -> str:
     return f"{views} removed; the other outputs need no kernel. Save the notebook now."
 
 
+def _doctor() -> str:
+    # Imported here: few sessions need it.
+    from agentnb.doctor import examine
+
+    return examine().text
+
+
 def _trust(*files: str) -> str:
     if len(files) > 1:
         raise NotebookError("`%agentnb trust` takes one file, in quotes if it holds spaces.")
@@ -315,6 +323,7 @@ AGENTNB_VERBS = {
     "mode": Verb(_mode, Words.MODES),
     "config": Verb(lambda: settings_text(get_session())),
     "trust": Verb(_trust, Words.FILES),
+    "doctor": Verb(_doctor),
     "freeze": Verb(_freeze),
     "nest": Verb(_nest),
     "help": Verb(_AGENTNB_HELP.rstrip),

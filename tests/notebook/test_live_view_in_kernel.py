@@ -164,3 +164,22 @@ def test_ceiling_that_makes_no_sense_is_said_before_anything_is_spent(kernel: Ke
     assert shown.error_name == "NotebookError"
     assert "AGENTNB_BUDGET_CEILING" in shown.error
     assert kernel.value("session.newest_run is before")
+
+
+def test_doctor_tells_a_live_view_that_no_page_has_said_to_show(kernel: Kernel) -> None:
+    kernel.ok("%agentnb freeze")
+    before = line_of("live views", kernel.ok("%agentnb doctor").stdout)
+    kernel.ok("%%spawn\nPlan")
+    unseen = line_of("live views", kernel.ok("%agentnb doctor").stdout)
+    kernel.ok("session.newest_run._viewers.seen('model', 'view')")
+    seen = line_of("live views", kernel.ok("%agentnb doctor").stdout)
+
+    assert before == "ok     none yet: run a `%%spawn` cell, then this again"
+    assert unseen == "warn   no page has said that it shows one of this kernel's"
+    assert seen == "ok     a page has shown one"
+
+
+def line_of(name: str, said: str) -> str:
+    """The line of a check, without its name."""
+    (line,) = (line for line in said.splitlines() if f" {name} " in line)
+    return " ".join(line.split(name)[0].split()).ljust(7) + line.split(name)[1].strip()

@@ -44,6 +44,11 @@ def show_beside(bundle: Mapping[str, str]) -> None:
     show({**bundle, "text/html": html}, raw=True)
 
 
+def is_any_displayed() -> bool:
+    """Whether this kernel displayed a live view that was not removed."""
+    return bool(_shown)
+
+
 def take_back() -> int:
     """Remove all live views of this kernel; returns their number."""
     from IPython.display import update_display

@@ -14,6 +14,14 @@ GONE_AFTER_S = 100.0
 FIRST_VIEW_S = 5.0
 """Seconds that a page has to show the view of a run that has just begun."""
 
+_shown_once = threading.Event()
+"""Whether a page ever said to this process that it shows a view."""
+
+
+def was_any_shown() -> bool:
+    """Whether a page ever showed a view of this process."""
+    return _shown_once.is_set()
+
 
 class Viewers:
     """The open views of all panels of one run. Thread-safe."""
@@ -47,6 +55,7 @@ class Viewers:
 
     def seen(self, model: str, view: str) -> None:
         """A front end shows a view of a widget."""
+        _shown_once.set()
         with self._lock:
             self._heard_at_s[model, view] = self._clock()
             self._was_shown = True

@@ -1,0 +1,171 @@
+"""Checks Python, agentnb itself, the packages that it needs, and its extras."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution, version
+
+from agentnb.doctor.finding import Finding, fault, ok, warn
+from agentnb.doctor.versions import Requirement, read_requirement
+
+_OF_DEVELOPERS = "test"
+"""The extra that a person does not need."""
+_NOT_OURS = "agentnb"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """agentnb and the packages around it, as they are installed."""
+
+    code_version: str
+    """Of the code that runs."""
+    version: str | None
+    """Of the installed package; `None` if it is not installed."""
+    python: str
+    """The version that runs."""
+    python_floor: str
+    """Such as `>=3.11`; empty if that is not known."""
+    requirements: tuple[Requirement, ...]
+    versions: Mapping[str, str]
+    """By name: those of `requirements` that are installed."""
+    pip: str
+    """The command that installs into this environment."""
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The extras of a person, in the order of the metadata."""
+        named = (requirement.extra for requirement in self.requirements)
+        return tuple(dict.fromkeys(extra for extra in named if extra not in ("", _OF_DEVELOPERS)))
+
+    def needed_for(self, extra: str) -> list[Requirement]:
+        """The requirements of an extra; of all installations for an empty name."""
+        return [requirement for requirement in self.requirements if requirement.extra == extra]
+
+    def named(self, package: str) -> Requirement | None:
+        """A package's requirement, if agentnb has one."""
+        return next((each for each in self.requirements if each.name == package), None)
+
+
+def read_installation(code_version: str, *, in_kernel: bool) -> Installation:
+    """Read the metadata of this environment. Imports none of the packages.
+
+    Args:
+        code_version: `agentnb.__version__`.
+        in_kernel: Whether a person can type `%pip`.
+    """
+    own: str | None = None
+    lines: Iterable[str] = ()
+    floor = ""
+    try:
+        found = distribution("agentnb")
+    except PackageNotFoundError:
+        pass
+    else:
+        own, lines = found.version, found.requires or ()
+        if "Requires-Python" in found.metadata:
+            floor = found.metadata["Requires-Python"]
+    requirements = [each for each in map(read_requirement, lines) if each is not None]
+    requirements = [each for each in requirements if each.name != _NOT_OURS]
+    names = {each.name for each in requirements} | {"notebook", "nbclassic"}
+    return Installation(
+        code_version=code_version,
+        version=own,
+        python=platform.python_version(),
+        python_floor=floor,
+        requirements=tuple(requirements),
+        versions={name: has for name in sorted(names) if (has := installed_version(name))},
+        pip="%pip" if in_kernel else f"{shlex.quote(sys.executable)} -m pip",
+    )
+
+
+def installed_version(package: str) -> str | None:
+    """The version of an installed package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def check_python(here: Installation) -> Iterator[Finding]:
+    """Whether this Python is new enough."""
+    floor = Requirement("python", here.python_floor, "")
+    if floor.is_met_by(here.python):
+        yield ok("python", here.python)
+    else:
+        yield fault(
+            "python",
+            f"{here.python}; agentnb needs {here.python_floor}",
+            "make an environment with a newer Python: `python3.11 -m venv .venv`",
+        )
+
+
+def check_agentnb(here: Installation) -> Iterator[Finding]:
+    """Whether the code that runs is the one that is installed."""
+    if here.version is None:
+        yield warn(
+            "agentnb",
+            f"{here.code_version}, run from a folder: it is not installed here, so that its "
+            "packages cannot be compared",
+            f"`{here.pip} install -e .` in its folder",
+        )
+    elif here.version != here.code_version:
+        yield warn(
+            "agentnb",
+            f"{here.code_version} runs, and {here.version} is installed",
+            f"`{here.pip} install --force-reinstall --no-deps agentnb=={here.code_version}`, or "
+            "`install -e .` in its folder",
+        )
+    else:
+        yield ok("agentnb", here.version)
+
+
+def check_packages(here: Installation) -> Iterator[Finding]:
+    """Whether the packages that agentnb always needs are there, within their bounds."""
+    needed = here.needed_for("")
+    wrong = [each for each in needed if not _is_good(each, here)]
+    if needed and not wrong:
+        yield ok("packages", f"{len(needed)}, each within its bounds")
+    for each in wrong:
+        has = here.versions.get(each.name)
+        found = "is not installed" if has is None else f"{has}; agentnb needs {each.bounds}"
+        yield fault(f"package {each.name}", found, f"`{here.pip} install '{each.spec}'`")
+
+
+def check_extras(here: Installation, wanted: Mapping[str, str]) -> Iterator[Finding]:
+    """Which extras are installed.
+
+    Args:
+        here: What is installed.
+        wanted: By extra: what needs it here. A missing one is a fault then.
+    """
+    for extra in here.extras:
+        needed = here.needed_for(extra)
+        install = f"`{here.pip} install 'agentnb[{extra}]'`"
+        missing = [each.name for each in needed if each.name not in here.versions]
+        wrong = [each for each in needed if each.name in here.versions and not _is_good(each, here)]
+        if missing and extra in wanted:
+            found = f"not installed, and {wanted[extra]} needs it"
+            yield fault(f"extra {extra}", found, install)
+        elif wrong:
+            found = "; ".join(
+                f"{each.name} {here.versions[each.name]}, needs {each.bounds}" for each in wrong
+            )
+            specs = " ".join(f"'{each.spec}'" for each in wrong)
+            yield warn(f"extra {extra}", found, f"`{here.pip} install {specs}`")
+        elif missing:
+            yield ok(f"extra {extra}", f"not installed; {install} adds it")
+        else:
+            yield ok(f"extra {extra}", _with_versions(needed, here))
+
+
+def _is_good(needed: Requirement, here: Installation) -> bool:
+    has = here.versions.get(needed.name)
+    return has is not None and needed.is_met_by(has)
+
+
+def _with_versions(needed: Collection[Requirement], here: Installation) -> str:
+    return ", ".join(f"{each.name} {here.versions[each.name]}" for each in needed)
