@@ -203,11 +203,15 @@ def test_what_a_settings_file_needs_and_lacks_is_told(place: Place) -> None:
 
 
 def test_table_has_a_line_for_each_check_and_one_for_each_fix(place: Place) -> None:
+    place.hides("agentnb")  # it is run from a folder, and not installed
+
     done = place.doctor()
 
     *table, count, where = done.stdout.splitlines()
     assert done.returncode == 0
     assert {line.split()[0] for line in table} <= {"ok", "warn", "fix:"}
+    assert re.search(r"^warn +agentnb +\S+, run from a folder", done.stdout, re.MULTILINE)
+    assert re.search(r"^ok +jupyterlab +4", done.stdout, re.MULTILINE)
     assert re.search(r"^warn +keys +no key is set", done.stdout, re.MULTILINE)
     assert re.search(r"^ +fix: set ANTHROPIC_API_KEY", done.stdout, re.MULTILINE)
     assert re.fullmatch(r"no faults, \d+ warnings?\.", count)

@@ -14,7 +14,10 @@ from agentnb.doctor.versions import Requirement, read_requirement
 
 _OF_DEVELOPERS = "test"
 """The extra that a person does not need."""
-_NOT_OURS = "agentnb"
+_ITSELF = "agentnb"
+"""An extra may name others of its own package."""
+_OF_JUPYTER = ("ipykernel", "jupyterlab", "nbclassic", "notebook")
+"""What is looked for even if agentnb is not installed, or names it nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ def read_installation(code_version: str, *, in_kernel: bool) -> Installation:
         if "Requires-Python" in found.metadata:
             floor = found.metadata["Requires-Python"]
     requirements = [each for each in map(read_requirement, lines) if each is not None]
-    requirements = [each for each in requirements if each.name != _NOT_OURS]
-    names = {each.name for each in requirements} | {"notebook", "nbclassic"}
+    requirements = [each for each in requirements if each.name != _ITSELF]
+    names = {*_OF_JUPYTER, *(each.name for each in requirements)}
     return Installation(
         code_version=code_version,
         version=own,
