@@ -79,6 +79,7 @@ def _exists(name: str) -> bool:
 @pytest.mark.parametrize(
     "document",
     [
+        "CONTRIBUTING.md",
         "README.md",
         "SECURITY.md",
         "docs/architecture.md",

@@ -1,0 +1,1 @@
+"""What a release has to pass, by hand: `python -m tests.release built`, `… lowest`."""

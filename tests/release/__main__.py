@@ -1,0 +1,34 @@
+"""`python -m tests.release built | lowest`, from the root of the checkout.
+
+`built` builds a wheel and an sdist, installs each in a fresh environment, and uses it there.
+`lowest` runs tests with the lowest versions that pyproject.toml allows. Both download packages by
+pip. Prints one line for each step, and each fault. Exits with 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+
+
+def main() -> int:
+    """Run one check."""
+    parser = argparse.ArgumentParser(prog="python -m tests.release", description=__doc__)
+    parser.add_argument("name", choices=("built", "lowest"))
+    arguments = parser.parse_args()
+    began_s, faults = time.monotonic(), 0
+    with tempfile.TemporaryDirectory(prefix="agentnb-release-") as folder:
+        for done, fault in import_module(f"tests.release.{arguments.name}").steps(Path(folder)):
+            faults += bool(fault)
+            took_s = time.monotonic() - began_s
+            print(f"{took_s:4.0f} s  {done}", *([f"FAULT: {fault}"] if fault else []), flush=True)
+    print(f"{faults} faults, in {time.monotonic() - began_s:.0f} s")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
