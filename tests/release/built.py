@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.release.environment import ROOT, Environment, Step
 
+_QUICKSTART = ROOT / "notebooks" / "quickstart.ipynb"
 _IMPORT = """
 import importlib.metadata, pathlib, sys, agentnb
 home = pathlib.Path(agentnb.__file__).parent
@@ -62,7 +64,7 @@ def steps(folder: Path) -> Iterator[Step]:
             yield fresh.step("  doctor", "-m", "agentnb", "doctor", cwd=away)
             yield fresh.step(
                 "  quickstart",
-                *("-m", "jupyter", "execute", ROOT / "notebooks" / "quickstart.ipynb"),
+                *("-m", "jupyter", "execute", shutil.copy(_QUICKSTART, away)),
                 cwd=away,
                 environment=pace,
             )
