@@ -163,10 +163,11 @@ def test_each_fault_has_its_fix_and_the_exit_code_is_1(place: Place) -> None:
 
 
 def test_what_a_settings_file_needs_and_lacks_is_told(place: Place) -> None:
-    place.hides("mcp")
+    place.hides("mcp", "distributed")
     place.writes(
         "agentnb.yaml",
         "tools:\n  mcp:\n    maps: {command: maps-server}\n"
+        "engines:\n  lab: {dask: 'tcp://lab.example.org:8786'}\n"
         "llm:\n  providers:\n    openai: {base_url: 'http://localhost:1', api_key_env: LAB_KEY}\n",
     )
     store = place.writes("notes.db", "These are no runs. " * 100)
@@ -185,6 +186,10 @@ def test_what_a_settings_file_needs_and_lacks_is_told(place: Place) -> None:
         f"`{PIP} install 'agentnb[mcp]'`",
     )
     assert "maps" in found["extra mcp"]["found"]
+    assert (found["extra dask"]["status"], found["extra dask"]["fix"]) == (
+        "fault",
+        f"`{PIP} install 'agentnb[dask]'`",
+    )
     assert (found["keys"]["status"], found["keys"]["fix"]) == (
         "fault",
         "set the environment variable LAB_KEY, and start the kernel again",
@@ -192,6 +197,7 @@ def test_what_a_settings_file_needs_and_lacks_is_told(place: Place) -> None:
     assert found["settings"]["status"] == "ok"
     assert found["trust"]["status"] == "warn"
     assert "maps-server" in found["trust"]["found"]
+    assert "lab.example.org" in found["trust"]["found"]
     assert "python -m agentnb trust agentnb.yaml" in found["trust"]["fix"]
     assert found["trust folder"]["status"] == "warn"
     assert "XDG_CONFIG_HOME" in found["trust folder"]["fix"]

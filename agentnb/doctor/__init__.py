@@ -147,6 +147,8 @@ def _extras_of(config: Config) -> dict[str, str]:
     wanted = {}
     if config.mcp:
         wanted["mcp"] = f"`tools.mcp` ({listed(config.mcp)})"
+    if config.engines:
+        wanted["dask"] = f"`engines` ({listed(config.engines)})"
     pools = [name for name, models in config.pools.items() if _names_openai(models)]
     if config.openai.base_url or config.openai.api_key_env:
         wanted["openai"] = "`llm.providers.openai`"

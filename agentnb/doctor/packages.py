@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 from agentnb.doctor.finding import Finding, fault, ok, warn
 from agentnb.doctor.versions import Requirement, read_requirement
 
-_OF_DEVELOPERS = "test"
-"""The extra that a person does not need."""
+_OF_DEVELOPERS = ("docs", "test")
+"""Extras that a person does not need."""
 _ITSELF = "agentnb"
 """An extra may name others of its own package."""
 _OF_JUPYTER = ("ipykernel", "jupyterlab", "nbclassic", "notebook")
@@ -42,7 +42,7 @@ class Installation:
     def extras(self) -> tuple[str, ...]:
         """The extras of a person, in the order of the metadata."""
         named = (requirement.extra for requirement in self.requirements)
-        return tuple(dict.fromkeys(extra for extra in named if extra not in ("", _OF_DEVELOPERS)))
+        return tuple(dict.fromkeys(each for each in named if each and each not in _OF_DEVELOPERS))
 
     def needed_for(self, extra: str) -> list[Requirement]:
         """The requirements of an extra; of all installations for an empty name."""
