@@ -94,7 +94,9 @@ def stop_s(address: str) -> tuple[float, float]:
         began_s = time.monotonic()
         run.cancel()
         returned_s = time.monotonic() - began_s
-        time.sleep(2)
+        # Each stream notes its own end, and says no word behind it.
+        while [line for _, line in notes(file)].count("closed") < STOPPED:
+            time.sleep(0.01)
         ends = [each.at_s for each in run.events if is_terminal(each.event)]
         words = [float(line.split()[1]) for _, line in notes(file) if line.startswith("at")]
         assert len(ends) >= STOPPED
