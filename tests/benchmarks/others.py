@@ -492,6 +492,12 @@ def measured(library: Library, python: Path, url: str, count: int) -> Measures:
     return measures
 
 
+def extremes(values: Sequence[int]) -> str:
+    """The least and the most of values; one figure if they are the same."""
+    least, most = min(values), max(values)
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
 def spread(values: Sequence[float], form: str) -> str:
     """The median of values, with least and most."""
     middle, least, most = statistics.median(values), min(values), max(values)
@@ -511,7 +517,7 @@ def row(library: Library, python: Path, rounds: list[Measures], base: list[Measu
         f"{library.title}: {', '.join(versions)}",
         spread(cpu_ms, ".1f"),
         spread(ratios, ".2f"),
-        f"{statistics.median(one['pieces'] for one in rounds):.0f}",
+        extremes([one["pieces"] for one in rounds]),
         f"{statistics.median(one['import_s'] for one in rounds):.2f}",
         str(len(packages)),
         f"{size_mib(python):.0f}",

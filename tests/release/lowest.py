@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.release.environment import ROOT, Environment, Step
 
 _FLOOR = re.compile(r"(?P<name>[\w.-]+)(?:\[[^\]]*\])?>=(?P<version>[^,\s]+)")
-_OF_EXTRAS = ("code", "lab", "mcp", "nest", "openai", "otel")
+_OF_EXTRAS = ("code", "dask", "lab", "mcp", "nest", "openai", "otel")
 _OF_BOTH = ("code", "openai")
 """Extras that most tests need: with the dependencies, too, at their lowest."""
 TESTS = {
@@ -24,7 +24,7 @@ TESTS = {
         *("tests/test_record.py", "tests/test_typed.py"),
         *("tests/notebook/test_live_view_in_kernel.py", "tests/notebook/test_magics_in_kernel.py"),
     ),
-    "extras": ("tests/mcp", "tests/telemetry", "tests/workers", "tests/test_openai_runs.py"),
+    "extras": ("tests/cluster", "tests/mcp", "tests/telemetry", "tests/workers", "tests/test_openai_runs.py"),
 }
 """What is run in each environment."""
 
