@@ -49,7 +49,8 @@ _METERED_IN_S = 0.05
 class Connection:
     """One worker, as one engine knows it.
 
-    `begin`, `metered` and `ended` are called on the loop of a run, all else on the client's.
+    `begin`, `metered`, `dropped`, `stop` and `ended` are called on the loop of a run, all else on
+    the client's.
 
     Args:
         worker: The worker, for messages.
@@ -98,8 +99,9 @@ class Connection:
         """Messages of orders."""
         self._newest = 0
         """Number of the newest received entry."""
-        self._received = self._metered = 0
-        """Bytes of replies: all, and those that runs have metered, or that none wants any more."""
+        self._received = self._metered = self._dropped = 0
+        """Bytes of replies: all; those that runs have metered, or that were dropped; and those that
+        were dropped since the last message of orders."""
         self._asked_at = self.clock.now()
         self._known.clear()
 
@@ -139,8 +141,18 @@ class Connection:
         self._outbox.append(Stop(call.number))
         self._wake()
 
+    def dropped(self, size: int) -> None:
+        """Bytes of a reply are not metered, since its call was left.
+
+        They count as metered only when the worker has its order to stop: else it would read on.
+        """
+        if size:
+            with self._lock:
+                self._dropped += size
+            self._wake()
+
     def metered(self, size: int) -> None:
-        """Bytes of a reply have been metered, or are not wanted any more."""
+        """Bytes of a reply have been metered."""
         if not size:
             return
         with self._lock:
@@ -201,10 +213,15 @@ class Connection:
             self.lose(_words(error))
 
     async def _send(self) -> None:
-        while self._outbox and not self.lost:
+        while (self._outbox or self._dropped) and not self.lost:
+            # First these: what is dropped after now may belong to an order that is not in `orders`.
+            with self._lock:
+                dropped, self._dropped = self._dropped, 0
             orders = [self._outbox.popleft() for _ in range(len(self._outbox))]
-            self._sent += 1
-            await self._reach(host.take, self._sent, pickle.dumps(orders))
+            if orders:
+                self._sent += 1
+                await self._reach(host.take, self._sent, pickle.dumps(orders))
+            self.metered(dropped)
 
     async def _read(self) -> None:
         while self._awaited and not self.lost:
@@ -240,7 +257,7 @@ class Connection:
             last = items[-1][1]
             call = self._calls.get(number)
             if call is None:
-                self.metered(size)
+                self.dropped(size)
             elif isinstance(last, NoRecipe) and not call.is_stopped:
                 self._outbox.extend((*call.recipes, call.order))
                 self._ensure_tasks()
@@ -384,13 +401,14 @@ class Call:
         """
         if not self._is_closed:
             self._is_closed = True
-            self._drop()
             if not self.is_stopped:
                 self._connection.ended(self, by_worker=self._ended_there)
+            self._drop()
 
     def _drop(self) -> None:
-        self._connection.metered(sum(size for size, _ in self._items))
+        dropped = sum(size for size, _ in self._items)
         self._items.clear()
+        self._connection.dropped(dropped)
 
 
 class _Unreadable:

@@ -284,6 +284,39 @@ async def test_worker_reads_no_further_than_a_slice_until_that_is_metered() -> N
     assert await all_of(wire.order(*[piece] * 100)) == [piece] * 100
 
 
+async def test_worker_does_not_read_on_before_it_has_the_order_to_stop() -> None:
+    piece, may_stop, goes_on = "p" * 100, asyncio.Event(), threading.Event()
+    said: list[str] = []
+    wire = Wire()
+    ask = wire.connection.ask
+
+    async def ask_before_stop(function: Callable[..., Any], *arguments: Any) -> Any:
+        if function is host.take and Stop(call.number) in pickle.loads(arguments[-1]):
+            await may_stop.wait()
+        return await ask(function, *arguments)
+
+    def pieces() -> Iterator[str]:
+        while True:
+            said.append(piece)
+            yield piece
+
+    wire.connection.ask = ask_before_stop
+    other = wire.order(goes_on, "other")  # for it the session asks on
+    call = wire.order_of(wire.recipe_of(pieces()))
+    await until(lambda: len(said) * len(piece) >= MOST_UNREAD)
+    assert await anext(call) == piece
+    call.close()
+    asked = wire.asked
+    await until(lambda: wire.asked > asked + 3)
+    assert len(said) * len(piece) <= MOST_UNREAD + 2 * len(piece)
+
+    may_stop.set()
+    await until(lambda: wire.closed)
+    goes_on.set()
+    assert await all_of(other) == ["other"]
+    assert await all_of(wire.order(*[piece] * 100)) == [piece] * 100
+
+
 async def test_entries_that_have_come_are_kept_no_longer() -> None:
     wire = Wire()
     for _ in range(3):
