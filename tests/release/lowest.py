@@ -24,7 +24,10 @@ TESTS = {
         *("tests/test_record.py", "tests/test_typed.py"),
         *("tests/notebook/test_live_view_in_kernel.py", "tests/notebook/test_magics_in_kernel.py"),
     ),
-    "extras": ("tests/cluster", "tests/mcp", "tests/telemetry", "tests/workers", "tests/test_openai_runs.py"),
+    "extras": (
+        *("tests/cluster", "tests/mcp", "tests/telemetry", "tests/workers"),
+        "tests/test_openai_runs.py",
+    ),
 }
 """What is run in each environment."""
 
@@ -41,6 +44,7 @@ def steps(folder: Path) -> Iterator[Step]:
     extras: dict[str, list[str]] = project["optional-dependencies"]
     needed: list[str] = project["dependencies"]
     tools = [line for line in extras["test"] if not line.startswith("agentnb")]
+    tools += [line for line in extras["lab"] if line.startswith("pandas")]
     both = [line for name in _OF_BOTH for line in extras[name]]
     added = [line for name in _OF_EXTRAS for line in extras[name]]
     yield from _tested(folder / "dependencies", [*needed, *both], pinned=[*needed, *both], by=tools)
