@@ -16,19 +16,19 @@ export class Announcer {
   #stopped = false;
   element = make("div", "agentnb-live", { role: "status", "aria-live": "polite" });
 
-  /** Rows of agents that have ended. */
+  /** Queues the rows of agents that have ended. */
   announce(rows) {
     this.#ended.push(...rows.map(({ path, status }) => ({ path, status })));
     if (this.#ended.length) this.#soon();
   }
 
-  /** Notices: what was stopped, what was not done. */
+  /** Queues notices: lines on what was stopped or not done. */
   announceLines(lines) {
     this.#lines.push(...lines);
     this.#soon();
   }
 
-  /** The run has ended. */
+  /** Queues the run's end. */
   announceEnd(status) {
     this.#last = `The run has ended: ${status}.`;
     this.#soon();

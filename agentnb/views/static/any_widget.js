@@ -1,10 +1,10 @@
-// What anywidget asks of an entry module. The factory is called once for each model. Messages arrive
-// before a view is rendered, and many views may show one model, so their shared connection is made
-// here. (The `model` that `initialize` gets is not the object that `render` gets.)
+// The object that anywidget expects from an entry module. anywidget calls the factory once for each
+// model. Messages arrive before a view is rendered, and several views may show one model, so they
+// share a connection made here. (`initialize` and `render` get different `model` objects.)
 
 import { Connection } from "./connection.js";
 
-/** The widget of one model: one connection, and any number of views. */
+/** Returns the widget of one model: one connection, and any number of views. */
 export function connectedWidget(makeStore, makeView) {
   let connection = null;
   const connectionTo = (model) => {

@@ -1,5 +1,5 @@
-// A field in which a person writes, a button, and a line for what went wrong. What was written stays
-// until the kernel says that it was done, and is kept while something else is looked at.
+// A text field with a button and an error line. A sent text stays in the field until the kernel has
+// carried out the command; a draft is kept while another thread or task is shown.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 
@@ -9,14 +9,14 @@ export class Composer {
   #button;
   #error = document.createTextNode("");
   #about = null;
-  /** By what they are about, what was begun and not sent. */
+  /** Unsent drafts, by the id of their thread or task. */
   #drafts = new Map();
-  /** By the number of its order, what is on its way. */
+  /** Sent texts that the kernel has not answered yet, by the number of their command. */
   #open = new Map();
   #isOff = false;
   element;
 
-  /** `onSend(about, text)` returns the number of the order. */
+  /** `onSend(about, text)` sends a command and returns its number. `most` is in characters. */
   constructor({ label, action, hint, most, onSend }) {
     this.#onSend = onSend;
     const attributes = { rows: 2, placeholder: hint, maxlength: most, "aria-label": label };
@@ -39,7 +39,9 @@ export class Composer {
     });
   }
 
-  /** What is written is about this thread or task; `null` for none. `label` names the field. */
+  /**
+   * Switches to the draft for a thread's or task's id; `null` for none. `label` names the field.
+   */
   about(about, label) {
     if (label) setAttribute(this.#field, "aria-label", label);
     if (about !== this.#about) {
@@ -51,7 +53,10 @@ export class Composer {
     this.#update();
   }
 
-  /** An order was done, or was not: `error` says why. Whether it was one of this field. */
+  /**
+   * Takes the kernel's answer to a command: `error` says why it failed, or is empty. Returns
+   * whether this field sent it.
+   */
   done(order, error) {
     const sent = this.#open.get(order);
     if (!sent) return false;
@@ -66,7 +71,7 @@ export class Composer {
     return true;
   }
 
-  /** The kernel is gone. */
+  /** Disables the field: the kernel is gone. */
   turnOff() {
     this.#isOff = true;
     this.#update();
@@ -84,7 +89,7 @@ export class Composer {
     return [...this.#open.values()].some(({ about }) => about === this.#about);
   }
 
-  // The field stays enabled meanwhile: a disabled one would lose the focus.
+  // A field that waits is read-only, not disabled: a disabled one would lose the focus.
   #update() {
     this.#field.disabled = this.#isOff;
     this.#field.readOnly = this.#isWaiting;

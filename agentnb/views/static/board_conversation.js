@@ -1,5 +1,5 @@
-// The conversation of a thread: its newest messages as a log, what its agent says at the moment, and a
-// field to write to it. It stays at its end while the reader is there, else in place.
+// The conversation of a thread: a log of its newest messages, what its agent is writing now, and a
+// field for messages to it. It follows its end while the reader is there, else it stays in place.
 
 import { Composer } from "./board_composer.js";
 import { BoardLine } from "./board_line.js";
@@ -10,15 +10,15 @@ import { counted } from "./format.js";
 
 const LONGEST_MESSAGE = 100_000;
 const NEAR_LOG_END = 24;
-// Messages that are read at first, and with each request for older ones.
+// Messages to request at first, and how many more with each request for older ones.
 const FIRST_MESSAGES = 50;
 const MORE_MESSAGES = 100;
 const MOST_MESSAGES = 5_000;
 
 export class ConversationPane {
-  /** The thread that is read; `null` for none. */
+  /** The id of the shown thread; `null` for none. */
   thread = null;
-  /** How many of its newest messages are wanted. */
+  /** How many of its newest messages to request. */
   most = FIRST_MESSAGES;
   #n = null;
   #isNew = true;
@@ -41,8 +41,8 @@ export class ConversationPane {
   element;
 
   /**
-   * `onAgain()` reads the conversation anew, `onSend(thread, text)` sends a message and returns the
-   * number of the order, `onCalls(thread, run)` asks for tool calls.
+   * `onAgain()` requests the conversation again, `onSend(thread, text)` sends a message and returns
+   * the command's number, `onCalls(thread, run)` requests a run's tool calls.
    */
   constructor({ onAgain, onSend, onCalls }) {
     this.#onAgain = onAgain;
@@ -87,7 +87,7 @@ export class ConversationPane {
     );
   }
 
-  /** Reads another thread; `null` for none. */
+  /** Switches to another thread; `null` for none. */
   begin(thread) {
     if (thread === this.thread) return;
     this.thread = thread;
@@ -106,7 +106,7 @@ export class ConversationPane {
     setText(this.#about, "");
   }
 
-  /** Shows what the list knows of the thread. */
+  /** Shows the thread's name, model, kind and task, from its row in the list. */
   describe(row) {
     if (!row) return;
     setText(this.#name, row.name);
@@ -114,7 +114,7 @@ export class ConversationPane {
     setText(this.#about, what.filter(Boolean).join(" · ") || "conversation");
   }
 
-  /** Takes a message of the kernel; one on another thread is left out. */
+  /** Applies a `conversation` message; ignores one about another thread. */
   take(message) {
     if (message.thread !== this.thread) return;
     const isWhole = message.n === 0;
@@ -123,7 +123,7 @@ export class ConversationPane {
       return;
     }
     const wasAtEnd = this.#isNew || this.#isAtEnd();
-    // Older messages come above what is read, which stays where it is.
+    // Older messages are inserted above: what the reader looks at must stay in place.
     const { scrollHeight, scrollTop } = this.#scroller;
     const hasOlder = isWhole && !this.#isNew;
     this.#n = message.n;
@@ -162,7 +162,7 @@ export class ConversationPane {
     return this.#composer.done(order, error);
   }
 
-  /** The kernel is gone. */
+  /** Disables the controls: the kernel is gone. */
   turnOff() {
     this.#composer.turnOff();
     this.#aloud.disabled = this.#older.disabled = true;
@@ -185,7 +185,7 @@ export class ConversationPane {
       element.remove();
       this.#lines.delete(id);
     }
-    // Only what is in another place is moved, so that an opened part stays as it is.
+    // Move only lines whose place has changed, so that the others stay as they are.
     let next = this.#log.firstChild;
     for (const id of this.#order) {
       const { element } = this.#lines.get(id);
@@ -197,7 +197,7 @@ export class ConversationPane {
   #readOlder() {
     this.most = Math.min(this.most + MORE_MESSAGES, MOST_MESSAGES);
     this.#again();
-    // The button moves away, or is hidden.
+    // The button moves out of view or is hidden, so the log gets the focus.
     this.#scroller.focus();
   }
 

@@ -1,8 +1,8 @@
 // The keys of a list, after the listbox pattern of the ARIA authoring practices. Pure.
 
 /**
- * The place to go to when `event` is pressed at the place `at` (-1 for none) of a list of `count` rows,
- * of which `page` are seen at once; `null` for a key that does not move.
+ * Returns the place, from 0, to which a key moves from `at` (-1 for none) in a list of `count` rows
+ * with `page` rows to a page; `null` for a key that does not move.
  */
 export function placeAfterKey(event, at, count, page) {
   if (event.altKey || event.ctrlKey || event.metaKey || count === 0) return null;

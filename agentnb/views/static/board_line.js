@@ -1,4 +1,5 @@
-// One message of a conversation: who, what, and the tool calls behind it, folded until they are asked for.
+// One message of a conversation: its author, its text and the tool calls behind it, which are
+// requested when the reader unfolds them.
 
 import { richNodes } from "./board_rich.js";
 import { make, setText } from "./dom.js";
@@ -14,7 +15,7 @@ export class BoardLine {
   #tools = null;
   element;
 
-  /** `onCalls(run)` asks for the tool calls of a run. */
+  /** `onCalls(run)` requests the tool calls of a run. */
   constructor(onCalls) {
     this.#onCalls = onCalls;
     this.element = make(

@@ -1,6 +1,6 @@
-// The list of a board: a listbox of which only the rows in sight are in the page, so that five hundred
-// cost as much as ten. All rows have one height. The keyboard focus stays on the listbox itself, which
-// names its active row: so no update can take it away.
+// The list of a board: a listbox with only its visible rows in the page, so that five hundred cost
+// as much as ten. All rows have the same height. The keyboard focus stays on the listbox itself,
+// which names its active row, so no update can take the focus away.
 
 import { placeAfterKey } from "./board_keys.js";
 import { BoardRow } from "./board_rows.js";
@@ -18,7 +18,7 @@ export class BoardList {
   #onChoose;
   #rows = [];
   #places = new Map();
-  /** By id, the rows that are in the page. */
+  /** The rows that are in the page, by id. */
   #shown = new Map();
   #numbers = new Map();
   #paint = null;
@@ -43,7 +43,7 @@ export class BoardList {
     });
   }
 
-  /** Shows these rows, in this order. What is in sight stays where it is. */
+  /** Shows these rows in this order; the visible ones stay in place. */
   show(rows) {
     const { scrollTop } = this.element;
     const first = this.#rows[Math.floor(scrollTop / ROW_PX)]?.id;
@@ -58,7 +58,7 @@ export class BoardList {
     this.#draw();
   }
 
-  /** Chooses a row without a person. */
+  /** Chooses a row from code: `onChoose` is not called. */
   choose(id) {
     this.chosen = id;
     this.#draw();
@@ -111,7 +111,7 @@ export class BoardList {
     const end = Math.ceil((scrollTop + clientHeight) / ROW_PX) + MARGIN_ROWS;
     const wanted = new Map(this.#rows.slice(begin, end).map((row) => [row.id, row]));
     const chosen = this.#places.get(this.chosen);
-    // The listbox names it, so it must be there.
+    // The listbox names the chosen row, so it must be in the page.
     if (chosen !== undefined) wanted.set(this.chosen, this.#rows[chosen]);
     for (const [id, { element }] of this.#shown) {
       if (wanted.has(id)) continue;

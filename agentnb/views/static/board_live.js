@@ -1,4 +1,4 @@
-// What the agent of a conversation says at the moment, at the end of the conversation.
+// What the agent of a conversation is writing now, below the log of messages.
 
 import { make, setText } from "./dom.js";
 import { Prose } from "./prose.js";
@@ -44,7 +44,7 @@ export class LiveBlock {
     this.#prose.label(`What ${author || "the agent"} says`);
   }
 
-  /** Takes a message. Returns whether one before it was missed. */
+  /** Applies a `live` message. Returns whether an earlier one is missing. */
   take(message) {
     if (message.over) {
       this.clear();
@@ -68,7 +68,7 @@ export class LiveBlock {
     this.element.hidden = true;
   }
 
-  /** The kernel is gone. */
+  /** Clears the activity: the kernel is gone. */
   stop() {
     setText(this.#doing, "");
   }

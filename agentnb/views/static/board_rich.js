@@ -1,5 +1,5 @@
-// Makes elements of an answer that the kernel has laid out, from a list of what may be there. Whatever is
-// not on the list becomes text.
+// Makes elements of an answer that the kernel has laid out. Only the listed tags and a few
+// attributes are allowed: any other tag becomes a plain `span`.
 
 import { make } from "./dom.js";
 
@@ -11,7 +11,7 @@ const RICH_TAGS = new Set(
 const RICH_ADDRESS = /^(https?:\/\/|mailto:)/i;
 const RICH_DEPTH = 100;
 
-/** Elements and text nodes of what the kernel sent. */
+/** Returns elements and strings for the parts that the kernel sent. */
 export function richNodes(parts, depth = 0) {
   if (!Array.isArray(parts) || depth > RICH_DEPTH) return [];
   return parts.map((part) => (typeof part === "string" ? part : richNode(part, depth)));
@@ -20,7 +20,7 @@ export function richNodes(parts, depth = 0) {
 function richNode(part, depth) {
   const [tag, attributes, ...inner] = Array.isArray(part) ? part : [];
   if (!RICH_TAGS.has(tag)) return make("span", "", {}, ...richNodes(inner, depth + 1));
-  // Headings of an answer are none of the page's.
+  // An answer's headings become paragraphs, so that they are not among the page's headings.
   const heading = /^h[1-6]$/.exec(tag);
   const name = heading ? "p" : tag;
   const element = make(name, heading ? "agentnb-rich-heading" : "", allowed(tag, attributes ?? {}));

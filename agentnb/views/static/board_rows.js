@@ -1,10 +1,10 @@
-// What a row of a board shows: of a task, or of a thread. Text nodes are kept and their data set.
+// The contents of a board's row, for a task or a thread. Text nodes are kept and their data set.
 
 import { make, setAttribute, setText } from "./dom.js";
 import { counted } from "./format.js";
 import { makeMark } from "./status.js";
 
-// By a status of ours, the shape of an agent's that means the same.
+// The agent status with the same meaning as each status of a board, for the shape.
 const SHAPE_OF = {
   pending: "pending",
   in_progress: "running",
@@ -17,7 +17,7 @@ const SHAPE_OF = {
   idle: "pending",
 };
 
-/** The statuses of each kind of board, in their order. */
+/** The statuses of each kind of board, in display order. */
 export const BOARD_STATUSES = {
   tasks: ["pending", "in_progress", "blocked", "completed", "archived"],
   threads: ["working", "queued", "interrupted", "idle"],
@@ -35,7 +35,7 @@ export function makeBoardMark() {
   return { element, show: (status) => show(shape(status)) };
 }
 
-/** A row of the list of `kind`. */
+/** A row of a list of `tasks` or `threads` (its `kind`). */
 export class BoardRow {
   #mark = makeBoardMark();
   #texts;
@@ -76,7 +76,7 @@ export class BoardRow {
   }
 }
 
-/** The words of a task's row. */
+/** Returns the texts of a task's row. */
 export function taskRowWords(row) {
   const notes = row.notes ? `${counted(row.notes, "note")}: ${row.note}` : "";
   return {
@@ -88,7 +88,7 @@ export function taskRowWords(row) {
   };
 }
 
-/** The words of a thread's row. */
+/** Returns the texts of a thread's row. */
 export function threadRowWords(row) {
   const queued = row.queued && row.status !== "queued" ? `, ${row.queued} queued` : "";
   const many = row.queued > 1 && row.status === "queued" ? ` (${row.queued})` : "";

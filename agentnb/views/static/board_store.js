@@ -1,5 +1,5 @@
-// Holds the rows of a board from the kernel's frames. Like the store of a run it applies a frame only if
-// it follows the one before. It does not touch the page.
+// Holds the rows of a board from the kernel's frames. Like the store of a run, it applies a frame
+// only if it follows the one before. It does not touch the page.
 
 export class BoardStore {
   rows = new Map();
@@ -7,9 +7,9 @@ export class BoardStore {
   order = [];
   /** Number of the newest applied frame. */
   seq = -1;
-  /** Whether a frame is missing: a full one is needed. */
+  /** Whether a frame is missing, so that a full one is needed. */
   gap = false;
-  /** Whether nothing more will come: the kernel is gone. */
+  /** Whether the kernel is gone, so that no frame will come. */
   done = false;
 
   /** Applies a frame. Returns `outcome`: `full`, `changes`, `stale` (nothing new) or `gap`. */

@@ -1,4 +1,5 @@
-// An opened task: what is to be done, by whom, the notes on it; and what a person may do with it.
+// The opened task: its prompt, agent and notes, with the controls to change its status, to write a
+// note, and to read the conversation with its agent.
 
 import { Composer } from "./board_composer.js";
 import { BOARD_STATUSES, boardWords, makeBoardMark } from "./board_rows.js";
@@ -26,7 +27,7 @@ export class TaskPane {
   #inner;
   element;
 
-  /** `onStatus(id, status)` and `onNote(id, text)` return the numbers of their orders. */
+  /** `onStatus(id, status)` and `onNote(id, text)` send a command and return its number. */
   constructor({ onStatus, onNote, conversation }) {
     this.#onStatus = onStatus;
     this.#composer = new Composer({
@@ -89,7 +90,7 @@ export class TaskPane {
     setText(this.#error, "");
   }
 
-  /** Takes what the kernel knows of a task. Returns whether it is the opened one. */
+  /** Applies a `task` message. Returns whether it is about the opened task. */
   take({ id, task }) {
     if (id !== this.id) return false;
     this.#task = task;
@@ -106,7 +107,7 @@ export class TaskPane {
     return true;
   }
 
-  /** The thread of the assigned agent. */
+  /** The id of the assigned agent's thread; `null` for none. */
   get thread() {
     return this.#task?.thread ?? null;
   }
@@ -120,7 +121,7 @@ export class TaskPane {
     return this.#composer.done(order, error);
   }
 
-  /** The kernel is gone. */
+  /** Disables the controls: the kernel is gone. */
   turnOff() {
     this.#isOff = true;
     this.#composer.turnOff();
@@ -151,7 +152,7 @@ export class TaskPane {
     const isDone = this.#task?.status === "completed";
     if (this.#task) this.#status.value = this.#task.status;
     this.#status.disabled = this.#isOff;
-    // Not disabled: a button that has just been pressed would lose the focus.
+    // Not disabled for a completed task: a button that was just pressed would lose the focus.
     this.#complete.setAttribute("aria-disabled", String(isDone || this.#isOff));
     this.#complete.disabled = this.#isOff;
   }
@@ -171,7 +172,7 @@ export class TaskPane {
   }
 }
 
-/** What is known of a task besides its status: `high priority · reviewer (demo/demo) · by a person`. */
+/** `high priority · assigned to reviewer (demo/demo) · created by a person`. */
 export function aboutWords({ priority, agent, model, creator }) {
   const who = agent ? `assigned to ${agent}${model ? ` (${model})` : ""}` : "unassigned";
   return `${priority} priority · ${who} · created by ${creator}`;

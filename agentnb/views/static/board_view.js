@@ -1,4 +1,4 @@
-// One view of a board: the list, and beside it what is chosen: a task with its conversation, or a thread.
+// One view of a board: its list, beside the chosen task with its conversation or the chosen thread.
 
 import { ConversationPane } from "./board_conversation.js";
 import { BoardList } from "./board_list.js";
@@ -61,7 +61,7 @@ export class BoardView {
 
   message(message) {
     if (message.type === "conversation") {
-      // Also one that is not read any more: the next request waits for its answer.
+      // Also if another thread is shown by now: the next request waits for this answer.
       if (message.n === 0) this.#readThread.answered();
       this.#conversation.take(message);
     } else if (message.type === "live") this.#conversation.takeLive(message);
@@ -121,7 +121,7 @@ export class BoardView {
     const body = make("div", "agentnb-boards-body", {}, side, main);
     const attributes = { "data-lm-suppress-shortcuts": "true", "data-kind": this.#kind };
     const names = "agentnb-tree-view agentnb-boards";
-    // Below, so that what is read does not move.
+    // The notice comes last, so that it moves nothing that the reader looks at.
     this.element = make("div", names, attributes, body, this.#notice);
     this.#resize();
   }
@@ -240,7 +240,7 @@ export class BoardView {
     this.#readOfTask();
   }
 
-  // The conversation of a task is read only while it is unfolded.
+  // A task's conversation is requested only while it is unfolded.
   #readOfTask() {
     const thread = this.#folded.open ? this.#task.thread : null;
     if (thread === this.#conversation.thread) return;

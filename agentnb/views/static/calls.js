@@ -1,5 +1,4 @@
-// The model calls of an agent: which one is shown, and its status. Without a choice it follows the
-// newest.
+// The calls of an agent: which one is shown, and its status. Without a choice it is the newest.
 
 import { make, setText } from "./dom.js";
 import { counted, duration, wholeNumber } from "./format.js";
@@ -13,7 +12,7 @@ export class Calls {
   #errorBox = make("div", "agentnb-call-error", { dir: "auto", hidden: "" }, this.#error);
   #options = new Map();
 
-  /** `onCall(number)` is called with a choice; `null` follows the newest. */
+  /** `onCall(number)` is called with the user's choice; `null` follows the newest call. */
   constructor(onCall, signal) {
     this.#select.append(this.#option(FOLLOW).element);
     this.element = make(

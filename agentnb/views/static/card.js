@@ -8,7 +8,10 @@ import { ToolMark } from "./tool_mark.js";
 
 const FIRST_TOLD = ["running", "waiting", "failed", "pending"];
 
-/** A card's data besides its row. `hidden` are the rows below it when it is collapsed. */
+/**
+ * What a card shows besides its row: `hidden` are the rows below it if it is collapsed, else
+ * `null`; `matching` is whether its agent matches the filter.
+ */
 const PLAIN = { hidden: null, matching: true };
 
 // A card's accessible name is its visible text, for speech input. It omits parts that keep changing,
@@ -27,7 +30,7 @@ export class Card {
   #toggles;
   #stated = {};
 
-  /** `toggles` holds the button of a branch: inside the card it would be part of its name. */
+  /** `toggles` holds the buttons of branches: inside a card, a button would be part of its name. */
   constructor(path, toggles) {
     this.path = path;
     this.#toggles = toggles;
@@ -58,7 +61,7 @@ export class Card {
     setText(this.#words.path, path);
   }
 
-  /** Shows the agent's row at the run's time `now`. */
+  /** Shows the agent's row at the run's time `now`, in seconds. */
   update(row, now, { hidden, matching } = PLAIN) {
     this.#state("data-status", row.status);
     this.#state("data-stalled", row.stalled ? "true" : null);
@@ -83,7 +86,7 @@ export class Card {
   /** Updates only times. */
   tick(row, now, hidden = null) {
     setText(this.#words.time, timeTaken(row, now));
-    // An open tool call is shown before these words.
+    // The tool mark shows an open call in place of these words.
     const isDoing = !hidden && !row.tool;
     const left = isDoing ? timeLeft(row, now) : "";
     const doing = isDoing ? row.doing || (left ? "" : (row.error ?? "")) : "";
@@ -175,14 +178,14 @@ export class Card {
     setAttribute(this.#toggle, "aria-label", label);
   }
 
-  // Its work is from the record of an earlier process.
+  // A reused agent's work comes from the record of an earlier process.
   #markReused(reused) {
     if (reused === (this.#words.reused.data !== "")) return;
     setText(this.#words.reused, reused ? "reused" : "");
     setAttribute(this.#reused, "hidden", reused ? null : "");
   }
 
-  // Whether time and tokens still change: their final values are part of the name.
+  // Changing times and tokens are not part of the card's name; their final values are.
   #count(isCounting) {
     if (isCounting === this.#isCounting) return;
     this.#isCounting = isCounting;
@@ -192,12 +195,12 @@ export class Card {
   }
 }
 
-// A closed branch shows the agents below it rather than itself.
+// A collapsed branch shows the count alone: its line counts the agents below it.
 function tokenWords(row, hidden) {
   if (!row.tokens) return "";
   const count = tokenCount(row.tokens, row.estimated);
   if (hidden) return count;
-  // Keep the word short: what it waits for, or why it ended, needs the room.
+  // A short word: what the agent waits for, or why it ended, needs the room.
   if (row.doing || row.error || row.tool_calls) return `${count} tok`;
   return `${count} ${count === "1" ? "token" : "tokens"}`;
 }

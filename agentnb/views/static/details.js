@@ -30,8 +30,8 @@ export class Details {
   #isPaused = false;
 
   /**
-   * `onCancel(path)`, `onPause(path)`, `onResume(path)`, `onTell(path, text)`,
-   * `onCall(number or null)`.
+   * The controls call `onCancel(path)`, `onPause(path)`, `onResume(path)`, `onTell(path, text)` and
+   * `onCall(number)`, with `null` for the newest call.
    */
   constructor({ onCancel, onPause, onResume, onTell, onCall, signal }) {
     this.calls = new Calls(onCall, signal);
@@ -56,7 +56,7 @@ export class Details {
 
   /** Shows a newly chosen agent: the tree's data at once, the rest when it arrives. */
   begin(row) {
-    // The rest may be there before the tree is painted for the first time.
+    // The `details` message may arrive before the tree is drawn for the first time.
     if (this.#data.agent !== row.path) this.#clear(row);
     this.#asked = null;
     setAttribute(this.element, "data-agent-details", row.path);
@@ -84,7 +84,10 @@ export class Details {
     if (typeof add === "string") this.#text.add(add);
   }
 
-  /** The agent's row changed, or time passed. `exists` is false at a time before it began. */
+  /**
+   * Shows the agent's row at the run's time `now`, in seconds. `exists` is false if a replay shows
+   * a time before the agent began.
+   */
   show(row, now, { canSteer, exists = true }) {
     if (!exists) return this.#notYet(row);
     this.#canSteer = canSteer && !isFinal(row.status);
@@ -93,7 +96,7 @@ export class Details {
     setText(this.#status, statusWords(row) + (row.stalled ? ", stalled" : ""));
     setAttribute(this.element, "data-status", row.status);
     this.#fact("Tokens", tokensByKind(row, this.#data.tokens));
-    // Reused work took the time of reading its record.
+    // A reused agent's time is only that of reading its record.
     this.#fact("Time", row.reused ? "" : timeTaken(row, now));
     this.#fact("Now", doingNow(row, now));
     this.#fact("Attempt", row.attempt > 1 ? `${row.attempt} (tried again)` : "");
@@ -172,7 +175,7 @@ export class Details {
     if (this.#pause.textContent !== words) this.#pause.textContent = words;
     if (this.#asked !== row.path) this.#cancel.disabled = false;
     const lostField = this.tell.show(row, { canTell: canSteer });
-    // What is removed must not lose the keyboard focus.
+    // A control that is hidden would lose the keyboard focus.
     if ((hadFocus && !this.#canSteer) || lostField)
       this.element.querySelector(".agentnb-details-path").focus();
   }

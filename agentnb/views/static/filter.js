@@ -1,6 +1,6 @@
 // Which agents the user's filter shows. Pure.
 
-/** Whether anything is filtered at all. `statuses` is a set; empty means any. */
+/** Whether the filter is on. `statuses` is a set; an empty one means any status. */
 export function isFiltering({ text, statuses }) {
   return text.trim() !== "" || statuses.size > 0;
 }
@@ -13,7 +13,7 @@ export function matches(row, { text, statuses }) {
   return row.path.toLowerCase().includes(wanted) || String(row.task).toLowerCase().includes(wanted);
 }
 
-/** The paths that match, and `shown`: those and all their ancestors. */
+/** Returns two sets of paths: `matching`, and `shown`, which also has their ancestors. */
 export function filtered(rows, ancestorsOf, filter) {
   const matching = new Set();
   const shown = new Set();

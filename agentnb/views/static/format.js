@@ -76,7 +76,7 @@ export function dollars(micros) {
   return `$${text.slice(0, 4)}${text.slice(4).replace(/0+$/, "")}`;
 }
 
-/** How many steps an amount has, a half rounded to the even number, as the kernel does it. */
+/** An amount in whole steps, with halves rounded to even, as the kernel does it. */
 function toEven(amount, step) {
   const steps = Math.floor(amount / step);
   const rest = amount - steps * step;
@@ -97,7 +97,7 @@ export function elapsed(seconds) {
   return whole < 60 ? `${whole} s` : longDuration(whole);
 }
 
-/** An agent's time, from its row and the run's time; `""` before it began. */
+/** An agent's time, from its row and the run's time in seconds; `""` before it began. */
 export function timeTaken(row, now) {
   if (!Number.isFinite(row.begun)) return "";
   if (Number.isFinite(row.ended)) return duration(row.ended - row.begun);

@@ -1,11 +1,11 @@
 // The keys of the tree, after the tree pattern of the ARIA authoring practices. Pure.
 
 /**
- * What to do when `event` is pressed on the agent `path`: `{ go: path }`, `{ fold: path }`,
- * `{ unfold: [paths] }`, `{ zoom: 1 | -1 | 0 }`, `{ fit: true }`, `{ stay: true }` for a key that is used
- * up, or `null`.
+ * Returns what a key does on the agent `path`: `{ go: path }`, `{ fold: path }`,
+ * `{ unfold: [paths] }`, `{ zoom: 1 | -1 | 0 }`, `{ fit: true }`, `{ stay: true }` for a key that
+ * is handled but changes nothing, or `null` for one that is not handled.
  *
- * `items` are those of `arrange`, in the order in which the arrow keys walk.
+ * `items` are those of `arrange`: the arrow keys follow their order.
  */
 export function keyMeaning(event, items, path) {
   if (event.altKey || event.ctrlKey || event.metaKey) return null;
@@ -51,7 +51,7 @@ function walkFromNowhere(key, items) {
   return walks.includes(key) ? { go: items[0].path } : null;
 }
 
-// At an end the key is used up too, so that the page does not scroll.
+// A key is handled at either end too, so that the page does not scroll.
 function to(item) {
   return item ? { go: item.path } : { stay: true };
 }

@@ -1,6 +1,6 @@
-// Adds what the widgets of ipywidgets lack: a name for the slider's handle, its value in dollars, an End
-// key that knows a new end, a place for the focus after an answer. A slider may be made after the tree, so
-// the page is watched while the tree is there.
+// Adds what the controls of ipywidgets lack: a name for a slider's handle, its value in dollars, an
+// End key that goes to the present end, a place for the focus after an answer. A slider may be made
+// after the tree, so an observer watches the page while the tree is in it.
 
 import { setAttribute } from "./dom.js";
 import { dollars } from "./format.js";
@@ -9,11 +9,11 @@ const NAME = "Budget in tokens";
 const NAME_IN_DOLLARS = "Budget in dollars";
 
 /**
- * Names the handles of the budget sliders in `root`, now and later, and tells the value of those that
- * count micro-dollars in dollars; returns a function that stops.
+ * Names the handles of the budget sliders in `root`, now and later, and gives the value of those
+ * that count micro-dollars in dollars. Returns a function that stops this.
  */
 export function nameSliders(root) {
-  // A live collection of the browser, so that checking each change of the page is cheap.
+  // A live collection, so that a check after each change of the page is cheap.
   const handles = root.getElementsByClassName("noUi-handle");
   const name = () => {
     for (const handle of handles) {
@@ -38,7 +38,7 @@ function tellInDollars(handle) {
 
 /**
  * Calls `onAnswered()` when the user has answered the budget's question in `panel`, until `signal`
- * aborts: its buttons go, and would lose the keyboard focus.
+ * aborts. The question's buttons are then removed, so the keyboard focus needs another place.
  */
 export function hearAnswer(panel, signal, onAnswered) {
   const clicked = (event) => {
@@ -48,8 +48,8 @@ export function hearAnswer(panel, signal, onAnswered) {
 }
 
 /**
- * Makes the End key of the sliders in `panel` go to their present end: ipywidgets keeps the first one.
- * Calls `onEnd(total)` when the user presses it, until `signal` aborts.
+ * Makes the End key of the sliders in `panel` go to their present end: ipywidgets keeps the first
+ * end. Calls `onEnd(total)` when the user presses the key, until `signal` aborts.
  */
 export function hearEndKey(panel, signal, onEnd) {
   const keyed = (event) => {

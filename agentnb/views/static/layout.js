@@ -1,6 +1,6 @@
-// Places the agents: the column is the level, the row is that of the first child, and each leaf has a
-// row of its own. So a growing tree only pushes down the agents below. Pure, in units of columns and
-// rows; `scale.js` knows pixels.
+// Places the agents: the column is the level, the row is that of the first child, and each leaf has
+// a row of its own. So a growing tree only pushes down the agents below. Pure, in units of columns
+// and rows; `scale.js` converts them to pixels.
 
 /** Share of a column that a card fills; the rest holds the lines. */
 export const CARD_WIDTH = 0.86;
@@ -11,11 +11,12 @@ export const CARD_HEIGHT = 0.88;
  * Places the agents that are not in a collapsed branch.
  *
  * `shown(path)` is false for agents to leave out, with all below them. `exists(path)` is false for
- * agents that do not exist at the shown time: their places stay free, so that a replay does not jump.
+ * agents that do not exist at the shown time: their places stay free, so that a replay does not
+ * jump.
  *
- * Returns `items`, in the order of the outline, each with `path`, `parent`, `column`, `row`, `level`
- * (from 1), `position` (from 1) and `size` among its siblings, `expanded` (`null` without children);
- * and how many `columns` and `rows` there are.
+ * Returns `items` in the order of the outline, each with `path`, `parent`, `column`, `row`, `level`
+ * (from 1), `position` (from 1) among its `size` siblings, and `expanded` (`null` without
+ * children); and the numbers of `columns` and `rows`.
  */
 export function arrange(childrenOf, { folded, shown = () => true, exists = () => true }) {
   const items = [];
@@ -72,7 +73,7 @@ export function connect(items) {
   return parts.join("");
 }
 
-/** All agents below one, also in collapsed branches. */
+/** Paths of all agents below one, also in collapsed branches. */
 export function descendants(childrenOf, path) {
   const found = [];
   const open = [...childrenOf(path)];

@@ -1,10 +1,11 @@
-// The rows of a table as a grid. Only those in sight are in the page, so that 2,000 rows scroll like 20;
-// `aria-rowcount` and `aria-rowindex` say the rest. One row has the keyboard focus and stays in the page.
+// The rows of a table as a grid. Only the visible ones are in the page, so that 2,000 rows scroll
+// like 20; `aria-rowcount` and `aria-rowindex` describe the whole table. A row with the keyboard
+// focus stays in the page.
 
 import { make, setAttribute } from "./dom.js";
 import { MapRowElement } from "./map_row.js";
 
-/** Rows above and below those in sight. */
+/** Rows in the page above and below the visible ones. */
 const SPARE_ROWS = 8;
 const PAGE_ROWS = 10;
 
@@ -13,7 +14,7 @@ export class MapGrid {
   #onOpen;
   #onClose;
   #order = [];
-  /** By row, its place in the order. */
+  /** The place of each row in the order, by row. */
   #places = new Map();
   #rows = new Map();
   #current = 0;
@@ -35,7 +36,10 @@ export class MapGrid {
   );
   #empty = make("div", "agentnb-map-empty", { hidden: "" }, "No row has failed.");
 
-  /** `cellsOf(row)` returns what a row shows; `onOpen(row, judge)`, `onClose()`. */
+  /**
+   * `cellsOf(row)` returns what a row shows; `onOpen(row, judge)` and `onClose()` are called when
+   * the user opens a row and closes it.
+   */
   constructor({ cellsOf, onOpen, onClose, signal }) {
     this.#cellsOf = cellsOf;
     this.#onOpen = onOpen;
@@ -48,7 +52,7 @@ export class MapGrid {
     signal.addEventListener("abort", () => cancelAnimationFrame(this.#paint));
   }
 
-  /** Shows other rows, or another order; what is in sight stays in place. */
+  /** Shows these rows in this order; the first visible one stays in place. */
   arrange(order, judges) {
     const anchor = this.element.scrollTop > 0 ? this.#order[this.#first] : undefined;
     const offset = this.element.scrollTop - this.#first * this.#height;
@@ -64,7 +68,7 @@ export class MapGrid {
     this.refresh(this.#rows.keys());
   }
 
-  /** Shows what has changed in some rows. */
+  /** Updates those of these rows that are in the page. */
   refresh(rows) {
     for (const row of rows) this.#rows.get(row)?.show(this.#cellsOf(row));
   }
@@ -75,7 +79,7 @@ export class MapGrid {
     for (const [number, element] of this.#rows) element.open(number === row ? judge : null);
   }
 
-  /** Scrolls to a row, if it is shown; returns whether it is. */
+  /** Scrolls to a row and makes it the current one. Returns whether the order has it. */
   reveal(row) {
     const place = this.#places.get(row);
     if (place === undefined) return false;
@@ -94,7 +98,7 @@ export class MapGrid {
     this.#body.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
   }
 
-  /** It was put into the page, or has another size. */
+  /** Call when the grid was put into the page, or its size has changed. */
   settled() {
     const height = Number.parseFloat(
       getComputedStyle(this.#body).getPropertyValue("--agentnb-map-row"),
@@ -171,7 +175,7 @@ export class MapGrid {
         element.open(row === this.#opened ? 0 : null);
         this.#rows.set(row, element);
       }
-      // In the order of the table, in which a screen reader reads.
+      // A screen reader reads the elements in their order: it must be that of the table.
       const next = before ? before.nextSibling : this.#body.firstChild;
       if (next !== element.element) this.#body.insertBefore(element.element, next);
       before = element.element;

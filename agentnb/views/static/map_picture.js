@@ -1,5 +1,4 @@
-// The table of a map with its filter, beside the details of the row that is open: what `View` shows of
-// a map.
+// The table of a map with its filter, and the details of the open row: what `View` shows of a map.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { doingNow, tokenCount, wholeNumber } from "./format.js";
@@ -65,7 +64,7 @@ export class MapPicture {
     this.#showJudges();
   }
 
-  /** The run has ended: rows whose judges did not all begin have, too. */
+  /** The run has ended, and so have rows for which not all judges began. */
   ended() {
     this.draw({ isWhole: true });
   }
@@ -82,7 +81,7 @@ export class MapPicture {
     setText(this.#found, this.#order === "failed" ? words : "");
   }
 
-  /** Opens the row of an agent, also one that the filter hides. */
+  /** Opens the row of an agent, even if the filter hides it. */
   show(path) {
     const place = placeOfAgent(path, this.#store.judges);
     if (!place) return;
@@ -100,7 +99,7 @@ export class MapPicture {
     this.#grid.settled();
   }
 
-  /** The height that code wants, in pixels; the style has it. */
+  /** Code has set another height, which the style already has. */
   resize() {
     this.#grid.settled();
   }
@@ -150,7 +149,7 @@ export class MapPicture {
     return { status: agent.status, words: doing || (agent.error ?? ""), isTrouble };
   }
 
-  // -- the row that is open
+  // -- the open row
 
   #makeSide(details, signal) {
     const close = makeButton("agentnb-map-close", "Close", { "aria-label": "Close the row" });

@@ -1,5 +1,5 @@
-// One row of the table of a map. It is made when it comes into sight; afterwards only what changed is
-// written. All words are text nodes: a model, or a stranger's table, wrote them.
+// One row of a map's table. It is made when it scrolls into view; afterwards only changes are
+// written. All words are text nodes, since they come from a model or a stranger's table.
 
 import { make, setAttribute, setText } from "./dom.js";
 import { makeMark } from "./status.js";
@@ -32,7 +32,7 @@ export class MapRowElement {
     );
   }
 
-  /** `status`, its `words`, `label`, `tokens`, and `answers` with `status`, `words`, `isTrouble`. */
+  /** Each of the `answers` has `status`, `words` and `isTrouble`; `words` are those of `status`. */
   show({ status, words, label, tokens, answers }) {
     setAttribute(this.element, "data-status", status);
     this.#mark.show(status);
@@ -44,7 +44,7 @@ export class MapRowElement {
 
   /** Sets its place among the shown rows, from 0. */
   place(place, height) {
-    // The first is the row of headings.
+    // Index 1 is the row of headings.
     setAttribute(this.element, "aria-rowindex", place + 2);
     const top = `${place * height}px`;
     if (this.element.style.top !== top) this.element.style.top = top;
@@ -62,7 +62,7 @@ class Answer {
   #words = document.createTextNode("");
 
   constructor(judge, judges) {
-    // With one judge the row's own mark says it.
+    // With one judge, the row's own mark shows the status.
     this.#mark = judges > 1 ? makeMark("pending") : null;
     this.element = make(
       "span",

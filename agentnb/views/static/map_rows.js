@@ -1,10 +1,10 @@
-// The rows of a map: which agents are theirs, their status, their order. Rows count from 0. Pure.
+// The rows of a map: their agents, their status, their order. Rows and judges count from 0. Pure.
 
 import { isFinal } from "./status.js";
 
 const WORST_FIRST = ["failed", "exhausted", "cancelled", "interrupted", "skipped"];
 
-/** What the table shows: failures before the others, failures alone, or all in their order. */
+/** What the table shows: failures first, failures alone, or all in the table's order. */
 export const ROW_ORDERS = ["failures", "failed", "all"];
 
 /** The paths of the agents of a row, in the order of the judges. */
@@ -12,14 +12,14 @@ export function judgePaths(row, judges) {
   return Array.from({ length: judges }, (_, judge) => String(row * judges + judge + 1));
 }
 
-/** The row and judge of an agent, or of the one above it; `null` for the root. */
+/** The row and judge to which an agent belongs, itself or by its ancestor; `null` for the root. */
 export function placeOfAgent(path, judges) {
   const number = Number(path.split(".")[0]);
   if (!Number.isInteger(number) || number < 1) return null;
   return { row: Math.floor((number - 1) / judges), judge: (number - 1) % judges };
 }
 
-/** The status of a row, from the rows of its agents; one that has not begun is `undefined`. */
+/** The status of a row, from those of its agents; an agent that has not begun is `undefined`. */
 export function rowStatus(agents, isOver = false) {
   const begun = agents.filter(Boolean);
   if (!begun.length) return "pending";
@@ -40,7 +40,7 @@ export function hasNoAnswer(status) {
   return isFinal(status) && status !== "completed";
 }
 
-/** The rows to show, in their order, from the status of each. */
+/** The numbers of the rows to show, in `order`, from the status of each row. */
 export function orderedRows(statuses, order) {
   const all = statuses.map((_, row) => row);
   if (order === "all") return all;

@@ -1,4 +1,4 @@
-// The store of a map: the agents of its run, and what is known of its table.
+// The store of a map: the agents of its run, and its table's size and labels.
 
 import { Store } from "./store.js";
 
@@ -7,7 +7,7 @@ export class MapStore extends Store {
   size = 0;
   /** Number of agents for each row. */
   judges = 1;
-  /** The beginning of each row. */
+  /** The beginning of each row's text. */
   labels = [];
 
   take(frame, nowMs) {

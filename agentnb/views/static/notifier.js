@@ -1,16 +1,16 @@
-// Gives notice of a run that nobody waits for, when it asks or ends while its view is out of sight: a
-// mark before the page's title, until the view is seen, and JupyterLab's own notification where the page
-// gives access to the application (`--LabApp.expose_app_in_browser=True`). No word of a model is in it.
+// Notifies the user when a run in the background asks or ends while its view is out of sight: by a
+// mark before the page's title until the view is visible, and by a notification of JupyterLab if
+// the page exposes the application (`--LabApp.expose_app_in_browser=True`). No model's text is shown.
 
 const ANY_MARK = /^● [^–]* – /;
 
 export class Notifier {
   #isInView = true;
   #mark = "";
-  // JupyterLab sets the title again whenever it has saved its layout: the mark is put back then.
+  // JupyterLab sets the title whenever it has saved its layout: then this puts the mark back.
   #keeper = new MutationObserver(() => this.#put());
 
-  /** `element` is the view; `signal` ends it. */
+  /** `element` is the view's; `signal` aborts when the view closes. */
   constructor(element, signal) {
     const watcher = new IntersectionObserver((entries) => {
       this.#isInView = entries.at(-1).isIntersecting;
@@ -24,7 +24,7 @@ export class Notifier {
     });
   }
 
-  /** Gives notice in a few words, unless the view is in sight. */
+  /** Notifies the user in a few words, unless the view is visible. */
   tell(words) {
     if (this.#isSeen) return;
     this.#mark = `● ${words} – `;

@@ -1,6 +1,6 @@
-// The pane around tree and details. Its height follows the tree, so that a small tree leaves no empty
-// room: growing in steps while the run goes on, and exactly when it has ended. A height set by the user
-// or by code stays.
+// The pane around tree and details. Its height follows the tree, so that a small tree leaves no
+// empty room: it grows in steps while the run continues, and fits exactly when the run has ended. A
+// height set by the user or by code stays.
 
 const STEP = 90;
 const BORDERS = 2;
@@ -34,7 +34,7 @@ export class Pane {
     this.#bounds = bounds;
   }
 
-  /** Fits the pane to a tree of so many pixels. */
+  /** Fits the pane to a tree of this height in pixels. */
   follow(needed) {
     if (!this.#isOurs || !this.#bounds.most) return;
     const isOver = this.#isOver();
@@ -47,14 +47,14 @@ export class Pane {
     this.#element.style.setProperty("--agentnb-pane", `${height}px`);
   }
 
-  // Dragging the corner sets the height.
+  // A user who drags the corner sets a height.
   get #isOurs() {
     const dragged = [this.#element, ...this.#element.children].some(({ style }) => style.height);
     return !this.given && !dragged;
   }
 }
 
-/** The height for a tree that needs `needed` pixels, not below `before`; in steps unless `isOver`. */
+/** Height in pixels for a tree that needs `needed`: at least `before`, in steps unless `isOver`. */
 export function paneHeight(needed, { least, most, before, isOver }) {
   const steps = Math.max(0, Math.ceil((needed - least) / STEP));
   const wanted = isOver ? Math.ceil(needed) : least + steps * STEP;

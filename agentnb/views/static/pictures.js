@@ -1,11 +1,11 @@
-// The pictures in a tool's result. Each is an image of a `data:` URL, or words for a file that is not
-// shown; an address of any other form is none, so that a record loads nothing from elsewhere.
+// The pictures in a tool's result. Each is an image in a `data:` URL, or words for a file that is
+// not shown. No other address is loaded, so that a record loads nothing from elsewhere.
 
 import { make } from "./dom.js";
 
 const IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}$/;
 
-/** Whether an address is an image that stands in it. */
+/** Whether an address is a `data:` URL that holds an image. */
 export function isImage(address) {
   return typeof address === "string" && IMAGE.test(address);
 }
@@ -14,7 +14,7 @@ export class Pictures {
   #shown = [];
   element = make("div", "agentnb-tool-pictures", { hidden: "" });
 
-  /** Shows these pictures, and leaves them as they are if they are there already. */
+  /** Shows these pictures; if they have not changed, their elements stay. */
   show(pictures) {
     const same = ({ src, alt }, n) => src === this.#shown[n].src && alt === this.#shown[n].alt;
     if (pictures.length === this.#shown.length && pictures.every(same)) return;

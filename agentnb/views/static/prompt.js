@@ -1,5 +1,5 @@
-// The prompt of a call exactly as it was sent: the system prompt and the messages, in order. Made only
-// when it is opened: it may be long, and most are never opened.
+// The prompt of a call exactly as it was sent: the system prompt and the messages, in order. Its
+// elements are made only when it is opened: a prompt may be long, and most are never opened.
 
 import { make, setText } from "./dom.js";
 import { counted, textSize } from "./format.js";

@@ -8,7 +8,7 @@ import { textSize } from "./format.js";
 
 const SHOWN = 200_000;
 const BLOCK = 4_000;
-// Cuts a very long line.
+// Where a very long line is cut.
 const LONGEST_BLOCK = 16_000;
 const AT_END = 12;
 
@@ -43,7 +43,7 @@ export class Prose {
     this.#box.setAttribute("aria-label", label);
   }
 
-  /** Replaces the text; the same text again leaves everything as it is. */
+  /** Replaces the text; the same text again changes nothing. */
   set(text) {
     if (text.length === this.#length && text === this.text) return;
     this.#parts = [text];

@@ -1,6 +1,6 @@
-// One open question to a person: a line that opens to what it is about and the answers. An approval
-// shows code in a text field, and other arguments by name and value, above a field with them as JSON.
-// Both can be sent changed.
+// One open question to a person: a line that opens to the question's text and the answers. An
+// approval shows code in a text field; other arguments are listed by name and value, above a field
+// with them as JSON. The person may change both before approving.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { counted } from "./format.js";
@@ -31,7 +31,10 @@ export class Question {
   #isSent = false;
   #wasOpened = false;
 
-  /** `onAnswer({ question, answer, edited, number, reason })`, `onShow(path)`. */
+  /**
+   * `onAnswer({ question, answer, edited, number, reason })` sends an answer; `onShow(path)` shows
+   * the agent.
+   */
   constructor(row, { onAnswer, onShow }) {
     this.#row = row;
     this.#onAnswer = onAnswer;
@@ -53,7 +56,7 @@ export class Question {
       { "data-question": row.id, "data-kind": row.kind, "data-status": "asks" },
       this.#summary,
     );
-    // Made when it is first opened: there may be many.
+    // The body is made when it is first opened: there may be many questions.
     this.element.addEventListener("toggle", () => {
       if (!this.element.open) return;
       this.#wasOpened = true;
@@ -62,7 +65,7 @@ export class Question {
     });
   }
 
-  /** Opens it, unless the user has closed it since. */
+  /** Opens it, but only the first time: the user may have closed it since. */
   openOnce() {
     if (this.#wasOpened) return;
     this.#wasOpened = true;
@@ -75,13 +78,13 @@ export class Question {
     this.#summary.scrollIntoView({ block: "nearest" });
   }
 
-  /** Whether it can be answered at all: not after the kernel's end. */
+  /** Enables or disables the answers: `canAnswer` is whether the run can be steered. */
   enable(canAnswer) {
     this.#canAnswer = canAnswer;
     for (const button of this.#buttons) button.disabled = !canAnswer || this.#isSent;
   }
 
-  /** The run did not take the answer: another can be given. */
+  /** The run did not accept the answer: the person can give another. */
   failed() {
     this.#isSent = false;
     setText(this.#state, "The answer was not accepted.");
@@ -143,7 +146,7 @@ export class Question {
     return [this.#field, this.#errorBox];
   }
 
-  // Long lines wrap in a narrow page.
+  // Makes the field higher for long lines that wrap in it.
   #fit() {
     const field = this.#field;
     if (!field || field.scrollHeight <= field.clientHeight) return;
@@ -221,7 +224,7 @@ export class Question {
     this.#onAnswer({ question: this.#row.id, answer, edited, number, reason });
   }
 
-  // The arguments as JSON.
+  // The changed arguments as JSON.
   #changed() {
     const { value } = this.#field;
     return this.#row.code ? JSON.stringify({ code: value }) : value;
@@ -234,7 +237,7 @@ export class Question {
 
   #complain(words) {
     setText(this.#error, words || this.#row.fixed);
-    // It is announced when it appears.
+    // A screen reader announces an alert when it appears.
     setAttribute(this.#errorBox, "role", words ? "alert" : null);
     setAttribute(this.#field, "aria-invalid", words ? "true" : null);
     if (!words) return;
@@ -244,7 +247,7 @@ export class Question {
   }
 }
 
-// What tells a closed question from the others.
+// The line by which a person tells a closed question from the others.
 function lineOf({ code, values, text }) {
   const given = values.map(([name, value]) => `${name}: ${value.slice(0, LONGEST_LINE)}`);
   return (code || given.join(", ") || text).slice(0, LONGEST_LINE).replace(/\s+/g, " ");
@@ -273,7 +276,7 @@ function taskList(tasks) {
   return make("ol", "agentnb-question-tasks", named, ...items);
 }
 
-/** Why a text is no JSON object; `""` if it is one. */
+/** Why a text is not a JSON object; `""` if it is one. */
 export function wrongJson(text) {
   try {
     const value = JSON.parse(text);

@@ -1,5 +1,6 @@
-// The open questions of a run, oldest first. The first ones are open, the others lines that open. The
-// keyboard focus goes on to the next one when a question goes, and a new one never takes it.
+// The open questions of a run, oldest first. The first ones are unfolded, the others are lines that
+// unfold. When the focused question is removed, the keyboard focus moves to the next one; a new
+// question never takes it.
 
 import { make, setText } from "./dom.js";
 import { counted } from "./format.js";
@@ -61,7 +62,7 @@ export class Questions {
     if (isGone) this.#focusAfter(before.slice(0, focused));
   }
 
-  /** Says new questions to screen readers, at once. */
+  /** Announces new questions to screen readers at once. */
   announce(rows) {
     if (!rows.length) return;
     const [{ path, text }] = rows;
@@ -69,7 +70,7 @@ export class Questions {
     this.#live.textContent = `${more}Agent ${path} asks: ${text}`;
   }
 
-  /** The run did not take an answer. */
+  /** The run did not accept an answer. */
   failed(id) {
     this.#items.get(id)?.failed();
   }
@@ -102,8 +103,8 @@ export class Questions {
   }
 }
 
-// A mouse button that goes down elsewhere takes the focus. What moved up before it is released would not
-// be clicked.
+// Pressing a mouse button elsewhere takes the focus. Act only when the button is released: if the
+// page moved before, the click would miss its target.
 function afterPress(act) {
   if (!document.documentElement.matches(":active")) return act();
   addEventListener("pointerup", () => setTimeout(act), { once: true });

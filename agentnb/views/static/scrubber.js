@@ -6,7 +6,7 @@ import { duration } from "./format.js";
 
 const NOTCHES = 1000;
 const FRAME_MS = 100;
-// A long run is played faster, in about this time at most.
+// A long run plays faster, so that it takes about this time at most.
 const LONGEST_PLAY_S = 30;
 
 export class Scrubber {
@@ -26,7 +26,7 @@ export class Scrubber {
   #play = makeButton("agentnb-play", "Play");
   #words = document.createTextNode("");
 
-  /** `onTime(seconds)` is called for each chosen time; `null` is the end: the present. */
+  /** `onTime(seconds)` is called with each chosen time; `null` stands for the slider's end. */
   constructor(onTime, signal) {
     this.#onTime = onTime;
     this.#signal = signal;
@@ -51,7 +51,7 @@ export class Scrubber {
     signal.addEventListener("abort", () => this.pause());
   }
 
-  /** The run has ended after `total` seconds; its tree changed at the times `changes`. */
+  /** Offers the replay of a run that ended after `total` seconds; its tree changed at `changes`. */
   offer(total, changes) {
     this.#total = total;
     this.#changes = [...new Set(changes)]

@@ -1,4 +1,4 @@
-// Entry module for sliders in a page without a tree. It shows nothing, and lives as long as its model.
+// The entry module for sliders in a page without a tree: shows nothing, lives as long as its model.
 
 import { nameSliders } from "./labels.js";
 

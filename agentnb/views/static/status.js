@@ -32,7 +32,7 @@ const SHAPES = {
   skipped: "M-.9-.22H.9V.22H-.9Z",
 };
 
-// What a person's part in the run adds to an agent's status.
+// Marks in place of a status: a person has paused the agent, or it asks a person.
 const MARKS = {
   paused: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0ZM-.45-.5H-.12V.5H-.45ZM.12-.5H.45V.5H.12Z",
   asks: "M-.64-.36A.64.62 0 1 1 .2 .22V.46H-.18V-.08A.26.26 0 1 0-.26-.36ZM.22 .78A.22.22 0 1 1-.22 .78A.22.22 0 1 1 .22 .78Z",
@@ -52,20 +52,20 @@ export function shapeOf(status) {
   return Object.hasOwn(SHAPES, status) ? SHAPES[status] : OTHER_SHAPE;
 }
 
-/** The shape for an agent: that it asks, or is paused, comes before its status. */
+/** The mark for an agent: `asks`, `paused`, or else its status. An ended agent has its status. */
 export function markOf(row) {
   if (isFinal(row.status)) return row.status;
   return row.asks ? "asks" : row.paused ? "paused" : row.status;
 }
 
-/** An agent's status in words: `running, paused`; `asks` or `paused` alone while it waits for that. */
+/** An agent's status in words: `running, paused`; `asks` or `paused` alone unless it is running. */
 export function statusWords(row) {
   const mark = markOf(row);
   if (mark === row.status) return row.status;
   return row.status === "running" ? `running, ${mark}` : mark;
 }
 
-/** A status' shape as a small picture: `show(status)` changes it. */
+/** Makes a small picture of a status's shape: an `element`, and `show(status)` to change it. */
 export function makeMark(status) {
   const path = makeSvg("path", { "fill-rule": "evenodd" });
   const svg = makeSvg(
@@ -84,7 +84,7 @@ export function makeMark(status) {
   return { element: svg, show };
 }
 
-/** Counts by status as words, in the order of the statuses: `2 running, 1 failed`. */
+/** Counts as pairs `[status, count]`, in the order of `STATUSES`; unknown statuses come last. */
 export function statusCounts(statuses) {
   const counts = new Map();
   for (const status of statuses) counts.set(status, (counts.get(status) ?? 0) + 1);

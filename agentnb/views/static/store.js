@@ -1,10 +1,10 @@
 // Holds the agents of a run from the kernel's frames. A frame is applied only if it follows the one
-// before, so the store always holds a true state of the kernel, or knows that it is incomplete until a
-// full frame comes. It does not touch the page: frames in, changes out.
+// before, so the store always holds a true state of the kernel, and knows when it needs a full
+// frame. It does not touch the page: frames in, changes out.
 
 import { isFinal } from "./status.js";
 
-// Defaults, so that a missing field does not throw when it is shown.
+// Defaults, so that showing a row with a missing field does not throw.
 const BLANK = {
   parent: null,
   depth: 0,
@@ -37,9 +37,9 @@ export class Store {
   status = "pending";
   /** The open questions to a person, oldest first. */
   questions = [];
-  /** When a person paused and resumed, was asked and answered. */
+  /** Times, in seconds, when a person paused or resumed, was asked or answered. */
   marks = [];
-  /** Whether a frame is missing: a full one is needed. */
+  /** Whether a frame is missing, so that a full one is needed. */
   gap = false;
   #children = new Map();
   #at = 0;
@@ -79,7 +79,7 @@ export class Store {
     return result;
   }
 
-  /** Seconds since the run was ordered; when it is done, the time of its last event. */
+  /** Seconds since the run began; once it has ended, its duration. */
   time(nowMs) {
     return this.done ? this.#at : this.#at + Math.max(0, nowMs - this.#heardAt) / 1000;
   }
@@ -90,7 +90,7 @@ export class Store {
     this.done = true;
   }
 
-  /** Paths of an agent's children, in path order; of `null`: agents with an unknown parent. */
+  /** Paths of an agent's children, in path order; for `null`, of the agents without a parent. */
   childrenOf(path) {
     return this.#children.get(path) ?? [];
   }
@@ -136,7 +136,7 @@ export class Store {
   #adopt(row) {
     const parent = row.parent === row.path ? null : row.parent;
     const siblings = this.#children.get(parent) ?? [];
-    // They nearly always arrive in order: search from the end.
+    // Siblings nearly always arrive in order: search from the end.
     let place = siblings.length;
     while (place > 0 && comparePaths(siblings[place - 1], row.path) > 0) place -= 1;
     siblings.splice(place, 0, row.path);
@@ -154,7 +154,7 @@ export function comparePaths(one, other) {
   for (let place = 0; place < Math.min(left.length, right.length); place += 1) {
     const difference = Number(left[place]) - Number(right[place]);
     if (difference) return difference;
-    // Not numbers: unexpected, but they need an order.
+    // Parts that are not numbers are unexpected, but need an order.
     if (Number.isNaN(difference) && left[place] !== right[place]) {
       return left[place] < right[place] ? -1 : 1;
     }

@@ -1,5 +1,5 @@
-// The field in the details by which a person says something to an agent. It reads that with its next
-// call; until then a line says so.
+// The field in the details for a person's note to an agent. The agent reads it with its next call;
+// until then a line says so.
 
 import { make, makeButton, setText } from "./dom.js";
 import { isFinal } from "./status.js";
@@ -9,9 +9,12 @@ const LONGEST = 20_000;
 export class Tell {
   #path = null;
   #told = 0;
-  /** By path: what is not sent yet, and what was sent and not read: `{ text, until, hasFailed }`, where
-   * `until` is how many texts it has read once it has read this one. */
+  /** Unsent drafts, by path. */
   #drafts = new Map();
+  /**
+   * The last note sent to each agent, by path: `{ text, until, hasFailed }`. The agent has read it
+   * once it has read `until` notes.
+   */
   #sent = new Map();
   #line = document.createTextNode("");
   #field = make("textarea", "agentnb-field agentnb-tell-field", {
@@ -24,7 +27,7 @@ export class Tell {
   });
   #button = makeButton("agentnb-tell-send", "Send");
 
-  /** `onTell(path, text)`. */
+  /** `onTell(path, text)` sends a note. */
   constructor({ onTell, signal }) {
     const line = make("div", "agentnb-tell-line", { role: "status", dir: "auto" }, this.#line);
     this.element = make(
@@ -46,7 +49,7 @@ export class Tell {
     this.#field.addEventListener("input", () => this.#grow(), { signal });
   }
 
-  /** Another agent was chosen; what was typed for the one before stays with it. */
+  /** Switches to another agent; the draft for the one before is kept. */
   begin(path) {
     if (path === this.#path) return;
     if (this.#path !== null) this.#drafts.set(this.#path, this.#field.value);
@@ -56,12 +59,12 @@ export class Tell {
     this.#grow();
   }
 
-  /** The agent has read so many texts of a person. */
+  /** The agent has read this many notes from a person. */
   heard(told) {
     this.#told = told;
   }
 
-  /** `canTell` is whether the run can be steered at all. */
+  /** `canTell` is whether the run can be steered. Returns whether the field has lost the focus. */
   show(row, { canTell }) {
     this.element.hidden = !canTell;
     const hasEnded = isFinal(row.status);
@@ -71,7 +74,7 @@ export class Tell {
     return hadFocus && (hasEnded || !canTell);
   }
 
-  /** The run did not take the text for the agent at `path`. */
+  /** The run did not accept the note to the agent at `path`. */
   failed(path) {
     const sent = this.#sent.get(path);
     if (!sent) return;

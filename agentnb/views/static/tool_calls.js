@@ -34,11 +34,11 @@ export class ToolCalls {
 
   constructor() {
     this.#box.addEventListener("scroll", () => this.#look());
-    // A picture takes its room only when it is there.
+    // A picture takes up its room only once it has loaded.
     this.#box.addEventListener("load", () => this.#follow(), true);
   }
 
-  /** Names the agent that made them. */
+  /** Names the agent that made the calls. */
   label(path) {
     setAttribute(this.#box, "aria-label", `Tool calls of agent ${path}`);
   }
@@ -70,7 +70,7 @@ export class ToolCalls {
     if (lines.length) this.#follow();
   }
 
-  // Only a reader moves up: what grows leaves the place as it is.
+  // Only the reader scrolls up: growing content does not change the scroll position.
   #look() {
     const { scrollTop, clientHeight, scrollHeight } = this.#box;
     const isAtEnd = scrollTop + clientHeight >= scrollHeight - NEAR_END;
@@ -133,7 +133,7 @@ class ToolCall {
   }
 
   show(changed) {
-    // The arguments are sent once.
+    // The kernel sends the arguments only once.
     this.#line = { ...this.#line, ...changed };
     const line = this.#line;
     const [word, shape] = Object.hasOwn(STATES, line.status)
@@ -145,7 +145,7 @@ class ToolCall {
     setText(this.#words.state, word);
     setText(this.#words.said, line.said ?? "");
     this.#said.hidden = !line.said;
-    // Code and its output have lines and columns of their own: they get the whole width.
+    // Code and its output have lines and columns of their own, so they get the whole width.
     setAttribute(this.element, "data-code", line.is_code ? "" : null);
     this.#input.name = line.is_code ? "Code" : "Arguments";
     this.#input.show(line.input ?? "", line.input_cut, line);
@@ -179,7 +179,7 @@ class Excerpt {
   #more = makeButton("agentnb-tool-more", "", { hidden: "" });
   element;
 
-  /** What it is, as a heading. */
+  /** The heading: `Code`, `Arguments` or `Result`. */
   get name() {
     return this.#name.data;
   }
@@ -204,7 +204,7 @@ class Excerpt {
     });
   }
 
-  /** `cut` is the full length if `text` is only the beginning, else `null`. */
+  /** `cut` is the full length in characters if `text` is only the beginning, else `null`. */
   show(text, cut, { n, name, is_code }) {
     this.element.hidden = !text;
     this.#most = is_code ? SHORT_CODE : SHORT;

@@ -44,7 +44,7 @@ export class ToolMark {
       { class: "agentnb-tool-mark", viewBox: "-1.05 -1.05 2.1 2.1", "aria-hidden": "true" },
       makeSvg("path", { "fill-rule": "evenodd", d: SHAPE }),
     );
-    // Its report is not part of the card's name: it changes too often.
+    // The report is not part of the card's name: it changes too often.
     const report = make("span", "", { "aria-hidden": "true" }, said);
     const text = make("span", "agentnb-node-tool-words", { dir: "auto" }, words, report);
     const element = make("span", "agentnb-node-tool", {}, shape, text);

@@ -1,5 +1,5 @@
-// The toolbar above the tree: filter by words and status, open or close all branches, zoom. The status
-// buttons show counts and are also the legend of the shapes.
+// The toolbar above the tree: filter by text and status, expand or collapse all branches, zoom. The
+// status buttons show counts and are also the legend of the shapes.
 
 import { make, makeButton, setAttribute, setText } from "./dom.js";
 import { isFiltering } from "./filter.js";
@@ -58,7 +58,7 @@ export class Toolbar {
     });
   }
 
-  /** Shows the numbers of agents by status, and of those that match the filter. */
+  /** Shows the number of agents with each status, and of those that match the filter. */
   show(statuses, { matching, all }) {
     const counts = new Map(statusCounts(statuses));
     for (const status of this.#statuses) if (!counts.has(status)) counts.set(status, 0);

@@ -11,7 +11,7 @@ import { MARGIN } from "./scale.js";
 import { isFinal } from "./status.js";
 import { Viewport } from "./viewport.js";
 
-/** Whether the run goes on and the user has not changed the picture. */
+/** For changes that the run made, not the user: a fit must not enlarge the tree. */
 const BY_ITSELF = { mayGrow: false };
 
 export class Tree {
@@ -30,7 +30,7 @@ export class Tree {
   #filter = { text: "", statuses: new Set() };
   #matching = null;
 
-  /** `viewModel` has the agents at the shown time; `onSelect(path)` is called for each user's choice. */
+  /** `viewModel` has the agents at the shown time; `onSelect(path)` is called for a new choice. */
   constructor(viewModel, { pane, onSelect, onZoom, signal }) {
     this.#viewModel = viewModel;
     this.#onZoom = onZoom;
@@ -52,7 +52,7 @@ export class Tree {
     this.element.addEventListener("keydown", (event) => this.#key(event), { signal });
   }
 
-  /** Shows changed agents; `paths` may include new ones, and ones that are not in the page. */
+  /** Shows changed agents; `paths` may include new agents, and hidden ones. */
   update(paths, { added = false } = {}) {
     if (this.#matching && (added || this.#matchesDiffer(paths))) this.arrange(undefined, BY_ITSELF);
     else if (added) this.arrange(paths, BY_ITSELF);
@@ -117,7 +117,9 @@ export class Tree {
     if (changed) this.#onSelect(path);
   }
 
-  /** Selects an agent, also one in a closed branch or one that the filter hides. */
+  /**
+   * Selects an agent and unfolds its ancestors; if the filter hides it, selects the nearest one.
+   */
   show(path) {
     if (!this.#rows.has(path)) this.#unfold(this.#viewModel.ancestorsOf(path));
     const shown = this.#nearestShown(path);
@@ -156,7 +158,7 @@ export class Tree {
     this.#afterFolding();
   }
 
-  // If the selected agent is in a closed branch now, select the branch.
+  // If the selected agent is in a collapsed branch now, select the branch.
   #afterFolding() {
     const focused = this.element.contains(document.activeElement);
     this.arrange();
@@ -179,7 +181,7 @@ export class Tree {
         card = new Card(path, this.viewport.toggles);
         this.#cards.set(path, card);
       }
-      // In the order of the outline, in which a screen reader reads.
+      // A screen reader reads the elements in their order: it must be that of the outline.
       const next = before ? before.nextSibling : this.element.firstChild;
       if (next !== card.element) this.element.insertBefore(card.element, next);
       before = card.element;
@@ -193,7 +195,7 @@ export class Tree {
     }
   }
 
-  // A closed branch stands for the agents in it.
+  // A change of a hidden agent updates the card of its collapsed branch.
   #refreshAll(paths) {
     const now = this.#viewModel.time();
     const touched = new Set();

@@ -57,7 +57,7 @@ export class TreePicture {
     this.#tree.viewport.refit();
   }
 
-  /** A second has passed. */
+  /** Updates the times, once a second. */
   tick() {
     this.#tree.tick();
   }
@@ -75,12 +75,12 @@ export class TreePicture {
     this.#tree.focus();
   }
 
-  /** It was put into the page, moved in it, or has another size. */
+  /** Call when the tree was put into the page, moved in it, or resized. */
   settled() {
     this.#tree.viewport.restore();
   }
 
-  /** The height that code wants, in pixels; 0 for none. */
+  /** Sets the height that code requests, in pixels; 0 for none. */
   resize(height) {
     this.#pane.given = height;
   }

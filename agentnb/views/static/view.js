@@ -37,7 +37,7 @@ export class View {
   #paint = null;
   /** The last `details` message, if none was missed. */
   #heard = null;
-  /** The agent of the details. */
+  /** The path of the agent whose details are shown. */
   #shown = null;
   /** The shown call (`null`: the newest) and time (`null`: now). */
   #call = null;
@@ -46,10 +46,11 @@ export class View {
   #isOver = false;
 
   /**
-   * `makePicture(given)` makes what shows the agents; `given` has the `viewModel`, the `store`, the
-   * element of the `details`, `isOver()`, `onSelect()` and the `signal` of the view's end. A picture has
-   * the elements `head` and `body`, one whose size it follows (`sized`), `hasReplay`, the path `selected`
-   * (or `null`), and `draw`, `ended`, `tick`, `count`, `show`, `focus`, `settled` and `resize`.
+   * `makePicture(given)` makes the picture of the agents; `given` has the `viewModel`, the `store`,
+   * the element of the `details`, `isOver()`, `onSelect()` and a `signal` that aborts when the view
+   * closes. A picture has the elements `head` and `body`, one whose size it follows (`sized`),
+   * `hasReplay`, the path `selected` (or `null`), and `draw`, `ended`, `tick`, `count`, `show`,
+   * `focus`, `settled` and `resize`.
    */
   constructor(connection, model, makePicture) {
     this.#connection = connection;
@@ -130,7 +131,7 @@ export class View {
     });
     this.element = make(
       "div",
-      // Keep these keys from JupyterLab, which would move cells with them.
+      // Keeps the tree's keys from JupyterLab, which would move cells with them.
       "agentnb-tree-view",
       { "data-lm-suppress-shortcuts": "true" },
       this.#questions.element,
@@ -165,7 +166,7 @@ export class View {
     });
   }
 
-  // The element was put into the page, or moved in it.
+  // The element was put into the page, moved in it, or resized.
   #settled() {
     if (!this.element.isConnected) return;
     this.#picture.settled();
@@ -225,7 +226,7 @@ export class View {
     send({ type: "answer", question, answer, arguments: edited, number, reason });
   }
 
-  // The questions and the end of a run that nobody waits for.
+  // Notifies of questions and the end of a run in the background.
   #giveNotice({ asked, finished }) {
     if (!this.#model.get("notify")) return;
     const { store } = this.#connection;
@@ -233,7 +234,7 @@ export class View {
     else if (asked.length) this.#notifier.tell(counted(store.questions.length, "question"));
   }
 
-  // The run did not take an order: it can be given again.
+  // The run did not accept a command: the person can give it again.
   #hearFailure({ command, about }) {
     if (command === "answer") this.#questions.failed(about);
     else if (command === "tell") this.#details.tell.failed(about);
@@ -294,7 +295,7 @@ export class View {
     this.#ask();
   }
 
-  // An addition is used only if all messages before it came, for the shown agent and time.
+  // An addition is applied only if all messages before it arrived, for the shown agent and time.
   #takeDetails(message) {
     if (message.reset) {
       this.#request.answered();
@@ -323,7 +324,7 @@ export class View {
     this.element.dataset.replay = String(this.#viewModel.isReplay);
   }
 
-  // The notices. A panel shows them above the tree; a tree alone shows them itself.
+  // A panel shows notices above the tree; a view without a panel shows them itself.
   #hearLines(lines) {
     if (!Array.isArray(lines)) return;
     this.#details.orderFailed();
@@ -331,7 +332,7 @@ export class View {
     else if (this.#connection.isFirst(this)) this.#announcer.announceLines(lines.map(String));
   }
 
-  // The kernel is gone: disable all controls.
+  // The kernel is gone: disables all controls of the panel.
   #standStill() {
     this.#notice.replaceChildren(
       make("span", "", {}, "The kernel is gone: this is the run's last known state."),

@@ -36,8 +36,8 @@ export class Viewport {
   #scroll = { left: 0, top: 0 };
 
   /**
-   * `tree` is the element that holds the cards, `pane` the one around the viewport; `onZoom()` is called
-   * when sizes have changed.
+   * `tree` is the element that holds the cards, `pane` the `Pane` around the viewport; `onZoom()`
+   * is called when sizes have changed.
    */
   constructor(tree, pane, onZoom, signal) {
     this.#pane = pane;
@@ -93,7 +93,7 @@ export class Viewport {
     this.keep(middle, (middle / before.row) * this.sizes.row);
   }
 
-  /** Call when the size of the viewport or the pane has changed, or it was put into the page. */
+  /** Call when the viewport or the pane was put into the page or resized. */
   measure() {
     const { clientWidth: width, clientHeight: height } = this.element;
     if (!width) return;
@@ -145,7 +145,7 @@ export class Viewport {
     return row * this.sizes.row;
   }
 
-  /** Scrolls so that a thing that moved from `before` to `after` stays in place on the screen. */
+  /** Scrolls so that what moved from `before` to `after` (pixels) stays in place on the screen. */
   keep(before, after) {
     if (before !== after) this.element.scrollTop += after - before;
   }
@@ -219,7 +219,7 @@ export class Viewport {
     this.setZoom(this.zoom * factor, event.clientX - box.left, event.clientY - box.top);
   }
 
-  // The browser pans by touch; the mouse drags the free space.
+  // The browser itself pans by touch; with a mouse, the user drags free space.
   #drag(event) {
     if (event.pointerType !== "mouse" || event.button !== 0) return;
     if (event.target.closest(".agentnb-node, button")) return;
