@@ -1,4 +1,4 @@
-// The parts of a board that need no page: its store, its keys, its words.
+// The parts of a board that need no page: its store, keys and texts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -16,7 +16,7 @@ function filled(...ids) {
   return store;
 }
 
-test("a frame changes rows and keeps the order unless it has one", () => {
+test("a frame changes rows, and the order only if it has one", () => {
   const store = filled("t1", "t2");
 
   assert.equal(store.take(frame(2, [row("t2", { status: "blocked" })])).outcome, "changes");
@@ -27,7 +27,7 @@ test("a frame changes rows and keeps the order unless it has one", () => {
   assert.equal(store.rows.has("t2"), false);
 });
 
-test("a frame that does not follow is a gap until a full one comes", () => {
+test("a frame that does not follow the last one is a gap until a full frame comes", () => {
   const store = filled("t1");
 
   assert.equal(store.take(frame(4, [row("t4")], ["t4"])).outcome, "gap");
@@ -36,7 +36,7 @@ test("a frame that does not follow is a gap until a full one comes", () => {
   assert.equal(store.gap, false);
 });
 
-test("an older frame and the same one again are stale", () => {
+test("an older frame and a repeated one are stale", () => {
   const store = filled("t1");
   store.take(frame(2, []));
 
@@ -46,7 +46,7 @@ test("an older frame and the same one again are stale", () => {
   assert.equal(store.take(undefined).outcome, "stale");
 });
 
-test("rows are found by their words and by their status", () => {
+test("a search finds rows by text and by status", () => {
   const store = filled("t1", "t2");
   store.take(frame(2, [row("t2", { status: "blocked", agent: "Reviewer", note: "late" })]));
   const found = (text, status = "") => matchingRows(store, { text, status }).map(({ id }) => id);
@@ -57,7 +57,7 @@ test("rows are found by their words and by their status", () => {
   assert.deepEqual(found("LATE", "pending"), []);
 });
 
-test("keys walk the list and stop at its ends", () => {
+test("keys move through the list and stop at its ends", () => {
   const go = (key, at, more = {}) => placeAfterKey({ key, ...more }, at, 10, 4);
 
   assert.deepEqual([go("ArrowDown", 0), go("ArrowDown", 9), go("ArrowDown", -1)], [1, 9, 0]);
@@ -68,7 +68,7 @@ test("keys walk the list and stop at its ends", () => {
   assert.equal(placeAfterKey({ key: "End" }, -1, 0, 4), null);
 });
 
-test("a task's row says what is special", () => {
+test("a task's row shows priority, agent and notes only if there is something to show", () => {
   const plain = { agent: "", notes: 0, note: "" };
   const words = taskRowWords(row("t1", { ...plain, priority: "medium", status: "in_progress" }));
   assert.deepEqual(words, {
@@ -83,7 +83,7 @@ test("a task's row says what is special", () => {
   assert.deepEqual([right, rest], ["high priority", " · reviewer · 1 note: late"]);
 });
 
-test("a thread's row says what its agent does", () => {
+test("a thread's row shows its agent's status, task and queue", () => {
   const thread = { name: "a", kind: "", model: "", task: "", status: "idle", queued: 0 };
   const words = (fields) => Object.values(threadRowWords({ ...thread, ...fields })).join("|");
 

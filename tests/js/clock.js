@@ -1,4 +1,4 @@
-// A clock that a test moves on by hand.
+// A clock that a test advances by hand.
 
 export class HandClock {
   #at = 0;
@@ -19,7 +19,7 @@ export class HandClock {
     return this.#waiting.size;
   }
 
-  /** Lets so many milliseconds go by, and calls whatever falls due, in order. */
+  /** Advances the clock by `ms` milliseconds, and calls the timers that fall due, in order. */
   pass(ms) {
     const end = this.#at + ms;
     for (;;) {

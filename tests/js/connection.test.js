@@ -38,14 +38,14 @@ function view(id = "v") {
 
 const types = (model) => model.sent.map(({ type }) => type);
 
-test("what came before a view was made is there when it is", () => {
+test("a frame that comes before the first view is in the store", () => {
   const { model, connection } = linked();
   model.tell(frame(2));
 
   assert.equal(connection.store.rows.get("root").tokens, 2);
 });
 
-test("a view says hello and good-bye by its name", () => {
+test("a view announces itself when it joins and when it leaves", () => {
   const { model, connection } = linked();
   const one = view("one");
 
@@ -58,7 +58,7 @@ test("a view says hello and good-bye by its name", () => {
   ]);
 });
 
-test("a gap is mended by asking for all, again every two seconds while it lasts", () => {
+test("after a gap the page requests a full frame, every two seconds until it comes", () => {
   const { model, clock, connection } = linked();
   connection.join(view());
 
@@ -74,7 +74,7 @@ test("a gap is mended by asking for all, again every two seconds while it lasts"
   assert.equal(connection.store.seq, 5);
 });
 
-test("a silence is checked every five seconds until the run is done", () => {
+test("in silence the page checks every five seconds, until the run has ended", () => {
   const { model, clock, connection } = linked();
   connection.join(view());
 
@@ -89,7 +89,7 @@ test("a silence is checked every five seconds until the run is done", () => {
   assert.equal(model.sent.length, 3);
 });
 
-test("without a view nobody asks", () => {
+test("without a view the page sends no requests", () => {
   const { model, clock, connection } = linked();
   const one = view();
   connection.join(one);
@@ -101,7 +101,7 @@ test("without a view nobody asks", () => {
   assert.equal(clock.waiting, 0);
 });
 
-test("a message for one view is heard by no other", () => {
+test("a message for one view reaches no other", () => {
   const { model, connection } = linked();
   const [one, other] = [view("one"), view("other")];
   connection.join(one);
@@ -113,7 +113,7 @@ test("a message for one view is heard by no other", () => {
   assert.deepEqual([one.heard, other.heard], [["details", "notice"], ["notice"]]);
 });
 
-test("the snapshot is a frame, when it is newer than what is known", () => {
+test("a newer snapshot is applied as a frame, an older one is not", () => {
   const { model, connection } = linked();
   model.update({ snapshot: frame(9, null) });
   model.update({ snapshot: frame(4, null) });
@@ -121,7 +121,7 @@ test("the snapshot is a frame, when it is newer than what is known", () => {
   assert.equal(connection.store.seq, 9);
 });
 
-test("a kernel that is gone is told once, and asked no more", () => {
+test("a lost kernel is reported once and gets no more messages", () => {
   const { model, clock, connection } = linked();
   const one = view();
   connection.join(one);
@@ -136,7 +136,7 @@ test("a kernel that is gone is told once, and asked no more", () => {
   assert.equal(connection.store.time(1e9), connection.store.time(2e9));
 });
 
-test("a message that cannot be sent is no error", () => {
+test("a message that cannot be sent closes the connection without an error", () => {
   const { model, connection } = linked();
   const one = view();
   model.answer = () => {

@@ -9,7 +9,7 @@ function requesting() {
   return { sent, clock, request: new DetailsRequest((request) => sent.push(request), clock) };
 }
 
-test("while an answer is awaited only the latest request is kept, and asked for then", () => {
+test("while a request is open only the latest one is kept, and sent after the answer", () => {
   const { sent, request: one } = requesting();
 
   for (const request of ["a", "b", "c"]) one.want(request);
@@ -20,7 +20,7 @@ test("while an answer is awaited only the latest request is kept, and asked for 
   assert.deepEqual(sent, ["a", "c"]);
 });
 
-test("an answer that does not come is asked for again, less and less often", () => {
+test("a request without an answer is sent again at growing intervals", () => {
   const { sent, clock, request: one } = requesting();
   one.want("a");
 
@@ -34,7 +34,7 @@ test("an answer that does not come is asked for again, less and less often", () 
   assert.ok(sent.length < 30);
 });
 
-test("what is asked again is the latest request", () => {
+test("the request that is sent again is the latest one", () => {
   const { sent, clock, request: one } = requesting();
   one.want("a");
   one.want("b");
@@ -44,7 +44,7 @@ test("what is asked again is the latest request", () => {
   assert.deepEqual(sent, ["a", "b"]);
 });
 
-test("one that was stopped asks no more", () => {
+test("after a stop no request is sent", () => {
   const { sent, clock, request: one } = requesting();
   one.want("a");
   one.want("b");

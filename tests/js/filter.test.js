@@ -5,13 +5,13 @@ import { filtered, isFiltering, matches } from "../../agentnb/views/static/filte
 const any = { text: "", statuses: new Set() };
 const row = (path, task = "", status = "running") => ({ path, task, status });
 
-test("words are looked for in path and task, in any case", () => {
+test("text matches path or task, in any letter case", () => {
   assert.ok(matches(row("1.2", "Compare the Reports"), { ...any, text: " the rep " }));
   assert.ok(matches(row("1.2"), { ...any, text: "1.2" }));
   assert.ok(!matches(row("1.2", "Compare"), { ...any, text: "contrast" }));
 });
 
-test("of several statuses each will do, and words have to match as well", () => {
+test("a row must have one of the statuses, and match the text too", () => {
   const statuses = new Set(["failed", "cancelled"]);
 
   assert.ok(matches(row("1", "", "failed"), { text: "", statuses }));
@@ -19,7 +19,7 @@ test("of several statuses each will do, and words have to match as well", () => 
   assert.ok(!matches(row("1", "", "failed"), { text: "2", statuses }));
 });
 
-test("who stands above a match is shown and does not match", () => {
+test("the ancestors of a match are shown but do not match", () => {
   const rows = [row("root"), row("1"), row("1.1", "find me"), row("2")];
   const above = { 1.1: ["1", "root"] };
 
@@ -29,7 +29,7 @@ test("who stands above a match is shown and does not match", () => {
   assert.deepEqual([...shown].sort(), ["1", "1.1", "root"]);
 });
 
-test("blanks alone filter nothing", () => {
+test("blanks alone do not filter", () => {
   assert.ok(!isFiltering({ ...any, text: "  " }));
   assert.ok(isFiltering({ ...any, statuses: new Set(["failed"]) }));
 });

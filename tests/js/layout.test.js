@@ -15,7 +15,7 @@ const childrenOf = (path) => TREE[path] ?? [];
 const places = ({ items }) =>
   Object.fromEntries(items.map(({ path, column, row }) => [path, [column, row]]));
 
-test("each leaf has a row of its own and a parent stands in the row of its first child", () => {
+test("each leaf has its own row, and a parent is in the row of its first child", () => {
   const arranged = arrange(childrenOf, { folded: new Set() });
 
   assert.deepEqual(places(arranged), {
@@ -24,7 +24,7 @@ test("each leaf has a row of its own and a parent stands in the row of its first
   assert.deepEqual([arranged.columns, arranged.rows], [3, 3]);
 });
 
-test("agents come in the order of the outline, with their level and their place among siblings", () => {
+test("agents are in the order of the outline, with their level and their place among siblings", () => {
   const { items } = arrange(childrenOf, { folded: new Set() });
 
   assert.deepEqual(
@@ -35,7 +35,7 @@ test("agents come in the order of the outline, with their level and their place 
   assert.deepEqual({ level, position, size }, { level: 3, position: 2, size: 2 });
 });
 
-test("a closed branch takes one row, and says that it can be opened", () => {
+test("a collapsed branch takes one row and can be expanded", () => {
   const arranged = arrange(childrenOf, { folded: new Set(["1"]) });
 
   assert.deepEqual(Object.keys(places(arranged)).sort(), ["1", "2", "2.1", "root"]);
@@ -44,7 +44,7 @@ test("a closed branch takes one row, and says that it can be opened", () => {
   assert.deepEqual(expanded, { root: true, 1: false, 2: true, 2.1: null });
 });
 
-test("a new agent moves only what stands below it", () => {
+test("a new agent moves only the agents below it", () => {
   const before = places(arrange(childrenOf, { folded: new Set() }));
   const grown = (path) => (path === "2" ? ["2.1", "2.2"] : childrenOf(path));
 
@@ -53,7 +53,7 @@ test("a new agent moves only what stands below it", () => {
   for (const [path, place] of Object.entries(before)) assert.deepEqual(after[path], place);
 });
 
-test("who is not there yet keeps the place free, and counts for no one", () => {
+test("an agent that does not exist yet keeps its place free and is not counted", () => {
   const exists = (path) => path !== "1.1" && path !== "2.1";
   const { items } = arrange(childrenOf, { folded: new Set(), exists });
   const found = Object.fromEntries(items.map((item) => [item.path, item]));
@@ -64,7 +64,7 @@ test("who is not there yet keeps the place free, and counts for no one", () => {
   assert.equal(found[2].expanded, null);
 });
 
-test("lines go from a parent to each child that is there", () => {
+test("lines go from a parent to each visible child", () => {
   const { items } = arrange(childrenOf, { folded: new Set(["2"]) });
 
   assert.equal((connect(items).match(/H\d(?!\.)/g) ?? []).length, 4);
@@ -79,7 +79,7 @@ test("a chain of ten thousand agents is laid out", () => {
   assert.equal(descendants(chain, 0).length, 9_999);
 });
 
-test("letters stay legible while cards shrink, and cards say less", () => {
+test("letters stay legible while cards shrink and show less", () => {
   const lines = [1, 0.6, 0.33, 0.18].map((zoom) => sizesAt(zoom).lines);
 
   assert.deepEqual(lines, [3, 2, 1, 0]);
@@ -92,7 +92,7 @@ const fitted = (extent, { width, height }) => {
   return { zoom, sizes, ...extentAt(extent, sizes) };
 };
 
-test("a tree that fits is shown whole and never larger than it is", () => {
+test("a tree that fits is shown whole, and never enlarged", () => {
   const room = { width: 700, height: 418 };
   for (const [columns, rows] of [
     [1, 1],
@@ -118,7 +118,7 @@ test("a tree that is too wide has narrower cards and keeps its rows", () => {
   assert.ok(width <= 480);
 });
 
-test("a tree that is too high has low cards, as wide as there is room for", () => {
+test("a tree that is too high has low cards, as wide as the room allows", () => {
   const { sizes, width } = fitted({ columns: 3, rows: 38 }, { width: 700, height: 418 });
 
   assert.equal(sizes.lines, 1);
@@ -127,7 +127,7 @@ test("a tree that is too high has low cards, as wide as there is room for", () =
   assert.ok(width <= 700);
 });
 
-test("a tree that is too large for letters that can be read stays legible, and is scrolled", () => {
+test("a tree that is too large for legible letters stays legible and scrolls", () => {
   const { sizes, width, height } = fitted({ columns: 9, rows: 400 }, { width: 480, height: 300 });
 
   assert.ok(sizes.font >= 10.5);
@@ -135,7 +135,7 @@ test("a tree that is too large for letters that can be read stays legible, and i
   assert.ok(width > 480 && height > 300);
 });
 
-test("while a tree grows, its fit never gets larger and changes a few times only", () => {
+test("while a tree grows, its fitting zoom never grows and changes only a few times", () => {
   const zooms = new Set();
   let last = 1;
   for (let rows = 1; rows < 300; rows += 1) {
@@ -149,7 +149,7 @@ test("while a tree grows, its fit never gets larger and changes a few times only
 
 const BOUNDS = { least: 220, most: 420 };
 
-test("the pane grows in steps while the run goes on, and never back", () => {
+test("the pane grows in steps while the run continues, and never shrinks", () => {
   const heights = [];
   let before = 0;
   for (const needed of [80, 150, 220, 230, 300, 310, 200, 390, 4_000]) {
@@ -160,14 +160,14 @@ test("the pane grows in steps while the run goes on, and never back", () => {
   assert.deepEqual(heights, [220, 220, 220, 310, 310, 310, 310, 400, 420]);
 });
 
-test("when the run has ended the pane is as high as the tree, between its bounds", () => {
+test("after the run the pane is as high as the tree, within its bounds", () => {
   const height = (needed, before = 0) => paneHeight(needed, { ...BOUNDS, before, isOver: true });
 
   assert.deepEqual([height(80), height(266.6), height(4_000)], [220, 267, 420]);
   assert.equal(height(80, 300), 300);
 });
 
-test("steps of zoom come to an end in both directions", () => {
+test("zoom steps end in both directions", () => {
   let zoom = 1;
   for (let step = 0; step < 50; step += 1) zoom = nextZoom(zoom, 1);
   assert.equal(zoom, 2);

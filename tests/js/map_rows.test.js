@@ -11,7 +11,7 @@ import { MapStore } from "../../agentnb/views/static/map_store.js";
 
 const of = (...statuses) => statuses.map((status) => status && { status });
 
-test("the judges of a row stand side by side, and each agent leads back to its row", () => {
+test("a row's judges are consecutive agents, and each agent maps back to its row", () => {
   assert.deepEqual(judgePaths(0, 1), ["1"]);
   assert.deepEqual(judgePaths(2, 3), ["7", "8", "9"]);
   assert.deepEqual(placeOfAgent("8", 3), { row: 2, judge: 1 });
@@ -19,7 +19,7 @@ test("the judges of a row stand side by side, and each agent leads back to its r
   assert.equal(placeOfAgent("root", 3), null);
 });
 
-test("a row goes on until all its judges have ended, and then has the worst of their statuses", () => {
+test("a row is open until all its judges have ended, and then has the worst of their statuses", () => {
   assert.equal(rowStatus(of(undefined, undefined)), "pending");
   assert.equal(rowStatus(of("completed", undefined)), "running");
   assert.equal(rowStatus(of("failed", "running")), "running");
@@ -28,12 +28,12 @@ test("a row goes on until all its judges have ended, and then has the worst of t
   assert.equal(rowStatus(of("cancelled", "failed", "completed")), "failed");
 });
 
-test("a row whose judges did not all begin has no answer once the run is over", () => {
+test("a row whose judges did not all begin has no answer after the run", () => {
   assert.equal(rowStatus(of("completed", undefined), true), "cancelled");
   assert.equal(rowStatus(of("exhausted", undefined), true), "exhausted");
 });
 
-test("rows without an answer come first or alone, both in the order of the table", () => {
+test("rows without an answer are first or alone, in the order of the table", () => {
   const statuses = ["completed", "failed", "pending", "running", "exhausted", "completed"];
 
   assert.deepEqual(orderedRows(statuses, "failures"), [1, 4, 0, 2, 3, 5]);
@@ -42,7 +42,7 @@ test("rows without an answer come first or alone, both in the order of the table
   assert.deepEqual(statuses.map(hasNoAnswer), [false, true, false, false, true, false]);
 });
 
-test("the store keeps the table of a full frame through the changes after it", () => {
+test("the store keeps a full frame's table when later frames change agents", () => {
   const store = new MapStore();
   const frame = { done: false, status: "running", at: 1 };
   const agents = [{ path: "1", status: "running" }];

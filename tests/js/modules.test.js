@@ -1,5 +1,5 @@
-// What lets the modules be joined into the one that anywidget takes, by leaving out the imports and
-// the word `export`: without a tool, and without a surprise.
+// The form that allows the modules to be joined, without a build tool, into the one that anywidget
+// takes: by removing the imports and the word `export`.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -38,13 +38,13 @@ function joined(entry) {
   return { text: parts.join("\n"), names: done };
 }
 
-test("every module is reached from an entry", () => {
+test("every module is imported from an entry module, directly or indirectly", () => {
   const reached = new Set(Object.keys(ENTRIES).flatMap((entry) => [...joined(entry).names]));
   assert.deepEqual([...reached].sort(), [...sources.keys()].sort());
 });
 
 for (const [entry, functions] of Object.entries(ENTRIES)) {
-  test(`${entry}, joined, can be loaded without a page and gives the functions of a widget`, async () => {
+  test(`${entry}, joined, loads without a page and returns the functions of a widget`, async () => {
     const url = `data:text/javascript;base64,${Buffer.from(joined(entry).text).toString("base64")}`;
 
     const { default: widget } = await import(url);
@@ -53,7 +53,7 @@ for (const [entry, functions] of Object.entries(ENTRIES)) {
   });
 }
 
-test("imports name what they take as it is called", () => {
+test("imports do not rename, and only entry modules have a default export", () => {
   for (const [name, source] of sources) {
     const plain = source.replace(IMPORT, (_, names) => {
       assert.doesNotMatch(names, / as /, name);
@@ -65,7 +65,7 @@ test("imports name what they take as it is called", () => {
   }
 });
 
-test("no name is given twice at the top of modules", () => {
+test("no top-level name is in two modules", () => {
   const seen = new Map();
   for (const [name, source] of sources) {
     const names = source.matchAll(
@@ -78,7 +78,7 @@ test("no name is given twice at the top of modules", () => {
   }
 });
 
-test("no module asks the network for anything or makes markup of text", () => {
+test("no module has an address on the network or parses text as markup", () => {
   for (const [name, source] of sources) {
     assert.doesNotMatch(
       source,

@@ -1,17 +1,17 @@
-// Which addresses are shown as images: those that hold one, and no other.
+// Which addresses are shown as images: only those that contain one.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { isImage } from "../../agentnb/views/static/pictures.js";
 
-test("an image that stands in its address is shown", () => {
+test("an address that contains an image is shown", () => {
   for (const type of ["png", "jpeg", "gif", "webp"]) {
     assert.ok(isImage(`data:image/${type};base64,iVBORw0KGgo=`));
   }
 });
 
-test("no other address is", () => {
+test("no other address is shown", () => {
   for (const address of [
     "",
     undefined,

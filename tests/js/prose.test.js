@@ -19,7 +19,7 @@ test("a short text is one block", () => {
   assert.deepEqual(blocks(["one\ntwo"]), ["one\ntwo"]);
 });
 
-test("a long text is cut at line ends, and nothing but those is left out", () => {
+test("a long text is cut at line ends, and only those are left out", () => {
   const text = Array.from({ length: 2_000 }, (_, line) => `line ${line}`).join("\n");
 
   const found = blocks([text]);
@@ -29,7 +29,7 @@ test("a long text is cut at line ends, and nothing but those is left out", () =>
   assert.ok(found.every((block) => block.length < 5_000));
 });
 
-test("a text that comes in small parts is cut like one that comes at once", () => {
+test("a text that arrives in small parts is cut into blocks too", () => {
   const text = Array.from({ length: 2_000 }, (_, line) => `line ${line}`).join("\n");
 
   const found = blocks(text.match(/[\s\S]{1,7}/g));
@@ -38,7 +38,7 @@ test("a text that comes in small parts is cut like one that comes at once", () =
   assert.ok(found.every((block) => block.length < 5_000));
 });
 
-test("a line without an end is cut too, between characters", () => {
+test("a very long line is cut too, between characters", () => {
   const line = "\u{1f600}".repeat(30_001);
 
   const found = blocks(["x", line]);

@@ -1,4 +1,4 @@
-// What the page makes of questions and pauses, without a page.
+// Questions and pauses, as far as they need no page.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { Store } from "../../agentnb/views/static/store.js";
 
 const row = (fields) => ({ status: "waiting", asks: false, paused: "", ...fields });
 
-test("that an agent asks comes before that it is paused, and neither after its end", () => {
+test("an agent that asks is marked so even if it is paused; an ended agent has its status", () => {
   assert.equal(markOf(row({ asks: true, paused: "here" })), "asks");
   assert.equal(markOf(row({ paused: "above" })), "paused");
   assert.equal(markOf(row({})), "waiting");
@@ -16,20 +16,20 @@ test("that an agent asks comes before that it is paused, and neither after its e
   assert.ok(isFinal("failed"));
 });
 
-test("an agent at work says so beside the pause that waits for it", () => {
+test("the status of a running agent comes before its pause", () => {
   assert.equal(statusWords(row({ status: "running", paused: "here" })), "running, paused");
   assert.equal(statusWords(row({ paused: "here" })), "paused");
   assert.equal(statusWords(row({ status: "running" })), "running");
 });
 
-test("only a JSON object is sent as arguments", () => {
+test("only a JSON object is valid as arguments", () => {
   assert.equal(wrongJson('{"path": "/b", "n": 12345678901234567890}'), "");
   for (const text of ["", "{", "[]", "null", '"a"', "{'a': 1}", "NaN"]) {
     assert.match(wrongJson(text), /[Nn]othing was sent/, text);
   }
 });
 
-test("a frame without questions leaves them, and new ones are told once", () => {
+test("a frame without questions changes none, and a new question is reported once", () => {
   const store = new Store();
   const frame = (seq, base, fields) => store.take({ seq, base, agents: [], ...fields }, 0);
 

@@ -29,7 +29,7 @@ function begun() {
   return store;
 }
 
-test("a frame that follows the one before changes the fields it has and no others", () => {
+test("a frame that follows the last one changes only the fields that it has", () => {
   const store = begun();
 
   const change = store.take(frame(2, [{ path: "1", tokens: 9 }]), 0);
@@ -41,7 +41,7 @@ test("a frame that follows the one before changes the fields it has and no other
   assert.equal(store.rows.get("1").task, "Task 1");
 });
 
-test("a frame whose base is missing is not applied, nor is what follows it, until a full one comes", () => {
+test("after a gap no frame is applied until a full one comes", () => {
   const store = begun();
 
   assert.equal(store.take(frame(3, [{ path: "1", tokens: 9 }]), 0).outcome, "gap");
@@ -56,7 +56,7 @@ test("a frame whose base is missing is not applied, nor is what follows it, unti
   assert.equal(store.rows.get("1").tokens, 11);
 });
 
-test("a frame that is known already changes nothing", () => {
+test("a repeated frame changes nothing", () => {
   const store = begun();
   const again = frame(1, [agent("root", { task: "another" })], { base: null });
 
@@ -73,7 +73,7 @@ test("a full frame replaces everything", () => {
   assert.deepEqual(store.childrenOf("root"), ["2"]);
 });
 
-test("what is no frame, or holds no agents, does not throw", () => {
+test("malformed frames do not throw", () => {
   const store = begun();
   for (const odd of [
     undefined,
@@ -88,7 +88,7 @@ test("what is no frame, or holds no agents, does not throw", () => {
   assert.equal(store.rows.size, 2);
 });
 
-test("siblings stand in the order of their numbers, whenever they came", () => {
+test("siblings are in the order of their numbers, whatever order they arrived in", () => {
   const store = begun();
 
   store.take(frame(2, [agent("10"), agent("2"), agent("9")]), 0);
@@ -103,7 +103,7 @@ test("siblings stand in the order of their numbers, whenever they came", () => {
   ]);
 });
 
-test("the ancestors of an agent go up to the root, also when a parent is its own", () => {
+test("ancestors go up to the root, and an agent that is its own parent causes no endless loop", () => {
   const store = begun();
   store.take(frame(2, [agent("1.1", { parent: "1" }), agent("odd", { parent: "odd" })]), 0);
 
@@ -112,7 +112,7 @@ test("the ancestors of an agent go up to the root, also when a parent is its own
   assert.deepEqual(store.ancestorsOf("unheard of"), []);
 });
 
-test("who has ended since the frame before is told, once", () => {
+test("an agent that has ended is reported once", () => {
   const store = begun();
 
   const ended = store.take(frame(2, [{ path: "1", status: "failed" }]), 0).ended;
@@ -125,7 +125,7 @@ test("who has ended since the frame before is told, once", () => {
   assert.deepEqual(again, []);
 });
 
-test("a full frame tells who has ended since what was known before it", () => {
+test("a full frame reports the agents that have ended since the last known state", () => {
   const store = begun();
 
   const full = frame(9, [agent("root"), agent("1", { status: "completed" })], { base: null });
@@ -136,7 +136,7 @@ test("a full frame tells who has ended since what was known before it", () => {
   );
 });
 
-test("the run's time goes on with the page's clock, and stands still when the run is done", () => {
+test("the run's time follows the page's clock and stops when the run has ended", () => {
   const store = new Store();
   store.take(frame(1, [agent("root")], { base: null, at: 10 }), 5_000);
   assert.equal(store.time(7_500), 12.5);
@@ -145,7 +145,7 @@ test("the run's time goes on with the page's clock, and stands still when the ru
   assert.equal(store.time(60_000), 13);
 });
 
-test("the end of a run is told once, and not when it was over before", () => {
+test("the end of a run is reported once, and not if the run had ended before the first frame", () => {
   const store = begun();
   const last = { base: null, done: true, status: "completed" };
 

@@ -13,7 +13,7 @@ function ended() {
   return { store, viewModel: new ViewModel(store, () => 0) };
 }
 
-test("a replay shows who was there, as they were then", () => {
+test("a replay shows the agents of that time, as they were then", () => {
   const { viewModel } = ended();
 
   viewModel.replay({ at: 1, agents: [{ path: "root", status: "running", ended: null }] });
@@ -26,7 +26,7 @@ test("a replay shows who was there, as they were then", () => {
   assert.equal(viewModel.exists("1"), false);
 });
 
-test("a replay leaves the store as it is, and ends with what is now", () => {
+test("a replay does not change the store, and its end shows the present", () => {
   const { store, viewModel } = ended();
 
   viewModel.replay({ at: 3, agents: [{ path: "1", status: "running", error: null }] });

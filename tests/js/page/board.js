@@ -1,5 +1,5 @@
-// Shows a made-up board. In the address: `kind` (`tasks` or `threads`), `rows` (how many), `dark`.
-// `window.page` drives it, and plays the kernel.
+// Shows a made-up board. The address may have `kind` (`tasks` or `threads`), `rows` (their number) and
+// `dark`. `window.page` drives it and plays the kernel.
 
 import widget from "/agentnb/views/static/board_panel.js";
 import { fakeModel } from "./fake_model.js";
@@ -15,7 +15,7 @@ let seq = 1;
 
 document.body.dataset.jpThemeLight = String(!asked.has("dark"));
 
-/** The messages of a thread, as `read` tells them. */
+/** The messages that answer `read`, by thread. */
 const lines = new Map();
 
 const answerTo = (message) => {
@@ -29,7 +29,7 @@ const answerTo = (message) => {
     model.tell({ type: "calls", view, run: message.run, tools: madeUp.madeUpCalls() });
 };
 
-// Like a kernel: later.
+// Answers later, like a kernel.
 model.answer = (message) => void setTimeout(() => answerTo(message));
 
 function tellConversation({ view, thread, most }) {
@@ -42,7 +42,7 @@ function tellConversation({ view, thread, most }) {
   model.tell({ ...head, order: shown.map(({ id }) => id), lines: shown });
 }
 
-/** Changes rows: milliseconds from the beginning of the browser's frame to the end of its paint. */
+/** Changes rows. Returns the ms from the beginning of the browser's frame to the end of its paint. */
 function step(changed, order = null) {
   for (const row of changed) {
     const at = rows.findIndex(({ id }) => id === row.id);

@@ -1,5 +1,5 @@
-// A model as anywidget hands it over, without a kernel: what the view sends is kept in `sent`, and
-// `tell` plays the kernel.
+// A model as anywidget passes it, without a kernel: `sent` keeps the view's messages, and `tell` plays
+// the kernel.
 
 export function fakeModel(traits) {
   const state = { controls: true, height: 0, snapshot: {}, ...traits };
@@ -9,7 +9,7 @@ export function fakeModel(traits) {
   };
   const core = {
     sent: [],
-    /** Called with every message of the view: a test may answer. */
+    /** Called with every message of the view, so that a test can answer it. */
     answer: () => {},
     tell: (message) => fire("msg:custom", message, []),
     close: () => fire("comm:close"),
@@ -17,7 +17,7 @@ export function fakeModel(traits) {
       Object.assign(state, changes);
       for (const name of Object.keys(changes)) fire(`change:${name}`);
     },
-    /** A new object each time, as anywidget has it. */
+    /** A new object each time, as in anywidget. */
     proxy: () => ({
       get: (name) => state[name],
       set: (name, value) => {

@@ -1,11 +1,11 @@
-// Made-up runs of a given size: the same for the same numbers. Depth 3 at most, statuses mixed.
+// Made-up runs of a given size: the same for the same seed, at most 3 levels deep, with mixed statuses.
 
 const WORDS =
   "compare the yearly reports and list what changed since then with sources and a short table of figures for each region or month".split(
     " ",
   );
 
-/** A generator of numbers from 0 to 1, the same for the same seed. */
+/** Returns a function that gives numbers from 0 to 1, the same for the same seed. */
 export function dice(seed) {
   let state = seed >>> 0;
   return () => {
@@ -14,7 +14,7 @@ export function dice(seed) {
   };
 }
 
-/** The paths of a tree of `count` agents whose branches grow side by side. */
+/** The paths of a tree of `count` agents. */
 export function paths(count) {
   const wide = Math.max(2, Math.round((count - 1) ** (1 / 3)));
   if (count < 1) return [];
@@ -84,7 +84,7 @@ function state(chance, { begun }, done) {
   return { status: "skipped", begun: null, tokens: 0, estimated: false };
 }
 
-/** The next frame: `share` of the agents at work have more tokens, a few of them end. */
+/** The next frame: a `share` of the agents have more tokens, and a few of them end. */
 export function nextFrame(frame, before, { share = 0.05, seed = 1 } = {}) {
   const roll = dice(seed + frame.seq);
   const agents = [];
@@ -111,7 +111,7 @@ export function nextFrame(frame, before, { share = 0.05, seed = 1 } = {}) {
   };
 }
 
-/** What the kernel answers to `look`. */
+/** The kernel's answer to `details`. */
 export function madeUpLook({ view, agent, call, at }, frame, n) {
   const one = frame.agents.find(({ path }) => path === agent);
   const text = Array.from(

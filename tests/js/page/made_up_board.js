@@ -1,4 +1,4 @@
-// Made-up boards: what the kernel would tell of a session with so many threads or tasks.
+// Made-up boards: what the kernel would send for a session with `count` threads or tasks.
 
 const NAMES = ["reviewer", "claude-sonnet-5-5", "careful", "writer", "table-reader", "checker"];
 const TITLES = [

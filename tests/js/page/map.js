@@ -1,5 +1,5 @@
-// Shows a made-up map. In the address: `rows` (how many), `judges`, `dark`, `done`. `window.page` drives
-// it.
+// Shows a made-up map. The address may have `rows` and `judges` (their numbers), `dark` and `done`.
+// `window.page` drives it.
 
 import widget from "/agentnb/views/static/map_panel.js";
 import { fakeModel } from "./fake_model.js";
@@ -24,7 +24,7 @@ const ANSWERS = [
   "label: money, score: 1",
 ];
 
-/** One agent in nine has failed, and at the end of a table that goes on they have not begun. */
+/** One agent in nine has failed; in an open run, the last ones have not begun. */
 function agentOf(number) {
   const path = String(number);
   const row = Math.floor((number - 1) / judges);
@@ -74,7 +74,7 @@ model.answer = (message) => {
   setTimeout(() => model.tell({ ...look, n: 0, text: one.answer ?? "" }));
 };
 
-/** The milliseconds from the beginning of the browser's frame that draws `act` to its paint. */
+/** Calls `act`. Returns the ms from the beginning of the browser's frame that draws it to its paint. */
 function timed(act) {
   return new Promise((resolve) => {
     let begun = 0;

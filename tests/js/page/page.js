@@ -1,5 +1,6 @@
-// Shows a made-up run. In the address: `agents` (how many), `dark`, `done`, `early` (before its first
-// frame), `live` (it goes on by itself), `loaded` (no controls). `window.page` drives it.
+// Shows a made-up run. The address may have `agents` (their number), `dark`, `done`, `early` (before
+// its first frame), `live` (frames come by themselves), `loaded` (no controls). `window.page` drives
+// it.
 
 import widget from "/agentnb/views/static/panel.js";
 import { fakeModel } from "./fake_model.js";
@@ -37,8 +38,8 @@ function replayAt({ view, at }) {
 }
 
 /**
- * The next frame of the run: the milliseconds from the beginning of the browser's frame in which it
- * is drawn to the end of style, layout and paint, so without the wait for that frame.
+ * Draws the next frame of the run. Returns the ms from the beginning of the browser's frame that draws
+ * it to the end of style, layout and paint: without the wait for that frame.
  */
 function step(share = 0.05) {
   frame = nextFrame(frame, rows, { share });
