@@ -1,8 +1,8 @@
-"""What the lessons take: `python -m tests.lessons [NAME ...]` measures it, and a test compares it.
+"""Time and cost of the lessons: `python -m tests.lessons [NAME ...]` measures, a test compares.
 
-It runs each lesson, counts the tokens of all calls to models, and writes them into the notebook's
-metadata, with a digest of the code that made them. Then it writes minutes and prices into the
-table of notebooks/README.md. Without a name it measures the lessons whose code has changed.
+The command runs each lesson, counts the tokens of all calls to models, and writes them into the
+notebook's metadata, with a digest of the code that made them. Then it writes minutes and prices
+into the table of notebooks/README.md. Without a name it measures the lessons with changed code.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "notebooks"
 COURSE = FOLDER / "README.md"
 MODEL = "anthropic/claude-sonnet-5-5"
-"""Whose list price the table has."""
+"""The table has this model's list price."""
 _ROW = re.compile(
     r"^\| (?P<place>\d+) \| \[(?P<title>[^]]+)\]\((?P<name>[\w-]+)\.ipynb\) \| (?P<minutes>\d+) "
     r"\| (?P<afterwards>[^|]+) \| \$(?P<usd>\d+\.\d\d) \|$",
@@ -44,17 +44,17 @@ _ROW = re.compile(
 )
 _TOTAL = re.compile(r"^\| \| \*\*all\*\* \| \d+ \| \| \$\d+\.\d\d \|$", re.MULTILINE)
 
-# How fast a person reads. Two exercises take what two short functions take.
+# How fast a person reads. Two exercises take as long as two short functions.
 _WORDS_A_MINUTE = 200
 _LINES_A_MINUTE = 40
 _MINUTES_FOR_EXERCISES = 4
 
 
-# -- what the files say ---------------------------------------------------------------------------
+# -- what the files have --------------------------------------------------------------------------
 
 
 def lessons() -> list[Path]:
-    """The lessons of the course. The quickstart stands before it."""
+    """The lessons of the course, which begins after the quickstart."""
     return sorted(path for path in FOLDER.glob("*.ipynb") if path.stem != "quickstart")
 
 
@@ -70,7 +70,7 @@ def is_measured(lesson: NotebookNode) -> bool:
 
 
 def usd(lesson: NotebookNode) -> float:
-    """What the tokens in a notebook's metadata cost by the list price of `MODEL`."""
+    """The cost of the tokens in a notebook's metadata, at the list price of `MODEL`."""
     counted = lesson.metadata.usage
     price = list_price_of(MODEL, Usage(counted.input_tokens, counted.output_tokens))
     assert price is not None, f"{MODEL} has no list price"
@@ -78,7 +78,7 @@ def usd(lesson: NotebookNode) -> float:
 
 
 def minutes(lesson: NotebookNode) -> int:
-    """About how long a person takes. Folded cells and checks need not be read."""
+    """About how long a person takes, without the folded cells and checks."""
     words = sum(len(c.source.split()) for c in lesson.cells if c.cell_type == "markdown")
     lines = sum(
         sum(bool(line.strip()) for line in cell.source.splitlines())
@@ -96,7 +96,7 @@ def rows(course: str) -> list[re.Match[str]]:
 
 
 def with_figures(course: str) -> str:
-    """The page of the course, with the figures that the notebooks have."""
+    """The page of the course, with the figures of the notebooks."""
     total_minutes, total_usd = 0, 0.0
 
     def row(found: re.Match[str]) -> str:
@@ -115,7 +115,7 @@ def with_figures(course: str) -> str:
 
 
 def _cents(amount: float) -> float:
-    """Rounded up to whole cents."""
+    """An amount, rounded up to whole cents."""
     return math.ceil(amount * 100) / 100
 
 
@@ -140,7 +140,7 @@ class _Counter:
                     continue
                 agent_id, usage = entry.event.agent_id, entry.event.usage
                 calls[agent_id] = calls.get(agent_id, 0) + 1
-                if (agent_id, calls[agent_id]) in bus.recorded_calls:  # it would cost nothing
+                if (agent_id, calls[agent_id]) in bus.recorded_calls:  # recorded: it costs nothing
                     continue
                 self.calls += 1
                 self.input_tokens += usage.total_tokens - usage.output_tokens
@@ -153,12 +153,12 @@ counter = _Counter()
 
 
 def begin() -> None:
-    """Count from here on. Called in the lesson's kernel."""
+    """Start counting. Called in the lesson's kernel."""
     observers.add(counter)
 
 
 def measured(path: Path) -> dict[str, Any]:
-    """Run a lesson, and count the calls to models and their tokens."""
+    """Run a lesson and count the calls to models and their tokens."""
     lesson = load(path)
     first = code("from tests import lessons as _lessons\n_lessons.begin()")
     last = code("import json as _json\nprint(_json.dumps(vars(_lessons.counter)))")
@@ -172,7 +172,7 @@ def measured(path: Path) -> dict[str, Any]:
 
 
 def main(names: Iterable[str]) -> None:
-    """Measure lessons, and write what was found."""
+    """Measure lessons and write the figures."""
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["AGENTNB_DEMO_PACE_S"] = "0"
     os.environ["AGENTNB_STORE"] = "none"

@@ -1,8 +1,8 @@
 """Helpers for tests of whole trees: a run of the core, scripts by agent, time, held streams.
 
-`run_tree` checks on each run what holds for every run, whatever it was
-about: one dense record from `RunStarted` to `RunFinished`, one terminal event per agent, no
-parent before its children, a tree that is the events' own, and nothing left running.
+`run_tree` checks for each run what must hold for every run: one dense record from `RunStarted` to
+`RunFinished`, one terminal event per agent, no parent ended before its children, a tree that equals
+the fold of its events, and nothing left running.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from agentnb.run_check import check_possible
 from agentnb.runtime import get_runtime
 
-# What `agentnb.testing` offers to all; the tests take it from here, with the rest.
+# From `agentnb.testing`; tests import it from here with the other helpers.
 from agentnb.testing import Hold as Hold
 from agentnb.testing import by_agent as by_agent
 from agentnb.testing import requests_of as requests_of
@@ -71,7 +71,7 @@ from agentnb.testing import spawn as spawn
 from agentnb.testing import task_of as task_of
 
 DEADLINE_S = 120.0
-"""Against hangs only: far more than anything here takes on a busy machine."""
+"""Only against hangs: far more than anything here takes on a busy machine."""
 
 E = TypeVar("E")
 
@@ -106,7 +106,7 @@ class Tree:
     plan: SpawnInstruction | None = None
     synthesis: bool = True
     beside_others: bool = False
-    """Whether other runs are on the loop at the same time: their tasks are not this one's."""
+    """Whether other runs share the loop: then other tasks may be left on it."""
     past: Past | None = None
     output: OutputType | None = None
     """The type of the root's answer."""
@@ -114,7 +114,7 @@ class Tree:
     """The type of each answer of the plan."""
     rows: Rows | None = None
     error: OrchestratorError | None = None
-    """What the run raised."""
+    """The exception that the run raised."""
     _result: OrchestratorResult | None = field(default=None, repr=False)
 
     @property
@@ -181,7 +181,7 @@ class Tree:
         return asyncio.create_task(self.run(task))
 
     async def saw(self, kind: type[E], path: str | None = None) -> E:
-        """Wait for the first such event."""
+        """Wait for the first event of a kind; of one agent if a path is given."""
         async with asyncio.timeout(DEADLINE_S):
             async for entry in self.bus.subscribe():
                 for event in events_of([entry], kind, path):
@@ -235,7 +235,7 @@ async def run_tree(provider: Provider, task: str = "the task", **limits: Any) ->
 
 
 def path_of(agent_id: str) -> str:
-    """The path of an agent whose run has a top-level thread, as nearly all runs here have."""
+    """The path of an agent in a run on a top-level thread, as nearly all runs here are."""
     return types.path_of(agent_id, agent_id.partition(".")[0])
 
 
@@ -249,13 +249,13 @@ def events_of(entries: Sequence[Entry], kind: type[E], path: str | None = None) 
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Let this loop run until a condition holds that it, or a thread, brings about."""
+    """Let this loop run until a condition holds, which the loop or a thread brings about."""
     async with asyncio.timeout(DEADLINE_S):
         for turn in itertools.count():
             if holds():
                 return
-            # A loop that never rests takes the interpreter's lock back before a thread that was
-            # woken has it: such a thread may starve for half a minute.
+            # A loop that never sleeps takes the interpreter's lock back before a woken thread gets
+            # it: the thread may starve for half a minute.
             await asyncio.sleep(0 if turn < 1000 else 0.001)
 
 
@@ -271,7 +271,7 @@ def nothing_left_on_the_runtime() -> Iterator[None]:
     assert get_runtime().submit(tasks()).result(DEADLINE_S) - before == set()
 
 
-# -- what holds for every run ---------------------------------------------------------------------
+# -- what must hold for every run -----------------------------------------------------------------
 
 
 def check_record(entries: Sequence[Entry], first: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -279,7 +279,7 @@ def check_record(entries: Sequence[Entry], first: Mapping[str, int] = MappingPro
 
     Args:
         entries: The record.
-        first: By agent id: the number that its tasks begin at; 1 for the others.
+        first: The number of an agent's first task, by agent id; 1 for the others.
     """
     events = [entry.event for entry in entries]
     assert [entry.seq for entry in entries] == list(range(len(entries)))
@@ -317,7 +317,7 @@ def check_numbers(
 ) -> None:
     """Check that the tasks of each agent, started or not, have the numbers 1, 2, 3, … once each.
 
-    Where an agent's tasks begin at another number, that and the following ones.
+    `first` has the first number of agents whose tasks begin at another.
     """
     numbers: dict[str, list[int]] = {}
     for event in (entry.event for entry in entries):
@@ -325,7 +325,7 @@ def check_numbers(
             case AgentSpawned(parent_id=str(parent_id)):
                 number = types.path_of(event.agent_id, parent_id)
                 numbers.setdefault(parent_id, []).append(int(number))
-            case CycleDetected(number=number) if number != 0:  # that of an assignment
+            case CycleDetected(number=number) if number != 0:  # an assignment's cycle has number 0
                 assert event.number is not None
                 numbers.setdefault(event.agent_id, []).append(event.number)
             case SpawnIgnored() | DepthLimitReached():
@@ -337,7 +337,7 @@ def check_numbers(
 
 
 def _check_budget_events(events: Sequence[Any]) -> None:
-    """Check that a warning precedes the exhaustion, a pause has its end, a synthesis its call."""
+    """Check that exhaustion follows a warning, a pause ends, and a synthesis has its call."""
     is_warned = is_exhausted = is_limited = is_raised = is_paused = False
     for event, following in itertools.zip_longest(events, events[1:]):
         match event:
@@ -375,7 +375,7 @@ def check_result(result: OrchestratorResult, entries: Sequence[Entry]) -> None:
     assert set(nodes) == set(spawned)
     for node in nodes.values():
         children = [s.agent_id for s in spawned.values() if s.parent_id == node.agent_id]
-        children.sort(key=types.path_key)  # rows that are known begin before the others
+        children.sort(key=types.path_key)  # rows with a known answer begin before the others
         assert [child.agent_id for child in node.children] == children
         assert node.task == spawned[node.agent_id].task_description
         assert node.status.is_terminal
@@ -400,7 +400,7 @@ def chain(
     replies: AnyReply | Sequence[AnyReply],
     more: Mapping[str, AnyReply | Sequence[AnyReply]] | None = None,
 ) -> ScriptedProvider:
-    """A script in which the agent `NAMES[depth]` gives `replies`; those above it delegate down."""
+    """A script in which the agent `NAMES[depth]` gives `replies`; its ancestors delegate to it."""
     above = {NAMES[d]: (spawn(NAMES[d + 1]), f"{NAMES[d]} came back") for d in range(depth)}
     return by_agent({**above, NAMES[depth]: replies, **(more or {})})
 
@@ -409,21 +409,21 @@ def chain(
 
 
 _NO_WORD_OF_SLOWNESS = "import logging; logging.getLogger('asyncio').setLevel(logging.ERROR)\n"
-"""The development mode of asyncio warns of callbacks that took long: on a busy machine, of any."""
+"""asyncio's development mode warns of slow callbacks: on a busy machine, of any callback."""
 
 
 def examples(number: int) -> int:
-    """How many examples a property tries; by hand, as many as `PROPERTY_EXAMPLES` says."""
+    """The number of examples that a property tries; `PROPERTY_EXAMPLES` overrides it."""
     return int(os.environ.get("PROPERTY_EXAMPLES", number))
 
 
 def run_python(code: str, *, debug: bool = True) -> str:
-    """Run `code` in a fresh process, which must succeed silently, and return what it prints.
+    """Run `code` in a fresh process, which must succeed without error output; return its output.
 
     Args:
-        code: What it runs.
-        debug: In Python's development mode, in which asyncio takes about twice the time. Warnings
-            are shown in either case.
+        code: The code.
+        debug: Whether to use Python's development mode, in which asyncio takes about twice the
+            time. Warnings are shown in either case.
     """
     mode = ["-X", "dev"] if debug else ["-W", "default"]
     done = subprocess.run(

@@ -2,5 +2,5 @@
 
 import os
 
-# What a run itself costs: nothing is written, unless a benchmark names a file.
+# Measure the run itself: no store is written unless a benchmark names a file.
 os.environ["AGENTNB_STORE"] = "none"

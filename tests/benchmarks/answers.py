@@ -1,7 +1,7 @@
-"""What it takes to show an answer: real pages, and answers that were made to be too much.
+"""What it costs to show an answer: real pages, and answers made to be too much.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.answers [COUNT] [LENGTH]
-[SEED]`. The mixtures are checked, too, as `tests/views/test_markdown.py` checks a few of them.
+[SEED]`. The mixtures are also checked, as `tests/views/test_markdown.py` checks a few of them.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def mixtures(seeds: range, length: int) -> Iterator[tuple[float, float, int]]:
 
 
 def measured(text: str) -> tuple[float, float]:
-    """Seconds of the processor, the least of three, and how many times as long it became."""
+    """Processor seconds, the least of three, and the factor by which the text grew."""
     took_s = []
     for _ in range(3):
-        gc.collect()  # what was made before is not this answer's
+        gc.collect()  # earlier garbage is not this answer's
         begun_s = time.process_time()
         html = answer_html(text)
         took_s.append(time.process_time() - begun_s)

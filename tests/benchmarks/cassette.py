@@ -2,9 +2,9 @@
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.cassette [--repeats N]`. The
 processor time of recording is the median of the ratios within one repeat, each of a fresh process,
-all threads counted: a run of 1,000 agents over the Anthropic provider and a server on loopback that
-is recorded, against the same run live; and one of 1,000 scripted agents, against the same run with
-a journal that keeps nothing (the run makes the records for it), and without a journal.
+all threads counted: a recorded run of 1,000 agents over the Anthropic provider and a server on
+loopback, against the same run live; and a recorded run of 1,000 scripted agents, against the same
+run with a journal that keeps nothing (the run makes records for it), and without a journal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOTHING, _NONE = "nothing", "none"
 
 
 class KeepsNothing:
-    """A journal."""
+    """A journal that keeps nothing."""
 
     def keep(self, record: object) -> None:
         """Take a record."""
@@ -62,7 +62,7 @@ def cpu_ms(path: str) -> float:
     """Processor time of a run, all threads counted.
 
     Args:
-        path: Of the cassette, or `_NOTHING`, or `_NONE`.
+        path: The cassette's, or `_NOTHING`, or `_NONE`.
     """
     plan = spawn(*[f"Look into part {n}" for n in range(AGENTS)])
 
@@ -91,7 +91,7 @@ def cpu_ms(path: str) -> float:
 
 
 def recording(repeats: int) -> None:
-    """Print what recording adds."""
+    """Print the processor time that recording adds."""
     ratios: dict[str, list[float]] = {_NOTHING: [], _NONE: []}
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +150,7 @@ def filled(path: Path) -> CompletionRequest:
 
 
 def took_ms(act: Callable[[], Any]) -> list[float]:
-    """Wall times of five, in order."""
+    """Wall times of five calls, in ascending order."""
     times: list[float] = []
     for _ in range(5):
         begun_s = time.perf_counter()
@@ -160,7 +160,7 @@ def took_ms(act: Callable[[], Any]) -> list[float]:
 
 
 def reading() -> None:
-    """Print how long it takes to open a file, to make its records, and to explain a miss."""
+    """Print the times to open a file, to make its records, and to explain a miss."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "many.cassette.jsonl")
         request = filled(path)
@@ -172,7 +172,7 @@ def reading() -> None:
             ("the same agent", str(CALLS // TURNS), TURNS + 1),
             ("another agent", "5000", 1),
         ):
-            cassettes = [Cassette.read(path) for _ in range(5)]  # each makes its requests itself
+            cassettes = [Cassette.read(path) for _ in range(5)]  # each makes its own requests
 
             def act(agent: str = agent, number: int = number, left: Any = cassettes) -> None:
                 left_one = left.pop()
@@ -189,7 +189,7 @@ def _print(words: str, times: list[float]) -> None:
 
 
 def main() -> None:
-    """Read the arguments."""
+    """Read the arguments and measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--once", help=argparse.SUPPRESS)

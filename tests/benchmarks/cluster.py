@@ -1,8 +1,8 @@
 """What a cluster costs the session's process, and how quickly a stop reaches its workers.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.cluster`. Four workers and a
-scheduler of this machine, each a process of its own; models are made up in the workers. Each number
-is of a fresh process.
+scheduler on this machine, each a process of its own; the workers have scripted models. Each number
+comes from a fresh process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WORKERS = 4
 
 @contextlib.contextmanager
 def scheduler_and_workers() -> Iterator[str]:
-    """The address of a scheduler that is no part of this process, with its workers."""
+    """The address of a scheduler outside this process, with its workers."""
     with contextlib.ExitStack() as stack:
         file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "scheduler.json"
         at = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
@@ -58,7 +58,7 @@ def _session(model: str, engine: Any) -> Session:
 
 
 def cpu_s(address: str) -> float:
-    """Processor seconds of this process for a run of `AGENTS` agents; here if no address is given.
+    """This process's processor seconds for a run of `AGENTS` agents; in process without an address.
 
     The first run imports and connects; the second is measured.
     """
@@ -80,7 +80,7 @@ def cpu_s(address: str) -> float:
 
 
 def stop_s(address: str) -> tuple[float, float]:
-    """Seconds from a cancel to the last agent's end, and to the last word of a model."""
+    """Seconds from a cancel to the last agent's end, and to the last word from a model."""
     from distributed import Client
 
     client: Any = Client
@@ -94,7 +94,7 @@ def stop_s(address: str) -> tuple[float, float]:
         began_s = time.monotonic()
         run.cancel()
         returned_s = time.monotonic() - began_s
-        # Each stream notes its own end, and says no word behind it.
+        # Each stream notes its own end, and yields nothing afterwards.
         while [line for _, line in notes(file)].count("closed") < STOPPED:
             time.sleep(0.01)
         ends = [each.at_s for each in run.events if is_terminal(each.event)]
@@ -104,7 +104,7 @@ def stop_s(address: str) -> tuple[float, float]:
 
 
 class TimedDrip(Drip):
-    """Notes when each word was said, by this machine's clock."""
+    """Notes the time of each word, by this machine's clock."""
 
     def noted(self) -> str:
         """See `Drip`."""

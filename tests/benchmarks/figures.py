@@ -1,4 +1,4 @@
-"""How long figures take, from the values of a run to the bytes of a PNG file.
+"""The time that figures take, from the values of a run to the bytes of a PNG file.
 
 Run it as `python -m tests.benchmarks.figures [most agents]`, in an environment where agentnb is
 installed.
@@ -49,7 +49,7 @@ def main(most: int) -> None:
         [sys.executable, "-c", PROBE], capture_output=True, text=True, check=True
     )
     print(f"import of what draws, in a fresh process: {first.stdout.strip()} s CPU")
-    plot_tree(tree("wide", 40, tasks=TASKS)).to_png()  # the letters are read once
+    plot_tree(tree("wide", 40, tasks=TASKS)).to_png()  # the first figure loads the font
     print(f"{'':24}{'agents':>7}{'CPU s':>8}{'wall s':>8}{'KB':>6}")
     for size in (size for size in SIZES if size <= most):
         figures: dict[str, Callable[[], RunFigure]] = {

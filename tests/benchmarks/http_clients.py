@@ -1,4 +1,4 @@
-"""The same streams, read in different ways: one way to a process.
+"""Reads the same streams in different ways, one way in each process.
 
     python -m tests.benchmarks.http_clients VARIANT COUNT URL
 
@@ -31,13 +31,13 @@ from tests.benchmarks.http_server import (
 )
 
 SYSTEM = "You are a sub-agent that does one focused part of a task. " * 25
-"""About as long as what agentnb tells a sub-agent."""
+"""About as long as agentnb's own prompt for a sub-agent."""
 WHOLE = len(WORDS) * DELTAS
 WARM_UP = 10
 
 
 def body(number: int) -> dict[str, Any]:
-    """What is asked for one stream."""
+    """The request for one stream."""
     said = [{"role": "user", "content": f"Say something of part {number}."}]
     return {"model": "m", "max_tokens": 8192, "system": SYSTEM, "messages": said}
 
@@ -71,7 +71,7 @@ class Helper:
 
 
 class Raw:
-    """The SDK's raw events over its aiohttp transport, the JSON decoded by us."""
+    """The SDK's raw events over its aiohttp transport, with the JSON decoded here."""
 
     def __init__(self, url: str) -> None:
         import anthropic
@@ -101,7 +101,7 @@ class Raw:
 
 
 class Provider:
-    """The provider that agentnb has for the API, alone."""
+    """agentnb's provider for the API, alone."""
 
     def __init__(self, url: str) -> None:
         from agentnb.providers.anthropic import AnthropicProvider
@@ -129,7 +129,7 @@ class Provider:
 
 
 class OpenAISdk:
-    """Another SDK's own stream of a chat completion, over its default transport."""
+    """OpenAI's SDK: its stream of a chat completion, over its default transport."""
 
     def __init__(self, url: str) -> None:
         import openai
@@ -154,7 +154,7 @@ class OpenAISdk:
 
 
 class OpenAI(Provider):
-    """The provider that agentnb has for chat completions, alone."""
+    """agentnb's provider for chat completions, alone."""
 
     def __init__(self, url: str) -> None:
         from agentnb.providers.openai import OpenAIProvider
@@ -189,7 +189,7 @@ class Agentnb:
         assert lengths == [WHOLE] * count, "a stream was not read whole"
 
     def close(self) -> None:
-        """What is open is closed with the interpreter."""
+        """Do nothing: the interpreter closes what is open."""
 
 
 class Stored(Agentnb):
@@ -221,7 +221,7 @@ def _limits() -> Any:
 
 
 def measure(variant: str, count: int, url: str) -> dict[str, float]:
-    """Read `count` streams one way: processor seconds, and the peak of the memory in MiB."""
+    """Read `count` streams in one way: processor seconds, and the peak of memory in MiB."""
     kinds: dict[str, type[Helper | Raw | Provider | OpenAISdk | Agentnb]] = {
         "helper": Helper,
         "raw": Raw,
@@ -260,14 +260,14 @@ def _closed_after_s(url: str, begun_s: float) -> float:
 
 
 def cancel(count: int, url: str) -> dict[str, float]:
-    """Cancel a run of so many open streams: seconds to the return, and to the last close."""
+    """Cancel a run with `count` open streams: seconds to the return, and to the last close."""
     from agentnb.core.events import AgentTextDelta
 
     reader = Agentnb(url)
     reader.start(count)
     _all_open(url, count)
 
-    # All that the server says before it holds a reply.
+    # All that the server sends before it holds a reply.
     said = len(WORDS) * (HELD_AFTER - FIRST_DELTA)
 
     def read() -> int:
@@ -287,7 +287,7 @@ def cancel(count: int, url: str) -> dict[str, float]:
 
 
 def close_sockets(count: int, url: str) -> dict[str, float]:
-    """The same with sockets that nobody reads with anything."""
+    """Close as many bare sockets: seconds to the return, and to the last close."""
     parts = urlsplit(url)
     content = json.dumps(body(0)).encode()
     head = f"POST {parts.path}/v1/messages HTTP/1.1\r\ncontent-length: {len(content)}\r\n\r\n"

@@ -1,10 +1,10 @@
-"""APIs that cost their clients nothing but their own work: bytes made beforehand.
+"""A server that sends bytes made beforehand, so that clients pay only for their own work.
 
-Messages, and under `/v1/chat/completions` chat completions.
+It has the Messages API and, under `/v1/chat/completions`, chat completions.
 
-It runs in a process of its own, so that its processor time is nobody's, and speaks just enough
-HTTP to hold thousands of open streams. Every event is written by itself, in its own chunk, as
-the API does. The base URL says how:
+It runs in a process of its own, so that its processor time is not measured, and speaks just enough
+HTTP to hold thousands of open streams. It writes every event separately, in its own chunk, as the
+API does. The base URL chooses how:
 
     /quick    all at once
     /paced    0.2 s to the first event, then one every 20 ms
@@ -12,10 +12,10 @@ the API does. The base URL says how:
     /held     some of the events, and then nothing
     /called   all at once; chat completions as the argument of a call of the tool `final_answer`
 
-A chat completion for which no stream is asked comes whole.
+A chat completion without `stream` comes whole.
 
-Asked for its state, it tells the open connections, and when the last one was seen to close and the
-last request to come, by the clock that all processes of a machine share.
+Its state is the number of open connections, and the times of the last close and the last request,
+by the clock that all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from typing import Any
 DELTAS = 50
 FIRST_S, EVERY_S = 0.2, 0.02
 HELD_AFTER = 10
-"""Events of a held stream that come."""
+"""Events of a held stream that are sent."""
 FIRST_DELTA = 2
-"""Events of a reply that come before its first words."""
+"""Events of a reply before its first text."""
 WORDS = ", a few words of it"
 FINAL = "final_answer"
 USAGE = {"prompt_tokens": 400, "completion_tokens": 250, "total_tokens": 650}
@@ -54,7 +54,7 @@ def _event(kind: str, **fields: Any) -> bytes:
 
 
 def events_of(pieces: list[str]) -> list[bytes]:
-    """A whole reply that says this, as chunks for the wire."""
+    """A whole reply with this text, as HTTP chunks."""
     message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
@@ -75,7 +75,7 @@ def events_of(pieces: list[str]) -> list[bytes]:
         ),
         _event("content_block_stop", index=0),
         _event("message_delta", delta=end, usage={"output_tokens": 5 * len(pieces)}),
-        # The end of the body comes with the end mark, as where a server has no more to say.
+        # The end of the body comes with the last event, as from a server that has sent all.
         _event("message_stop") + b"0\r\n\r\n",
     ]
 
@@ -124,7 +124,7 @@ def _completion_of(deltas: list[dict[str, Any]], reason: str) -> list[bytes]:
 
 
 def whole_of(text: str, *, called: bool) -> bytes:
-    """A chat completion that is no stream, also as the argument of a tool call."""
+    """A chat completion without a stream; if `called`, as the argument of a tool call."""
     function = {"name": FINAL, "arguments": json.dumps({"answer": text})}
     calls = [{"id": "call_1", "type": "function", "function": function}]
     said = {"content": None, "tool_calls": calls} if called else {"content": text}
@@ -149,7 +149,7 @@ def whole_of(text: str, *, called: bool) -> bytes:
 
 
 def plan_of(count: int) -> list[str]:
-    """A reply that asks for so many sub-agents, in pieces."""
+    """A reply that requests `count` sub-agents, in pieces."""
     agents = "".join(f'<agent task="Say something of part {n}." />' for n in range(count))
     text = f'I ask {count}.\n\n<spawn_agents mode="parallel">{agents}</spawn_agents>'
     return [text[at : at + 400] for at in range(0, len(text), 400)]
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
     def _answer(self, path: bytes, body: bytes) -> None:
         if path.endswith(b"/state"):
             state = {
-                "open": _State.opened - 1,  # without the one that asks
+                "open": _State.opened - 1,  # without the connection of this request
                 "last_closed_at_s": _State.last_closed_at_s,
                 "last_request_at_s": _State.last_request_at_s,
             }
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
         if position and not self.transport.is_closing():
             self.transport.write(events[position - 1])
         if position < len(events):
-            # By a clock of its own: what came late makes nothing after it late.
+            # By absolute times, so that a late event does not delay the later ones.
             asyncio.get_running_loop().call_at(
                 at_s, self._write_paced, events, position + 1, at_s + EVERY_S
             )
@@ -247,11 +247,11 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(Connection, "127.0.0.1", 0, backlog=4096)
     print(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)  # until the one who started it is done
+    await loop.run_in_executor(None, sys.stdin.read)  # until the parent process closes the pipe
 
 
 def many_files() -> None:
-    """Let this process hold thousands of connections."""
+    """Allow this process thousands of connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
 
@@ -269,7 +269,7 @@ def server_process() -> Iterator[str]:
 
 
 def state_of(url: str) -> dict[str, float]:
-    """What the server tells of itself."""
+    """The server's state."""
     with urllib.request.urlopen(f"{url}/state", data=b"{}") as answer:
         state: dict[str, float] = json.load(answer)
         return state

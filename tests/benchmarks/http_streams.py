@@ -1,8 +1,8 @@
-"""What orchestration costs over HTTP: against the bare SDK, for the same streams, in one run.
+"""What orchestration costs over HTTP, against the bare SDK, for the same streams in one run.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.http_streams [--repeats N]
 [--only quick,paced,openai,cancel]`. Each figure is the median of the repeats, each ratio the median
-of the ratios within one repeat: what else the machine does changes from one to the next.
+of the ratios within one repeat, since the machine's other load changes from one to the next.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Measures = dict[str, float]
 
 
 def run(variant: str, count: int, url: str) -> Measures:
-    """One way of reading, in a process of its own."""
+    """Read in one way, in a fresh process."""
     command = [sys.executable, "-m", "tests.benchmarks.http_clients", variant, str(count), url]
-    # Past any proxy: the server is on this machine.
+    # Without a proxy: the server is on this machine.
     environment = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     measures: Measures = json.loads(done.stdout)
@@ -33,7 +33,7 @@ def run(variant: str, count: int, url: str) -> Measures:
 def interleaved(
     variants: Sequence[str], count: int, url: str, repeats: int
 ) -> dict[str, list[Measures]]:
-    """Each way of reading, one after the other, and all of that so many times."""
+    """Read in each way, one after the other, and repeat all of them."""
     rounds = [{variant: run(variant, count, url) for variant in variants} for _ in range(repeats)]
     return {variant: [measures[variant] for measures in rounds] for variant in variants}
 

@@ -1,9 +1,9 @@
 """What the orchestration itself costs: one root, N sub-agents in parallel, a model without delay.
 
-Run by hand from the root of the checkout: `python -m tests.benchmarks.in_process`. Everything is at
-its default (events, budget, history) but the limits. Each number is of a fresh process, so that no
-run profits from, or pays for, another. Beside it stands what the same streams cost with nobody who
-orchestrates them: the scale of the machine.
+Run by hand from the root of the checkout: `python -m tests.benchmarks.in_process`. Everything but
+the limits is at its default (events, budget, history). Each number comes from a fresh process, so
+that no run profits from another or pays for it. For scale, it also prints the cost of the same
+streams without orchestration.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Instant:
         self._plan = f"<spawn_agents>{tasks}</spawn_agents>"
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
-        """One reply; where no other agent is concerned it never waits."""
+        """Stream one reply, without waiting."""
         is_plan = len(request.messages) == 1 and request.messages[0].text == "root"
         pieces = [self._plan] if is_plan else [f"{_WORDS}{n} " for n in range(DELTAS)]
         yield Usage(100, 0)
@@ -57,7 +57,7 @@ class Instant:
 
 
 def started(agents: int, store: str | None = None) -> Run:
-    """A run with the limits raised."""
+    """Start a run with raised limits."""
     session = Session(
         store=store,
         provider=Instant(agents),
@@ -70,8 +70,8 @@ def started(agents: int, store: str | None = None) -> Run:
 
 
 def measure(agents: int, *, memory: bool, store: str | None = None) -> float:
-    """CPU milliseconds, or KiB that stay, per sub-agent."""
-    started(10, store).result()  # what the first run imports and fills is no sub-agent's
+    """CPU milliseconds, or KiB that remain allocated, per sub-agent."""
+    started(10, store).result()  # imports and caches, which no sub-agent pays for
     gc.collect()
     if memory:
         tracemalloc.start()

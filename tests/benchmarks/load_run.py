@@ -1,7 +1,7 @@
-"""How long `load_run` takes for a run of a million text deltas, and what is asked of it then.
+"""The time of `load_run` for a run of a million text deltas, and of the queries after it.
 
-Run it as `python -m tests.benchmarks.load_run [DELTAS]`. Each load is a fresh process; the times
-are those of the processor, so that what else the machine does counts less.
+Run it as `python -m tests.benchmarks.load_run [DELTAS]`. Each load is in a fresh process; the times
+are processor times, so that other load on the machine counts less.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ json.dump({"times": times, "agents": agents, "MiB at most": peak_mib}, sys.stdou
 
 
 def rows(deltas: int) -> Iterator[Row]:
-    """The record of the run, as a bus keeps it."""
+    """The run's record, as a bus keeps it."""
     for seq, event in enumerate(happened(deltas)):
         at_s = seq * 1.1e-5
         if isinstance(event, AgentTextDelta):
@@ -68,7 +68,7 @@ def rows(deltas: int) -> Iterator[Row]:
 
 
 def happened(deltas: int) -> Iterator[Event]:
-    """A root and its sub-agents, all of which talk at the same time."""
+    """The events of a root and its sub-agents, which all write at the same time."""
     ids = [f"{ROOT}.{number}" for number in range(1, AGENTS + 1)]
     yield RunStarted(task_description="task", model=MODEL, budget_total=10**9, max_depth=3)
     yield AgentSpawned(agent_id=ROOT, parent_id=None, task_description="task", depth=0)
@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def probe(path: Path) -> dict[str, Any]:
-    """What one load in a fresh process took."""
+    """Load the run in a fresh process; return its times."""
     process = subprocess.run(
         [sys.executable, "-c", PROBE, str(path)], capture_output=True, text=True, check=True
     )

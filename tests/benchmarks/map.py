@@ -1,7 +1,7 @@
 """What a map costs beside its model: time, reuse, a cancel, memory.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.map`. The model is scripted
-and answers at once. Each number is of a fresh process.
+and answers at once. Each number comes from a fresh process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def session(store: Path | None, reply: Callable[[CompletionRequest], Any] | None
 def map_s(
     judges: int, output: Any, store: Path | None, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Seconds from the call of `map` to its table, by a clock."""
+    """Wall seconds from the call of `map` to its table."""
     own = session(store)
     rows, began_s = table(ROWS), clock()
     own.map(rows, PROMPT, output, judges=judges, budget=_BUDGET).result()
@@ -60,13 +60,13 @@ def map_s(
 
 
 def map_again_s(store: Path) -> float:
-    """Seconds of a map all of whose rows are in the store."""
+    """Seconds of a map with all rows in the store."""
     map_s(1, Complaint, store)
     return map_s(1, Complaint, store)
 
 
 def map_cancel_s() -> float:
-    """Seconds from a cancel of rows that are all at work to the table of what is done."""
+    """Seconds from a cancel, with all rows at work, to the table of the completed rows."""
 
     at_work, all_at_work = 0, threading.Event()
 
@@ -88,7 +88,7 @@ def map_cancel_s() -> float:
 
 
 def map_row_kib() -> float:
-    """KiB that stay of each row, its events included."""
+    """KiB that remain allocated for each row, including its events."""
     own, rows = session(None), table(ROWS)
     own.map(rows[:10], PROMPT, budget=_BUDGET, name="warm").result()
     gc.collect()

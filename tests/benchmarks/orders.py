@@ -1,7 +1,7 @@
-"""What a person at a panel waits for: from a click or a key to its effect in the page.
+"""The wait of a person at a panel: from a click or a key to its effect in the page.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.orders`. A real JupyterLab, a
-real headless Chromium, a real kernel; 100 agents that each say something ten times a second.
+real headless Chromium, a real kernel; 100 agents that each stream text ten times a second.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ session = agentnb.configure(
 )
 """
 
-# The time of an event is that of the mouse or the key; the pixel is there after the next frame.
+# An event has the time of the mouse or the key; the pixel is there after the next frame.
 _WATCH = """{
     window.agentnbTook = null;
     let began = null;
@@ -92,7 +92,7 @@ _IS_TOLD = 'document.querySelector(".agentnb-tell-line").textContent.startsWith(
 
 
 def took_ms(page: Page, effect: str, act: Callable[[], object]) -> float:
-    """From an act to its effect, which is a condition in JavaScript."""
+    """Milliseconds from an act to its effect, a condition in JavaScript."""
     assert not page.evaluate(effect), f"It is there before: {effect}"
     page.evaluate(_WATCH % effect)
     act()
@@ -103,13 +103,13 @@ def took_ms(page: Page, effect: str, act: Callable[[], object]) -> float:
 
 
 def _says(selector: str, words: str) -> str:
-    """The condition that what a page shows at a selector holds these words."""
+    """The condition that the page's text at a selector contains these words."""
     place = f"document.querySelector({json.dumps(selector)})"
     return f"({place}?.textContent ?? '').includes({json.dumps(words)})"
 
 
 def orders(panel: Panel, page: Page, turn: int) -> dict[str, float]:
-    """Each order once: milliseconds by its name. Agents of other turns are left alone."""
+    """Give each command once: milliseconds, by name. Does not touch the agents of other turns."""
     number, paused, ended = ROUNDS + 1 + 3 * turn, ROUNDS + 2 + 3 * turn, ROUNDS + 3 + 3 * turn
     total = BUDGET - 1000 * (turn + 1)
     status, button = ".agentnb-run-status", ".agentnb-details .agentnb-pause"
@@ -145,7 +145,7 @@ def orders(panel: Panel, page: Page, turn: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and print a line for each order."""
+    """Measure, and print a line for each command."""
     with a_playwright() as playwright:
         path = find_chromium(playwright)
         assert path is not None, "There is no Chromium on this machine."

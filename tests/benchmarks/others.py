@@ -3,13 +3,13 @@
 Run by hand from the root of the checkout:
 `python -m tests.benchmarks.others [--repeats N] [--count N] [--only NAME,NAME] [--venvs FOLDER]`.
 It makes a virtual environment for each library by pip, so it needs a package registry; with
-`--venvs` they are made in that folder and found there again. Then all libraries take turns, each in
-a process of its own, against one server on loopback. Any other name that Python is asked to look up
-fails, and is printed at the end. A library that cannot be installed or fails is left out, which is
-printed, too. The table is Markdown.
+`--venvs` it makes them in that folder and reuses them. Then all libraries take turns, each in a
+process of its own, against one server on loopback. The lookup of any other host name fails, and is
+printed at the end. A library that cannot be installed, or fails, is left out and printed, too. The
+table is Markdown.
 
-Each library is used as its own documentation shows, by its simplest class of agent, with one model
-client for all agents, and with its telemetry and tracing off. They do not do the same: see `NOTES`.
+Each library is used as its documentation shows, with its simplest class of agent, one model client
+for all agents, and its telemetry and tracing off. They do not all do the same: see `NOTES`.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ class Library:
     """One way to get the replies, as a program that `HARNESS` runs.
 
     Attributes:
-        name: For the command line, and of the virtual environment.
-        title: For the table.
-        packages: For pip; the first one's version is told.
-        imports: Statements; their time is measured.
+        name: On the command line, and of the virtual environment.
+        title: In the table.
+        packages: For pip; the table has the version of the first one.
+        imports: Statements whose time is measured.
         code: Defines `async def one(task) -> tuple[int, str]`, the number of pieces and the whole
             reply, or `async def every(tasks)` for all at once.
-        path: Of the server.
-        environment: What switches off the library's own telemetry.
-        venv: Whose environment it shares.
+        path: The server's.
+        environment: Variables that switch off the library's telemetry.
+        venv: The library whose environment it shares.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Library:
     venv: str = ""
 
 
-# The libraries are not installed where this is checked: what imports them is text.
+# Type checks run without these libraries, so the code that imports them is text.
 HARNESS = r"""
 import socket, sys, time
 
@@ -425,7 +425,7 @@ async def one(task):
 
 
 def installed(library: Library, folder: Path) -> Path | None:
-    """The Python of the library's environment; `None` where pip took too long or failed."""
+    """The Python of the library's environment; `None` if pip took too long or failed."""
     home = folder / (library.venv or library.name)
     python = home / "bin" / "python"
     if (home / "complete").exists():
@@ -442,7 +442,7 @@ def installed(library: Library, folder: Path) -> Path | None:
 
 
 def site_of(python: Path) -> Path:
-    """Where the packages of an environment are."""
+    """The folder with an environment's packages."""
     (found,) = python.parent.parent.glob("lib/python*/site-packages")
     return found
 
@@ -456,7 +456,7 @@ def packages_of(python: Path) -> dict[str, str]:
 
 
 def size_mib(python: Path) -> float:
-    """What the packages take on disk."""
+    """The size of an environment's packages on disk."""
     files = (path for path in site_of(python).rglob("*") if path.is_file())
     return sum(path.stat().st_size for path in files) / 2**20
 
@@ -465,10 +465,10 @@ def size_mib(python: Path) -> float:
 
 
 def measured(library: Library, python: Path, url: str, count: int) -> Measures:
-    """What one process of a library tells of itself."""
+    """Run a library in one process; return its measures."""
     script = HARNESS.replace("# IMPORTS", library.imports).replace("# CODE", library.code)
     with tempfile.TemporaryDirectory() as home:
-        # Nothing of the person's: neither keys nor paths nor settings.
+        # Without the person's keys, paths and settings.
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": home,
@@ -499,7 +499,7 @@ def extremes(values: Sequence[int]) -> str:
 
 
 def spread(values: Sequence[float], form: str) -> str:
-    """The median of values, with least and most."""
+    """The median of values, with the least and the greatest."""
     middle, least, most = statistics.median(values), min(values), max(values)
     return f"{middle:{form}} ({least:{form}} to {most:{form}})"
 
@@ -553,7 +553,7 @@ def main() -> None:
                         del rounds[each.name]
                     else:
                         rounds[each.name].append(measures)
-                # After each round: a run that is stopped has told what it knew.
+                # After each round, so that a run that is stopped has printed what it measured.
                 print("\n".join(HEAD))
                 for each in chosen:
                     if each.name in rounds:

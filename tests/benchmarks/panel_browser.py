@@ -1,8 +1,8 @@
-"""What a person at a browser waits for: from an event to its pixel, from a click to the last close.
+"""The wait of a person at a browser: from an event to its pixel, from a click to the last close.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.panel_browser [--only …]`.
-A real JupyterLab, a real headless Chromium, a real kernel; the times of the kernel, the page and
-the server are those of one machine's clock.
+A real JupyterLab, a real headless Chromium, a real kernel; kernel, page and server use one
+machine's clock.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def told(name: str, values_ms: Sequence[float]) -> None:
 
 
 def event_to_pixel(desk: Desk, *, busy: bool) -> None:
-    """Thirty agents stream; one is looked at. Beside them, perhaps, a cell that computes."""
+    """Thirty agents stream, and one is selected; if `busy`, a cell computes meanwhile."""
     compute = "end = time.time() + 8\nwhile time.time() < end: pass" if busy else "1"
     notebook = desk.notebook(SETUP, "%%spawn --bg\nWhat time is it?", compute)
     notebook.run(0, 1)
@@ -126,10 +126,10 @@ def event_to_pixel(desk: Desk, *, busy: bool) -> None:
 
 
 def first_frame(desk: Desk) -> None:
-    """From starting a cell to its first agent on the screen."""
+    """The time from starting a cell to its first agent on the screen."""
     notebook = desk.notebook(SETUP, *["%%spawn --bg\nWhat time is it?"] * (ROUNDS + 1))
     notebook.run(0)
-    desk.page.wait_for_timeout(3_000)  # what is loaded in the background is there then
+    desk.page.wait_for_timeout(3_000)  # until the page has loaded all in the background
     times = []
     for cell in range(1, ROUNDS + 2):
         notebook.cell(cell).scroll_into_view_if_needed()
@@ -145,7 +145,7 @@ def first_frame(desk: Desk) -> None:
 
 
 def click_to_last_socket(desk: Desk, agents: int = 100) -> None:
-    """From the click on Cancel run to the last connection that the server saw close."""
+    """The time from the click on *Cancel run* to the last connection's close at the server."""
     with server_process() as url:
         times = []
         for _ in range(ROUNDS):
@@ -162,7 +162,7 @@ def click_to_last_socket(desk: Desk, agents: int = 100) -> None:
             button.wait_for()
             while state_of(url)["open"] < agents:
                 desk.page.wait_for_timeout(50)
-            desk.page.wait_for_timeout(1_000)  # all of them stream
+            desk.page.wait_for_timeout(1_000)  # until all of them stream
             clicked = button.evaluate(
                 "button => { const at = Date.now(); button.click(); return at; }"
             )
@@ -175,7 +175,7 @@ def click_to_last_socket(desk: Desk, agents: int = 100) -> None:
 
 
 def paint(browser: Browser) -> None:
-    """Style, layout and paint of one frame in which one in twenty agents changed."""
+    """The time of style, layout and paint of a frame in which one in twenty agents changed."""
     with files_over_http() as address:
         for agents in (300, 1000):
             query = f"agents={agents}"
@@ -189,7 +189,7 @@ def paint(browser: Browser) -> None:
 
 
 def main() -> None:
-    """Read the arguments, and measure."""
+    """Read the arguments and measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="paint,pixel,first,cancel")
     wanted = parser.parse_args().only

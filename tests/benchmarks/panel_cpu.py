@@ -1,7 +1,7 @@
-"""What a panel costs the kernel: a frame of a large tree, and beside the run that it shows.
+"""What a panel costs the kernel: for a frame of a large tree, and compared with its run.
 
-Run by hand from the root of the checkout: `python -m tests.benchmarks.panel_cpu`. Everything is
-measured in a real kernel, so that the messages to the front end are made, signed and sent.
+Run by hand from the root of the checkout: `python -m tests.benchmarks.panel_cpu`. It measures in a
+real kernel, which makes, signs and sends the messages to the front end.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ print(json.dumps(rounds))
 
 
 def in_kernel(kernel: Kernel, code: str, **values: object) -> Any:
-    """Run code with values put in; returns the last line that it prints, read as JSON."""
+    """Run code with these values; return the last line that it prints, parsed as JSON."""
     for name, value in values.items():
         code = code.replace(f"{{{name}}}", str(value))
     shown = kernel.collect(kernel.send(code), deadline_s=600)
@@ -92,7 +92,7 @@ def in_kernel(kernel: Kernel, code: str, **values: object) -> Any:
 
 
 def main() -> None:
-    """Print what each measure came to."""
+    """Print each measure."""
     with started() as kernel:
         kernel.ok("%load_ext agentnb", "import ipywidgets, anywidget")
         for agents, changing, with_tools in (

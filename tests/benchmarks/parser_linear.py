@@ -1,4 +1,4 @@
-"""Shows that reading a reply takes linear time, also on replies made to be slow to read.
+"""Shows that reading a reply takes linear time, even if the reply is made to be slow to read.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.parser_linear [MiB]`.
 Each row is one kind of reply, each column a size, twice the one before it. In a row the
@@ -23,7 +23,7 @@ CLOSE = "</spawn_agents>"
 
 
 def repeated(unit: str, *, before: str = "", after: str = "") -> Callable[[int], str]:
-    """Make replies of a given size out of one unit."""
+    """A function that makes a reply of a given size out of one unit."""
     return lambda size: before + unit * (size // len(unit)) + after
 
 
@@ -84,11 +84,11 @@ REPLIES: dict[str, Callable[[int], str]] = {
 
 
 def seconds_per_mib(reply: str) -> float:
-    """Read a reply three times and take the fastest."""
+    """Read a reply three times; return the fastest."""
     durations = []
     for _ in range(3):
         begun = time.perf_counter()
-        read_reply(reply)  # what was read before is kept
+        read_reply(reply)
         durations.append(time.perf_counter() - begun)
     return min(durations) / (len(reply) / MIB)
 

@@ -1,8 +1,8 @@
-"""How long a run of 1,000 agents, one of whose calls was open, takes from `recover` to that call.
+"""The time from `recover` to the open call of a run of 1,000 agents.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.recover [--agents N]
-[--times N]`. The run is made in a child process by a model without delay, and dies when all
-sub-agents but one have answered. Each recovery begins with a copy of the store.
+[--times N]`. A child process makes the run with a model without delay, and dies when all sub-agents
+but one have answered. Each recovery begins with a copy of the store.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ OPEN = "task 0"
 
 
 class Model:
-    """Says 50 pieces for each task, and waits in the open one.
+    """Streams 50 pieces for each task, and waits in the open one.
 
     Args:
-        agents: How many tasks there are.
+        agents: The number of tasks.
         is_open: Whether the open call never ends.
     """
 
@@ -44,7 +44,7 @@ class Model:
         self._agents = agents
         self._is_open = is_open
         self.asked_s = self.asked_cpu_s = 0.0
-        """When the open call came, by the clock and by the processor."""
+        """When the open call arrived, in wall and processor time."""
 
     def __call__(self, request: CompletionRequest) -> AnyReply:
         task = task_of(request)
@@ -74,7 +74,7 @@ def session_of(path: Path, model: Model, agents: int) -> Session:
 
 
 async def _completed(run: Run, count: int) -> None:
-    """Return when so many agents have answered."""
+    """Return when `count` agents have answered."""
     async for entry in run.stream():
         count -= isinstance(entry.event, AgentCompleted)
         if not count:
@@ -82,7 +82,7 @@ async def _completed(run: Run, count: int) -> None:
 
 
 def die(path: Path, agents: int) -> None:
-    """Make the run, say its id, and be killed when all but one have answered."""
+    """Make the run, print its id, and kill this process when all but one have answered."""
     run = session_of(path, Model(agents, is_open=True), agents).spawn("the task")
     asyncio.run(_completed(run, agents - 1))
     sys.stdout.write(run.id)

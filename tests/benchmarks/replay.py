@@ -1,9 +1,9 @@
 """What a replay costs: a run of 1,000 agents from its cassette, against the same run by a script.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.replay [--agents N]
-[--repeats N]`. Both go through a `Session` without a store; what is measured goes from making the
-session to the result, so a replay's time includes opening the cassette. Each figure is of a fresh
-process that has done a run of ten agents the same way; each ratio is the median of the ratios
+[--repeats N]`. Both use a `Session` without a store; the time is from making the session to the
+result, so a replay's time includes opening the cassette. Each figure comes from a fresh process
+that has first made a run of ten agents in the same way; each ratio is the median of the ratios
 within one repeat.
 """
 
@@ -29,7 +29,7 @@ _ANSWER = "about four words here " * 50
 
 
 def run(mode: str, cassette: Path, agents: int) -> tuple[float, float]:
-    """Seconds of one run by the clock, and of the processor, all threads counted."""
+    """Wall and processor seconds of one run, all threads counted."""
 
     def answer(request: CompletionRequest) -> str:
         is_plan = task_of(request) == "root" and len(request.messages) == 1
@@ -47,7 +47,7 @@ def run(mode: str, cassette: Path, agents: int) -> tuple[float, float]:
         max_concurrency=agents,
         max_output_tokens=100_000,
     )
-    # With a name of its own each run is the first of its label, in its process and in the cassette.
+    # Each run has its own name: the first of its label in its process and in the cassette.
     result = session.spawn("root", name=f"of {agents:,}").result()
     took = time.perf_counter() - begun_s, time.process_time() - begun_cpu_s
     assert len(result.sub_agent_results) == agents, "not all sub-agents ran"
@@ -55,7 +55,7 @@ def run(mode: str, cassette: Path, agents: int) -> tuple[float, float]:
 
 
 def in_fresh_process(mode: str, folder: str, agents: int) -> tuple[float, float]:
-    """`run` in a process of its own, behind a small run of the same kind."""
+    """`run` in a fresh process, after a small run of the same kind."""
     command = [sys.executable, "-m", __spec__.name, "--once", mode, "--folder", folder]
     command += ["--agents", str(agents)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)

@@ -2,14 +2,13 @@
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.soak [minutes] [--seed N]
 [--trace]`. Threads make runs without a pause: over the real SDK against a server in a second
-process, and over a script in this one. The trees are of random shape; calls fail in every way
-that the transport knows; budgets are too small, totals are moved, agents and runs are cancelled,
-waits given up, handles dropped, and the record is read by those who never read and those who
-are slow.
+process, and over a script in this one. The trees have random shapes; calls fail in every way that
+the transport has; budgets are too small, totals change, agents and runs are cancelled, waits are
+given up, handles are dropped, and some readers of the record are slow or never read.
 
-About every ten seconds the load stands still: what is then still there stays there. Every
-record is checked against what holds for every run. Exits with 1 when that broke anywhere.
-The seed decides what is asked and done; in which order it happens is the machine's.
+About every ten seconds the load pauses: what is still allocated then stays allocated. Every record
+is checked against what must hold for every run; the exit code is 1 if that broke anywhere. The seed
+decides what is asked and done; the order depends on the machine.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from tests.support import check_record, spawn, task_of
 WORKERS = 8
 STANDS_STILL_EVERY_S = 10.0
 PATIENCE_S = 120.0
-"""A run that takes longer is taken for one that hangs."""
+"""A run that takes longer counts as hanging."""
 _STATM = Path("/proc/self/statm")
 
 
@@ -63,7 +62,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def said(task: str, is_first: bool, dice: random.Random) -> tuple[str, str]:
-    """What happens to one call, and the words: the task alone decides the shape of the tree."""
+    """The fate of one call and its text: the task alone decides the shape of the tree."""
     what = dice.choices(["words", "busy", "cut", "refusal"], [40, 2, 1, 1])[0]
     own = random.Random(task)
     depth = task.count("/")
@@ -74,7 +73,7 @@ def said(task: str, is_first: bool, dice: random.Random) -> tuple[str, str]:
 
 
 class Script(ScriptedProvider):
-    """Answers in this process, and keeps nothing of what it was asked."""
+    """Answers in this process, and keeps no requests."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(self._answer, name="script")
@@ -96,7 +95,7 @@ class Script(ScriptedProvider):
 
 
 def serve(seed: int) -> None:
-    """Be the server: tell the address, then a number of connections for each line that comes."""
+    """Be the server: print the address, then for each input line the number of connections."""
     dice = random.Random(seed)
 
     def answer(body: dict[str, Any]) -> loopback.Reply:
@@ -146,7 +145,7 @@ def connections(server: subprocess.Popen[str]) -> int:
 
 @dataclass
 class Load:
-    """Threads that make runs until they are told to stop."""
+    """Threads that make runs until a stop."""
 
     sessions: list[Session]
     seed: int
@@ -157,7 +156,7 @@ class Load:
     _over: bool = False
     _busy: int = 0
     _left: list[tuple[str, EventBus]] = field(default_factory=list)
-    """Records of runs that go on without a handle."""
+    """Records of runs that continue without a handle."""
 
     @property
     def runs(self) -> int:
@@ -254,7 +253,7 @@ class Load:
         self._go.set()
 
     def stand_still(self) -> None:
-        """Return when no run goes on."""
+        """Return when no run is open."""
         self._go.clear()
         deadline = time.monotonic() + PATIENCE_S
         while self._busy or not all(bus.closed for _, bus in self._left):
@@ -272,11 +271,11 @@ class Load:
         self._go.set()
 
 
-# -- what is there when nothing runs --------------------------------------------------------------
+# -- what remains while nothing runs --------------------------------------------------------------
 
 
 def measured(server: subprocess.Popen[str]) -> dict[str, float]:
-    """What there is while the load stands still."""
+    """The measures while the load pauses."""
     runtime = get_runtime()
     settled(runtime)
     now = census(runtime)
@@ -302,7 +301,7 @@ def measured(server: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def what_grew(samples: list[tuple[int, dict[str, float]]]) -> None:
-    """Print the first quarter's median and the last's, for each measure."""
+    """Print the median of the first and of the last quarter, for each measure."""
     quarter = max(1, len(samples) // 4)
     first, last = samples[:quarter], samples[-quarter:]
 
@@ -318,8 +317,8 @@ def what_grew(samples: list[tuple[int, dict[str, float]]]) -> None:
 
 
 def soak(minutes: float, seed: int, trace: bool) -> int:
-    """Make load for so long; the number of things that broke."""
-    services._FIRST_DELAY_S = 0.02  # the waits before a call is made again are not the load
+    """Make load for `minutes`; return the number of faults."""
+    services._FIRST_DELAY_S = 0.02  # the waits before retries are not the load
     print(f"seed {seed}, {minutes:g} minutes, {WORKERS} threads; the server is process 2")
     with server_process(seed) as server:
         assert server.stdout is not None
@@ -346,9 +345,9 @@ def soak(minutes: float, seed: int, trace: bool) -> int:
             measures = measured(server)
             samples.append((load.runs, measures))
             if trace and not tracemalloc.is_tracing():
-                tracemalloc.start(12)  # what the first runs fill once is not what grows
+                tracemalloc.start(12)  # caches that the first runs fill do not grow
                 measures["traced MiB"] = 0.0
-            # One timer is the pool's, for the connections that nobody uses any more.
+            # One timer belongs to the pool, for unused connections.
             for name, allowed in (("tasks", 0), ("timers", 1), ("of runs", 0)):
                 if measures[name] > allowed:
                     load.broken.append(f"{measures[name]:g} {name} while nothing runs")

@@ -1,7 +1,7 @@
-"""How long it takes until something happens: imports, the extension, the first model call.
+"""The time until something happens: imports, the extension, the first model call.
 
-Run by hand from the root of the checkout: `python -m tests.benchmarks.startup`. Imports are made
-in fresh processes; the rest is asked of fresh kernels, from outside, as a front end asks.
+Run by hand from the root of the checkout: `python -m tests.benchmarks.startup`. Imports are in
+fresh processes; the rest is in fresh kernels, which get requests from outside, as from a front end.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def first_call(url: str, *, after_s: float) -> tuple[float, float]:
     """Load the extension in a fresh kernel, wait for a person's first cell, run it.
 
     Returns:
-        Seconds for the extension, and from asking for the cell to its request at the server.
+        Seconds for the extension, and from running the cell to its request at the server.
     """
     with started() as kernel:
         load_s = kernel.value(LOAD)
@@ -66,10 +66,10 @@ def told(name: str, seconds: Sequence[float]) -> None:
 
 
 def main() -> None:
-    """Measure all, and print it."""
-    # The last is the SDK's alone: no first call can be quicker.
+    """Measure and print all."""
+    # The last one imports only the SDK: no first call can be quicker.
     for statement in ("import agentnb", "from agentnb import Session", "import anthropic"):
-        imported(statement)  # compiles the byte code, which a user's second import does not do
+        imported(statement)  # compiles the byte code, which a user's later imports do not
         seconds, modules = zip(*(imported(statement) for _ in range(RUNS)), strict=True)
         told(f"{statement} ({modules[0]} modules)", seconds)
     with server_process() as url:

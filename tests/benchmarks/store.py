@@ -1,4 +1,4 @@
-"""What the store costs: a run with it against the same run without it, and reading it.
+"""What the store costs: a run with it, against the same run without it; and reading it.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.store [--repeats N]`. Each
 ratio is the median of the ratios within one repeat, in fresh processes, all threads counted.
@@ -25,7 +25,7 @@ AGENTS = 1000
 
 
 def in_process(repeats: int) -> None:
-    """Print what the store adds to each sub-agent by a model without delay."""
+    """Print the cost that the store adds for each sub-agent, with a model without delay."""
     added: list[float] = []
     for repeat in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +47,7 @@ def over_http(repeats: int) -> None:
 
 
 def took_ms(act: Callable[[], Any]) -> float:
-    """Least wall time of five."""
+    """The least wall time of five calls."""
     times: list[float] = []
     for _ in range(5):
         begun_s = time.perf_counter()
@@ -57,7 +57,7 @@ def took_ms(act: Callable[[], Any]) -> float:
 
 
 def reading() -> None:
-    """Print how long it takes to list, load and draw a run, and the size of its file."""
+    """Print the times to list, load and draw a run, and the size of its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "runs.db")
         run = started(AGENTS, str(path))
@@ -86,7 +86,7 @@ def reading() -> None:
 
 
 def _text_of(run: Any) -> int:
-    """Bytes of all prompts and replies, each message once."""
+    """Bytes of all prompts and replies, counting each message once."""
     said: dict[str, None] = {}
     for entry in run.events:
         if isinstance(entry.event, ModelCallStarted):

@@ -1,7 +1,7 @@
-"""What it takes to read a table, to fill its prompts, and to make the frame that goes out.
+"""The time to read a table, to fill its prompts, and to make the frame of the result.
 
-Run by hand from the root of the checkout: `python -m tests.benchmarks.table [ROWS]`. The map is run
-by a script, outside of what is measured.
+Run by hand from the root of the checkout: `python -m tests.benchmarks.table [ROWS]`. The map itself
+is run by a script and not measured.
 """
 
 from __future__ import annotations

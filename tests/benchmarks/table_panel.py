@@ -1,10 +1,10 @@
-"""What the panel of a map costs the kernel: a frame of 2,000 rows with three judges each at work.
+"""What a map's panel costs the kernel: a frame of 2,000 rows with three working judges each.
 
-Frames follow each other at the pace of a page, so that one in seven also shows what only grows; or
+Frames follow each other at the pace of a page, so that one in seven also updates growing values, or
 a second apart, so that each does.
 
-Run by hand from the root of the checkout: `python -m tests.benchmarks.table_panel`. Everything is
-measured in a real kernel, so that the messages to the front end are made, signed and sent.
+Run by hand from the root of the checkout: `python -m tests.benchmarks.table_panel`. It measures in
+a real kernel, which makes, signs and sends the messages to the front end.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ LOADS = (
     *((2000, 1, 10, 0.15), (2000, 3, 10, 0.15), (2000, 3, 45, 0.15)),
     *((2000, 1, 10, 1.0), (2000, 3, 10, 1.0), (2000, 3, 45, 1.0)),
 )
-"""Rows, judges, agents that end in a frame, and seconds between two frames."""
+"""Rows, judges, agents that end in each frame, and seconds between two frames."""
 
 
 def main() -> None:
-    """Print what each measure came to."""
+    """Print each measure."""
     with started() as kernel:
         kernel.ok("%load_ext agentnb", "import ipywidgets, anywidget")
         for rows, judges, ending, step_s in LOADS:

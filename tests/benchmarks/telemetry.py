@@ -1,11 +1,11 @@
 """What spans cost: the processor time of a run of 1,000 sub-agents, against the same run without.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.telemetry [--repeats N]
-[--only bare,stored,http]`: in process, where nothing is waited for, without a store and with one,
-as is the default; and over the Anthropic provider and a server on loopback. Each run is of a fresh
-process, all threads counted, in rounds: without `instrument`, with it ended, with it and no tracer
-provider, and with the SDK, whose batches are dropped by their exporter. Each figure is the median
-of the ratios within one round, and beside it the ratio of the medians.
+[--only bare,stored,http]`. Runs are in process, without a delay, without a store and with one, as
+is the default; and over the Anthropic provider and a server on loopback. Each run is in a fresh
+process, all threads counted, in rounds: without `instrument`, after its end, with it and no tracer
+provider, and with the SDK, whose exporter drops the batches. Each figure is the median of the
+ratios within one round; beside it is the ratio of the medians.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.benchmarks.http_server import server_process
 AGENTS = 1_000
 WITHOUT, OFF, API, SDK = "without", "off", "api", "sdk"
 STORED = "stored"
-"""In place of a URL: in process, with a store."""
+"""In place of a URL: a run in process, with a store."""
 AIMS = {OFF: 1.0, API: 1.1, SDK: 1.35}
 
 
 def begin(mode: str) -> Callable[[], object]:
-    """Switch spans on as the mode says. What this returns waits until they are exported."""
+    """Switch spans on for a mode. Returns a function that waits until they are exported."""
     if mode == WITHOUT:
         return lambda: None
     import agentnb
@@ -53,7 +53,7 @@ def begin(mode: str) -> Callable[[], object]:
             return SpanExportResult.SUCCESS
 
     provider = TracerProvider(shutdown_on_exit=False)
-    # Large enough that no span is dropped before it comes to the exporter.
+    # Large enough that no span is dropped before the exporter.
     provider.add_span_processor(BatchSpanProcessor(Dropping(), max_queue_size=100_000))
     agentnb.instrument(provider)
 
@@ -65,7 +65,7 @@ def begin(mode: str) -> Callable[[], object]:
 
 
 def once(mode: str, url: str) -> float:
-    """Milliseconds of processor time of one run in this process."""
+    """Processor milliseconds of one run in this process."""
     flush = begin(mode)
     if url.startswith("http"):
         spent_s = http_clients.measure("agentnb", AGENTS, url)["cpu_s"]
@@ -80,7 +80,7 @@ def once(mode: str, url: str) -> float:
 
 def _fresh(mode: str, url: str) -> float:
     command = [sys.executable, "-m", "tests.benchmarks.telemetry", "--once", mode, "--url", url]
-    # Past any proxy: the server is on this machine.
+    # Without a proxy: the server is on this machine.
     environment = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return float(json.loads(done.stdout))

@@ -1,9 +1,9 @@
-"""How long it takes to list 10,000 threads of a session, and to open one with 2,000 messages left.
+"""The time to list 10,000 threads of a session, and to open one with 2,000 unanswered messages.
 
 Run by hand from the root of the checkout:
 `python -m tests.benchmarks.threads [--threads N] [--left N]`. Half of the threads have an agent's
-metadata, some have messages, some of these are queued. The messages that a dead process left stand
-on 50 threads.
+metadata, some have messages, some of these are queued. The messages that a dead process left are on
+50 threads.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.benchmarks.store import took_ms
 
 SESSION = "nb_20261123_sessio"
 SPREAD = 50
-"""Threads on which messages are left."""
+"""Threads with messages of the dead process."""
 
 
 def fill(db: Connection, count: int, process: int) -> None:
-    """Have a session with so many threads below its own."""
+    """Make a session with `count` threads below its own."""
     threads.open_session(db, SESSION, now=0.0)
     for number in range(1, count):
         thread_id = f"{SESSION}.{number}"
@@ -51,7 +51,7 @@ def fill(db: Connection, count: int, process: int) -> None:
 
 
 def listed(where: str, transactions: Transactions, count: int) -> None:
-    """Print how long it takes to list the threads that are there."""
+    """Print the time to list the threads."""
     process = transactions.process
     transactions.do(lambda db: fill(db, count, process))
 
@@ -63,7 +63,7 @@ def listed(where: str, transactions: Transactions, count: int) -> None:
 
 
 def leave(db: Connection, count: int, process: int) -> None:
-    """Have a session with so many messages that nobody runs."""
+    """Make a session with `count` messages that no process runs."""
     fill(db, SPREAD + 1, process)
     for number in range(count):
         thread_id = f"{SESSION}.{1 + number % SPREAD}"
@@ -72,7 +72,7 @@ def leave(db: Connection, count: int, process: int) -> None:
 
 
 def opened(path: Path, count: int) -> None:
-    """Print how long it takes to open a session with messages left, and to answer them all."""
+    """Print the times to open a session with messages left, and to answer them all."""
     store = store_at(path)
     process = store.transactions().process
     store.transactions().do(lambda db: leave(db, count, process))

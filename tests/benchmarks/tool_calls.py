@@ -1,9 +1,9 @@
 """What a tool call costs beyond the model's own turns: in process, with no work in it.
 
 Run by hand from the root of the checkout: `python -m tests.benchmarks.tool_calls`. One agent takes
-turns with so many calls each, of a function that does nothing. From its processor time that of the
-same turns without calls is taken away: of a model that pauses (`pause_turn`) where the other calls.
-Each number is of a fresh process.
+turns with a number of calls each, of a function that does nothing. The time is its processor time
+less that of the same turns by a model that pauses (`pause_turn`) in place of calling.
+Each number comes from a fresh process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REPEATS = 5
 
 
 class Caller:
-    """A model that calls a tool so many times in each turn; with 0 it pauses in place of it."""
+    """A model that calls a tool `calls` times in each turn; with 0 it pauses instead."""
 
     name = "caller"
 
@@ -47,7 +47,7 @@ class Caller:
         self._turns, self._calls = turns, calls
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
-        """One reply; it never waits."""
+        """Stream one reply, without waiting."""
         self._turns -= 1
         is_last = self._turns < 0
         yield Usage(100, 0)
@@ -74,7 +74,7 @@ async def nothing_at_once(at: str) -> str:
 
 
 def spent_s(turns: int, calls: int, kind: str) -> float:
-    """Processor seconds of a run of so many turns."""
+    """Processor seconds of a run with this many turns."""
     from agentnb import tool
 
     offered: Any = tool(nothing if kind == "sync" else nothing_at_once, name="nothing")
@@ -97,7 +97,7 @@ def spent_s(turns: int, calls: int, kind: str) -> float:
 def measure(calls: int, kind: str) -> float:
     """Milliseconds of processor time that one call adds."""
     turns = min(100, CALLS // calls)
-    spent_s(5, calls, kind)  # what the first run imports and fills is no call's
+    spent_s(5, calls, kind)  # imports and caches, which no call pays for
     gc.collect()
     with_calls = spent_s(turns, calls, kind)
     gc.collect()

@@ -1,8 +1,8 @@
 """APIs on this machine, for tests through the real SDKs.
 
-Layers that know nothing of those above them: `http11` moves bytes, `said` has what a script wants
-answered, `messages` and `completions` know what their API accepts and how it answers, `sender` puts
-an answer on the wire, faults included, and `server` has the thread, the records and the scripts.
+Layers, each independent of those above it: `http11` reads and writes HTTP, `said` has what a script
+answers, `messages` and `completions` have what their API accepts and how it answers, `sender` sends
+an answer, faults included, and `server` has the thread, the records and the scripts.
 """
 
 from tests.loopback.messages import input_tokens, signature_of

@@ -1,9 +1,9 @@
-"""Keeps books on cache breakpoints as the Messages API does.
+"""Counts tokens at cache breakpoints as the Messages API does.
 
 A breakpoint marks the end of a prefix: the tools, the system prompt up to it, the messages up to
-it. The longest marked prefix that is in the cache is read; what is marked behind it is written. A
+it. A call reads the longest marked prefix in the cache, and writes what is marked after it. A
 prefix is in the cache from the first event of the reply to the call that wrote it: calls that
-arrive before write it again. A short prefix is not cached.
+arrive earlier write it again. A short prefix is not cached.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tests.loopback.messages import input_tokens
 from tests.loopback.said import BYTES_PER_TOKEN, Reply, as_json
 
 LEAST_TOKENS = 1024
-"""The model's shortest prefix that is cached."""
+"""The shortest prefix that is cached."""
 
 
 class CacheBooks:
-    """A script for the loopback server, around one that says what is answered.
+    """A script for the loopback server, which adds the counts to the replies of another.
 
     Args:
-        script: Answers a request.
+        script: Returns the reply to a request.
     """
 
     def __init__(self, script: Callable[[dict[str, Any]], Reply]) -> None:

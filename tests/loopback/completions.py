@@ -1,6 +1,6 @@
-"""Chat completions as plain values: what OpenAI's API accepts, and the chunks that it answers with.
+"""Chat completions as plain values: what OpenAI's API accepts, and the chunks of its answers.
 
-What smaller servers do otherwise is a script's to say, by `Reply.events`.
+A script can imitate smaller servers, which differ, by `Reply.events`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DONE: Event = ("", "[DONE]")
 
 
 def prompt_tokens(body: Mapping[str, Any]) -> int:
-    """The tokens that a request is charged for: messages and tools, and nothing else."""
+    """The tokens that a request is charged for: only messages and tools."""
     counted = [body.get(name) for name in ("messages", "tools")]
     return len(as_json(counted).encode()) // BYTES_PER_TOKEN
 
@@ -51,14 +51,14 @@ def prompt_tokens(body: Mapping[str, Any]) -> int:
 
 
 def check_headers(headers: Mapping[str, str], keys: frozenset[str] | None) -> None:
-    """Take anybody, or only those with a key in `keys`."""
+    """Accept any key, or only those in `keys`."""
     bearer = re.fullmatch(r"(?i:bearer) +(\S+)", headers.get("authorization", ""))
     if keys is not None and (bearer is None or bearer[1] not in keys):
         raise Refusal(401, "Incorrect API key provided")
 
 
 def check_body(body: Mapping[str, Any]) -> None:
-    """Refuse what the API refuses."""
+    """Raise `Refusal` where the API refuses a request."""
     need(isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter")
     limits = [body[n] for n in ("max_tokens", "max_completion_tokens") if n in body]
     need(len(limits) < 2, "Setting 'max_tokens' and 'max_completion_tokens' is not supported")
@@ -141,7 +141,7 @@ def error_body(status: int, error_type: str | None, message: str) -> dict[str, A
 
 
 def chunk(delta: Mapping[str, Any] | None, **fields: Any) -> Event:
-    """One chunk with one choice; without a `delta` there is no choice in it."""
+    """One chunk with one choice; without a `delta`, with none."""
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
     reason = fields.pop("finish_reason", None)
     choices = [] if delta is None else [{**choice, "finish_reason": reason}]
@@ -150,7 +150,7 @@ def chunk(delta: Mapping[str, Any] | None, **fields: Any) -> Event:
 
 
 def steps(reply: Reply, body: Mapping[str, Any], *, number: int) -> Iterator[Step]:
-    """The stream that answers the request `body`, the server's `number`-th."""
+    """The stream that answers `body`, the server's request of this `number`."""
     if reply.events is not None:
         yield from reply.events
         return

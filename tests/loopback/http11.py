@@ -1,6 +1,6 @@
-"""HTTP/1.1, as much of it as a client of the API speaks: requests in, responses out.
+"""HTTP/1.1, as much of it as a client of the API uses: requests in, responses out.
 
-Bytes only. Nothing here knows what a request means, nor what a response should hold.
+Only bytes: this layer does not interpret requests or responses.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class BadRequest(Exception):
-    """The bytes are no request that this server reads; the connection is lost."""
+    """The bytes are not a request that this server can read; the connection is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     method: str
     path: str
-    """Without the query."""
+    """The path without the query."""
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes
 
 
 class Reader(asyncio.StreamReader):
-    """Tells when the other side hung up, also while nobody reads."""
+    """Reports when the client hangs up, even while nothing is read."""
 
     def __init__(self) -> None:
         super().__init__(loop=asyncio.get_running_loop())
@@ -44,7 +44,7 @@ class Reader(asyncio.StreamReader):
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request | None:
-    """The next request, or `None` when the client left instead of making one."""
+    """The next request, or `None` if the client hung up instead."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except (asyncio.IncompleteReadError, ConnectionError):

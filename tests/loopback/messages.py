@@ -1,8 +1,8 @@
-"""The Messages API as plain values: what it accepts, and the events that it answers with.
+"""The Messages API as plain values: what it accepts, and the events of its answers.
 
-As strict as the real one where strictness is cheap, so that a request that would be refused
-there is refused here, and honest about usage: the numbers are counted from the bytes that came
-and went, four to a token, so that a test can count them again.
+It is as strict as the real API where that is cheap, so that it refuses what the real one would.
+Usage is counted from the bytes that came and went, four to a token, so that a test can count them
+again.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _ERROR_TYPES = {
 
 
 def input_tokens(body: Mapping[str, Any]) -> int:
-    """The tokens that a request is charged for: system, messages and tools, and nothing else."""
+    """The tokens that a request is charged for: only system prompt, messages and tools."""
     counted = [body.get(name) for name in ("system", "messages", "tools")]
     return len(as_json(counted).encode()) // BYTES_PER_TOKEN
 
 
 def signature_of(thinking: str) -> str:
-    """The signature without which a thinking block is not taken back."""
+    """The signature that a thinking block needs in a later request."""
     return hashlib.sha256(thinking.encode()).hexdigest()
 
 
@@ -59,7 +59,7 @@ def signature_of(thinking: str) -> str:
 
 
 def check_headers(headers: Mapping[str, str], keys: frozenset[str] | None) -> None:
-    """Take any key, or only those in `keys`."""
+    """Accept any key, or only those in `keys`."""
     bearer = re.fullmatch(r"(?i:bearer) +(\S+)", headers.get("authorization", ""))
     key = headers.get("x-api-key") or (bearer and bearer[1])
     if not key:
@@ -70,7 +70,7 @@ def check_headers(headers: Mapping[str, str], keys: frozenset[str] | None) -> No
 
 
 def check_body(body: Mapping[str, Any]) -> None:
-    """Refuse what the API refuses."""
+    """Raise `Refusal` where the API refuses a request."""
     need(isinstance(body.get("model"), str) and body["model"], "model: Field required")
     limit = body.get("max_tokens")
     need(type(limit) is int and limit >= 1, "max_tokens: must be an integer of at least 1")
@@ -154,7 +154,7 @@ def _blocks(message: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
 def _check_answers(blocks: Sequence[Mapping[str, Any]], asked: set[str], where: str) -> None:
     answered = [block.get("tool_use_id") for block in blocks if block["type"] == "tool_result"]
     before = [block["type"] for block in blocks[: len(answered)]]
-    need(set(before) <= {"tool_result"}, _unanswered(where, asked))  # they come first
+    need(set(before) <= {"tool_result"}, _unanswered(where, asked))  # tool results come first
     missing = asked.difference(name for name in answered if name is not None)
     need(not missing, _unanswered(where, missing))
     for name in answered:
@@ -192,7 +192,7 @@ def error_body(status: int, error_type: str | None, message: str) -> dict[str, A
 
 
 def steps(reply: Reply, body: Mapping[str, Any], *, number: int) -> Iterator[Step]:
-    """The stream that answers the request `body`, the server's `number`-th."""
+    """The stream that answers `body`, the server's request of this `number`."""
     if reply.events is not None:
         yield from reply.events
         return
@@ -250,7 +250,7 @@ def _content(reply: Reply, pen: _Pen, *, number: int) -> Iterator[Step]:
 
 
 class _Pen:
-    """Writes content blocks until `max_tokens` are written, and no further."""
+    """Writes content blocks, at most `max_tokens` in all."""
 
     _DELTAS: Mapping[str, str] = {
         "text": "text_delta",
@@ -272,7 +272,7 @@ class _Pen:
     def block(
         self, start: Mapping[str, Any], kind: str, text: str, *, hold: threading.Event | None = None
     ) -> Generator[Step, None, str]:
-        """One block but for its stop; returns what was written of `text`."""
+        """One block without its stop event; returns the part of `text` that was written."""
         self._index += 1
         event = {"type": "content_block_start", "index": self._index, "content_block": start}
         yield "content_block_start", event

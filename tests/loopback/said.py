@@ -1,6 +1,6 @@
-"""What a script wants said to one request, and how an event of it stands on the wire.
+"""What a script answers to one request, and how one of its events is encoded.
 
-What is the same for every API that the server speaks.
+This is common to all APIs of the server.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any, Protocol
 BYTES_PER_TOKEN = 4
 
 Event = tuple[str, Mapping[str, Any] | str]
-"""The name and the data of one server-sent event: without its line where the name is empty; data
-that is a `str` is sent as it is."""
+"""The name and the data of one server-sent event. An empty name has no line; data that is a `str`
+is sent unchanged."""
 
 
 class Act(enum.Enum):
-    """What a wire does to a reply that is on its way."""
+    """What the connection does to a reply in transit."""
 
     STALL = "stall"
-    """Nothing comes, until the client hangs up or the test calls `let_go`."""
+    """Nothing is sent until the client hangs up or the test calls `let_go`."""
     RESET = "reset"
-    """The connection is torn down, as by a machine that fell over: what was sent may be lost."""
+    """The connection is reset, as by a crashed machine: what was sent may be lost."""
     HANG_UP = "hang up"
-    """The connection is closed in order, though the reply has not ended."""
+    """The connection is closed in order before the reply has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A chunk of which only this much comes; then the connection is closed in order."""
+    """A chunk of which only the beginning is sent; then the connection is closed in order."""
 
     content: bytes
 
@@ -46,8 +46,8 @@ class Drip:
 
 
 Step = Event | bytes | threading.Event | Act | Cut | Drip
-"""What a reply does next: send an event, send bytes as they are in a chunk of their own, wait
-until a test lets go, or what else a wire can do."""
+"""What a reply does next: send an event, send bytes unchanged in a chunk of their own, wait until a
+test lets go, or do anything else that a connection can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class ToolCall:
     name: str
     input: Mapping[str, Any] = field(default_factory=dict)
     id: str | None = None
-    """`None`: one that is not used twice."""
+    """`None`: a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the script wants said to one request."""
+    """What the script answers to one request."""
 
     text: str = ""
     thinking: str | None = None
@@ -70,34 +70,34 @@ class Reply:
     chunk: int = 16
     """Characters of text, thinking and tool input in one delta."""
     stop_reason: str | None = None
-    """`None`: the one that follows from the reply and from `max_tokens`."""
+    """`None`: the one that follows from the reply and `max_tokens`."""
     hold: threading.Event | None = None
-    """The stream stops in mid-text, after its first text delta, until this is set."""
+    """The stream waits in mid-text, after its first text delta, until this is set."""
     events: Sequence[Step] | None = None
     """The whole stream, in place of all of the above."""
     line_end: str = "\n"
-    """Ends the lines of the stream."""
+    """The line end of the stream."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """Counts of the input in place of those made of the request's bytes. Messages API only."""
+    """Counts of the input, in place of those from the request's bytes. Messages API only."""
     begun: Callable[[], object] | None = None
-    """Called when the first event is on its way. Messages API only."""
+    """Called when the first event is sent. Messages API only."""
     is_gzipped: bool = False
-    """The stream comes compressed, each step as soon as it is said."""
+    """The stream is compressed, and each step is sent at once."""
     before: Sequence[Step] = ()
-    """What is done in place of the first byte of the response: bytes go out as they are, and
-    the response follows where the connection outlives them."""
+    """Steps before the first byte of the response: bytes are sent unchanged, and the response
+    follows if the connection is still open."""
     body: bytes | None = None
-    """The whole body as it is, under `status` and `headers`, in place of any stream or error."""
+    """The whole body, sent unchanged with `status` and `headers`, in place of a stream or error."""
     status: int = 200
     error_type: str | None = None
-    """`None`: the one that goes with the status."""
+    """`None`: the one that belongs to the status."""
     message: str = "a scripted error"
-    """The error's words; the whole body if `headers` has a `content-type` that is not JSON."""
+    """The error's message; the whole body if `headers` has a `content-type` other than JSON."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Refusal(Exception):
-    """The API does not take the request."""
+    """The API refuses the request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -115,7 +115,7 @@ def as_json(value: object) -> str:
 def parse_body(raw: bytes) -> dict[str, Any]:
     try:
         body = json.loads(raw)
-        as_json(body).encode()  # a lone surrogate passes `loads`, and cannot be text
+        as_json(body).encode()  # a lone surrogate passes `loads`, but cannot be encoded
     except ValueError as error:
         raise Refusal(400, f"The request body is not valid JSON: {error}") from error
     if not isinstance(body, dict):
@@ -124,14 +124,14 @@ def parse_body(raw: bytes) -> dict[str, Any]:
 
 
 def system_of(body: Mapping[str, Any]) -> str:
-    """The system prompt of a request, in either dialect and however it is cut into blocks."""
+    """The system prompt of a request, in either dialect and in any number of blocks."""
     first = body["messages"][0]
     system = body.get("system", first["content"] if first["role"] == "system" else "")
     return system if isinstance(system, str) else "".join(block["text"] for block in system)
 
 
 def is_base64(data: object) -> bool:
-    """Whether it is a file in base64."""
+    """Whether `data` is a file in base64."""
     try:
         return isinstance(data, str) and bool(base64.b64decode(data, validate=True))
     except ValueError:
@@ -144,7 +144,7 @@ def need(condition: object, message: str) -> None:
 
 
 def encoded(event: Event, line_end: str = "\n") -> bytes:
-    """The event as it stands on the wire."""
+    """The event as it is sent."""
     name, data = event
     line = data if isinstance(data, str) else as_json(data)
     lines = (*((f"event: {name}",) if name else ()), f"data: {line}", "", "")
@@ -153,19 +153,19 @@ def encoded(event: Event, line_end: str = "\n") -> bytes:
 
 class Steps(Protocol):
     def __call__(self, reply: Reply, body: Mapping[str, Any], *, number: int) -> Iterator[Step]:
-        """The stream that answers the request `body`, the server's `number`-th."""
+        """The stream that answers `body`, the server's request of this `number`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API that the server speaks."""
+    """One API of the server."""
 
     path: str
-    """Where it is asked."""
+    """The path of its requests."""
     check_headers: Callable[[Mapping[str, str], frozenset[str] | None], None]
-    """Raises `Refusal`; so does the next one."""
+    """Raises `Refusal`; so does `check_body`."""
     check_body: Callable[[Mapping[str, Any]], None]
     steps: Steps
     error_body: Callable[[int, str | None, str], dict[str, Any]]
-    """From status, kind and words."""
+    """Takes status, type and message."""

@@ -1,4 +1,4 @@
-"""How one reply goes out, step by step, and what the wire does to it on the way."""
+"""Sends one reply, step by step, with the faults of the connection."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.loopback.said import Act, Cut, Dialect, Drip, Reply, Step, encoded
 _GZIP = 16 + zlib.MAX_WBITS
 _DRIPS_TO_COUNT = 3
 _DRIP_PAUSE_S = 0.002
-"""So that a drip does not eat a processor. Nothing is ordered by it."""
+"""So that a drip does not use a whole processor. Nothing depends on the time."""
 
 
 class Sender:
     """Sends one reply.
 
     Args:
-        stall: Waits until a test lets go of all that stalls.
+        stall: Waits until a test ends all stalls.
         hold: Waits until a test sets this event.
     """
 
@@ -42,7 +42,7 @@ class Sender:
         self._hold = hold
 
     async def send(self, reply: Reply, asked: Mapping[str, Any], *, number: int) -> bool:
-        """Answer `asked`, the server's `number`-th request.
+        """Answer `asked`, the server's request of this `number`.
 
         Returns:
             Whether the connection can take another request.
@@ -84,14 +84,14 @@ class Sender:
                 case _:
                     if not await self._take(step, chunk):
                         return False
-        # In one piece, so that a client that has the last event has the end as well.
+        # In one piece, so that a client that gets the last event also gets the end.
         end = http11.chunk(coding.flush()) if coding else b""
         self._writer.write(unsent + end + http11.LAST_CHUNK)
         await self._writer.drain()
         return True
 
     async def _take(self, step: Step, framed: Callable[[bytes], bytes]) -> bool:
-        """Do what is no event; false when the connection is gone."""
+        """Do a step that is not an event; return false if the connection is gone."""
         match step:
             case bytes():
                 self._writer.write(framed(step))

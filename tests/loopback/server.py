@@ -1,8 +1,8 @@
-"""The server: one thread, one loop, a script that answers, and a record of what came.
+"""The server: one thread, one loop, a script that answers, and a record of the requests.
 
-A test never sleeps to wait for the server. Everything that happens here is written down under
-one condition variable, and the `wait_…` methods return when it has happened. They block: a
-test whose client runs on its own loop calls them through `asyncio.to_thread`.
+A test never sleeps to wait for the server. Everything that happens here is recorded under one
+condition variable, and the `wait_…` methods return when it has happened. They block: a test whose
+client runs on its own loop calls them through `asyncio.to_thread`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.loopback.said import Dialect, Refusal, Reply, parse_body
 from tests.loopback.sender import Sender
 
 DEADLINE_S = 60.0
-"""Against hangs only: far more than anything here takes on a busy machine."""
+"""Only against hangs: far more than anything here takes on a busy machine."""
 
 Answer = Reply | str
 """A `str` is a `Reply` with that text."""
 Script = Callable[[dict[str, Any]], Answer] | Mapping[str, Answer | Sequence[Answer]]
-"""From the request's body to the reply; or rules, from a part of the last user message to the
-reply, or to the replies one after the other. The first rule that fits counts."""
+"""A function from the request's body to the reply; or rules, from a part of the last user message
+to the reply, or to the replies one after the other. The first rule that matches applies."""
 
 
 _DIALECTS = {each.path: each for each in (messages.DIALECT, completions.DIALECT)}
@@ -35,27 +35,27 @@ _DIALECTS = {each.path: each for each in (messages.DIALECT, completions.DIALECT)
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request as it came."""
+    """One request as it arrived."""
 
     number: int
     """In order of arrival, from 0."""
     connection: int
-    """The number of its connection, from 0: requests that shared one have the same."""
+    """The number of its connection, from 0; shared by all requests of that connection."""
     method: str
     path: str
     headers: Mapping[str, str]
     """Names in lower case."""
     body: dict[str, Any]
-    """Parsed; empty when it was not JSON."""
+    """Parsed; empty if it was not JSON."""
 
 
 class LoopbackServer:
     """A Messages API, and one of chat completions, on 127.0.0.1, for the time of a `with` block.
 
     Args:
-        script: What it answers.
-        keys: The API keys that it takes; `None` for any.
-        port: Where it listens: 0 for wherever there is room.
+        script: Makes the answers.
+        keys: The API keys that it accepts; `None` for any.
+        port: Where it listens; 0 for any free port.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class LoopbackServer:
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(DEADLINE_S)
-        for hold in self._holds:  # lets go of the threads that wait for them
+        for hold in self._holds:  # releases the threads that wait for them
             hold.set()
         if self._bugs and error is None:
             raise self._bugs[0]
@@ -109,41 +109,41 @@ class LoopbackServer:
 
     @property
     def streaming(self) -> int:
-        """How many replies have begun and not ended."""
+        """The number of replies that have begun and not ended."""
         with self._changed:
             return len(self._streaming)
 
     @property
     def stalled(self) -> int:
-        """How many replies have stalled or begun to drip, from the beginning."""
+        """The number of replies that have stalled or begun to drip, in all."""
         with self._changed:
             return len(self._stalls)
 
     def wait_requests(self, count: int) -> None:
-        """Until so many requests have come, from the beginning."""
+        """Wait until `count` requests have arrived in all."""
         self._wait(lambda: len(self.requests) >= count, f"{count} requests")
 
     def wait_streaming(self, count: int) -> None:
-        """Until so many replies are on their way at the same time."""
+        """Wait until `count` replies are open at the same time."""
         self._wait(lambda: len(self._streaming) >= count, f"{count} open streams")
 
     def wait_stalled(self, count: int) -> None:
-        """Until so many replies have stalled or begun to drip, from the beginning."""
+        """Wait until `count` replies have stalled or begun to drip in all."""
         self._wait(lambda: len(self._stalls) >= count, f"{count} stalls")
 
     def let_go(self) -> None:
-        """End the stalls that there are: each reply goes on with its next step."""
+        """End all present stalls: each reply continues with its next step."""
         with self._changed:
             stalls = list(self._stalls)
         for go_on in stalls:
             self._loop.call_soon_threadsafe(go_on.set)
 
     def wait_closed(self, count: int = 1) -> None:
-        """Until clients hung up on so many replies, from the beginning."""
+        """Wait until clients have hung up on `count` replies in all."""
         self._wait(lambda: len(self.closed) >= count, f"{count} replies hung up on")
 
     def wait_disconnected(self, connection: int | None = None) -> None:
-        """Until this connection is closed; without a number, until none is open."""
+        """Wait until this connection is closed; without a number, until none is open."""
         if connection is None:
             self._wait(lambda: not self._open, "no open connection")
         else:
@@ -171,15 +171,15 @@ class LoopbackServer:
         self.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         self._started.set()
         await self._stop.wait()
-        # Who stands in the queue is taken in first and gets a handler: asyncio leaks a connection
-        # whose server is closed between its acceptance and its transport.
+        # Queued connections are accepted first and get a handler: asyncio leaks a connection if its
+        # server is closed after the acceptance and before the transport is made.
         for _ in range(10):
             await asyncio.sleep(0)
         listening.close()
         handlers = dict(self._handlers)
         for handler, writer in handlers.items():
             handler.cancel()
-            writer.transport.abort()  # a client that does not read must not hold this up
+            writer.transport.abort()  # a client that does not read must not delay this
         await asyncio.gather(*handlers, return_exceptions=True)
         for _ in range(10):  # the last callbacks of the transports
             await asyncio.sleep(0)
@@ -224,7 +224,7 @@ class LoopbackServer:
         reader: http11.Reader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Answer one request; false when the connection is of no more use."""
+        """Answer one request; return false if the connection cannot be used again."""
         received = self._record(request, connection)
         dialect = _DIALECTS.get(request.path, messages.DIALECT)
         reply = self._reply_to(request, received, dialect)
@@ -286,14 +286,14 @@ class LoopbackServer:
             answer = self._answer(body)
         except Refusal as refusal:
             return Reply(status=refusal.status, message=refusal.message)
-        except Exception as error:  # the script's own: the test sees it in the client's error
+        except Exception as error:  # raised by the script: the test sees it in the client's error
             return Reply(status=400, message=f"the script raised {error!r}")
         return Reply(text=answer) if isinstance(answer, str) else answer
 
     # -- what a reply waits for -----------------------------------------------------------------
 
     async def _stalled(self) -> None:
-        """A stall: over when the test lets go; the client that hangs up cancels it."""
+        """Stall until the test lets go; a client that hangs up cancels this."""
         go_on = asyncio.Event()
         with self._changed:
             self._stalls.append(go_on)
@@ -301,7 +301,7 @@ class LoopbackServer:
         await go_on.wait()
 
     async def _released(self, hold: threading.Event) -> None:
-        """Wait for a thread's event without blocking the loop: a thread waits for each."""
+        """Wait for a thread's event without blocking the loop, in a thread for each."""
         if hold not in self._holds:
             released = self._holds[hold] = asyncio.Event()
 
@@ -315,7 +315,7 @@ class LoopbackServer:
 
 
 class _Rules:
-    """Answers by what the last user message holds."""
+    """Answers by the contents of the last user message."""
 
     def __init__(self, rules: Mapping[str, Answer | Sequence[Answer]]) -> None:
         self._rules: dict[str, Iterator[Answer]] = {
@@ -334,8 +334,8 @@ class _Rules:
 
 
 def _last_user_text(body: Mapping[str, Any]) -> str:
-    """Text and tool results of the newest message of the user."""
-    # In chat completions each tool result is a message of its own.
+    """Text and tool results of the newest user message."""
+    # In chat completions, each tool result is a separate message.
     by_speaker = itertools.groupby(body["messages"], lambda m: m["role"] in ("user", "tool"))
     newest = [list(messages) for is_users, messages in by_speaker if is_users][-1]
     return "\n".join(text for message in newest for text in _texts(message["content"]))

@@ -1,4 +1,4 @@
-"""The loopback server's chat completions, spoken to without the SDK."""
+"""The loopback server's chat completions, called without the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loopback server, spoken to without the SDK: what it sends, counts, refuses and records."""
+"""The loopback server, called without the SDK: what it sends, counts, refuses and records."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 
 
 def said(*turns: Any) -> dict[str, Any]:
-    """Turns of user and assistant in alternation, after a first question."""
+    """Alternating turns of user and assistant, after a first question."""
     roles = ["user", "assistant"] * len(turns)
     contents = ["Say hello", *turns]
     return {"messages": [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]}
@@ -411,4 +411,4 @@ def test_client_that_connects_and_says_nothing_is_let_go_at_the_end() -> None:
             client = socket.create_connection((host, port), timeout=60)
         with client, contextlib.suppress(ConnectionError):
             assert client.recv(100) == b""
-    gc.collect()  # a connection that was left open would be told now
+    gc.collect()  # a connection that was left open would be reported now

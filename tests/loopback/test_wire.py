@@ -1,4 +1,4 @@
-"""What the loopback server can do to a reply that is on its way, seen from a bare socket."""
+"""What the loopback server can do to a reply in transit, seen from a bare socket."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def until(client: socket.socket, mark: bytes) -> bytes:
 
 
 def answered(reply: Reply) -> bytes:
-    """All that comes of a reply after which the server hangs up."""
+    """All bytes of a reply after which the server hangs up."""
     with LoopbackServer({"": reply}) as server, asked(server) as client:
         return all_of(client)
 

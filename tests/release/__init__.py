@@ -1,1 +1,1 @@
-"""What a release has to pass, by hand: `python -m tests.release NAME`."""
+"""Checks that a release must pass, run by hand: `python -m tests.release NAME`."""

@@ -4,8 +4,8 @@
 `lowest` runs tests with the lowest versions that pyproject.toml allows. `lessons [--times N]` runs
 all notebooks N times (10) on each of three versions of ipykernel. `binder` builds the environment
 of `binder/` and runs all lessons in it, one of them in a Chromium. `clock` times a newcomer, also
-in a Chromium. All download packages by pip. Prints one line for each step, and each fault. Exits
-with 1 if there was one.
+in a Chromium. All download packages by pip. Prints one line for each step and each fault, and exits
+with 1 after a fault.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Builds the environment of `binder/` in a clean folder, runs all lessons, and opens one in a page.
 
-As repo2docker does, without Docker and conda, which take the place of a virtual environment here:
-the Python of `runtime.txt`, the packages that every image has, `requirements.txt` from the root of
-the clone, `postBuild`, and then JupyterLab, as Binder starts it. The kernels are those of that
-environment; nbval, which compares the outputs, is this one's.
+It follows repo2docker, with a virtual environment in place of Docker and conda: the Python of
+`runtime.txt`, the packages of every image, `requirements.txt` from the root of the clone,
+`postBuild`, and then JupyterLab as Binder starts it. The kernels are those of that environment;
+nbval, which compares the outputs, comes from the environment of this process.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.browser.panel import Panel
 from tests.browser.server import a_lab
 from tests.release.environment import Environment, Step, clean_variables, copy_tracked
 
-# Of every image with Python 3.11, by the lock file of repo2docker on 21 August 2026 (808ae6b). Its
-# `nodejs` and `pip` are no matter here.
+# Packages of every image with Python 3.11, by the lock file of repo2docker on 21 August 2026
+# (808ae6b), without its `nodejs` and `pip`.
 _IN_EVERY_IMAGE = (
     *("ipykernel==7.0.1", "ipython==9.6.0", "ipywidgets==8.1.7", "jupyter-client==8.6.3"),
     *("jupyter-offlinenotebook==0.3.2", "jupyter-resource-usage==1.2.0", "jupyter-server==2.17.0"),
@@ -32,9 +32,9 @@ _IN_EVERY_IMAGE = (
     *("notebook==7.4.7", "pydantic==2.12.2", "tornado==6.5.2", "traitlets==5.14.3"),
 )
 _KNOWN = {"requirements.txt", "runtime.txt", "postBuild", "start"}
-"""Files of `binder/` that this knows how to use. Others would make another image."""
+"""Files of `binder/` that this check can use. Any other would change the image."""
 _LESSON, _TREE = "notebooks/quickstart.ipynb", 12
-"""Which one is opened, and its first cell with a tree of several agents below its root."""
+"""The lesson to open, and its first cell with a tree of several agents below its root."""
 _PACE = {"AGENTNB_DEMO_PACE_S": "0"}
 
 
@@ -53,7 +53,7 @@ def steps(folder: Path) -> Iterator[Step]:
     yield image.step("install -r binder/requirements.txt", *requirements, cwd=clone)
     if (binder / "postBuild").exists():
         yield _post_build(image, clone)
-    # What an image has of its own must go with what agentnb asks for.
+    # The image's own packages must be compatible with those of agentnb.
     yield image.step("pip check", "-m", "pip", "check", cwd=clone)
     yield image.step("doctor", "-m", "agentnb", "doctor", cwd=clone)
     for lesson in sorted((clone / "notebooks").glob("*.ipynb")):
@@ -62,7 +62,7 @@ def steps(folder: Path) -> Iterator[Step]:
 
 
 def _python(binder: Path) -> tuple[str, str]:
-    """The Python that `runtime.txt` names, or else this one; and a line that says which."""
+    """The Python that `runtime.txt` names, or else this one; and a line that names it."""
     named = (binder / "runtime.txt").read_text("utf-8").strip().replace("-", "")
     path = shutil.which(named)
     if path is None or subprocess.run([path, "--version"], capture_output=True).returncode:
@@ -79,7 +79,7 @@ def _post_build(image: Environment, clone: Path) -> Step:
 
 
 def _run(lesson: Path, image: Environment, folder: Path) -> Step:
-    """Run a lesson in a kernel of the image, and compare what it shows with what was saved."""
+    """Run a lesson in a kernel of the image, and compare its outputs with the saved ones."""
     spec = folder / "jupyter" / "kernels" / "image" / "kernel.json"
     spec.parent.mkdir(parents=True, exist_ok=True)
     argv = [str(image.python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]

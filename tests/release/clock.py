@@ -1,9 +1,9 @@
 """Times a newcomer: from nothing to a first live tree, and from there to a first labelled column.
 
-The README's own line is run in a fresh clone, with an empty home, and its notebook opened in a
-browser that is there already. Then the first two blocks of the page on labelling a column are run
-in a new notebook. Neither asks for a key. Beside the clock stand the downloads, which are made
-before it, and what a person does: to read, to choose, to paste takes no time here.
+It runs the README's own line in a fresh clone with an empty home, and opens its notebook in a
+browser that is already installed. Then it runs the first two blocks of the page on labelling a
+column in a new notebook. Neither needs a key. The time leaves out the downloads, which are made
+before, and what a person does: reading, choosing and pasting take no time here.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tests.release.environment import ROOT, Environment, Step, clean_variables
 
 AIM_S = 60.0
 _DEADLINE_S = 600.0
-"""Against hangs only."""
+"""Only against hangs."""
 _FOLDER, _LESSON, _TREE = "notebooks", "quickstart.ipynb", 7
-"""What the README opens (JupyterLab then serves its folder), and its first cell with sub-agents."""
+"""What the README opens (JupyterLab then serves its folder); its first cell with sub-agents."""
 _COLUMN_PAGE = "docs/how-to/label-a-column.md"
 _URL = re.compile(r"(http://127\.0\.0\.1:\d+)/lab\S*\?token=(\w+)")
-# What the machine of this check needs, and a newcomer does not: no window, any port, root.
+# Needed on the machine of this check, not by a newcomer: no window, any port, root.
 _SERVER = {"ip": "127.0.0.1", "port": 0, "open_browser": False, "allow_root": True}
 _NEW_NOTEBOOK = """async cells => {
     const made = await jupyterapp.commands.execute(
@@ -55,7 +55,7 @@ _NEW_NOTEBOOK = """async cells => {
 
 
 def steps(folder: Path) -> Iterator[Step]:
-    """Load, then time; one step at a time, each with its seconds on the clock."""
+    """Download, then time; one step at a time, each with its seconds on the clock."""
     wheels = folder / "wheels"
     began_s = time.monotonic()
     fault = _load(folder, wheels)
@@ -74,7 +74,7 @@ def steps(folder: Path) -> Iterator[Step]:
 
 
 def _load(folder: Path, wheels: Path) -> str:
-    """Get all that the README's line will install, as wheels; what was wrong."""
+    """Download all that the README's line will install, as wheels; return what went wrong."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     needed = [*project["project"]["dependencies"]]
     needed += project["project"]["optional-dependencies"]["lab"]
@@ -95,7 +95,7 @@ def _timed(folder: Path, wheels: Path, page: Page) -> Iterator[Step]:
             elif found := _URL.search(line):
                 url = f"{found[1]}/lab/tree/{_LESSON}?token={found[2]}"
                 break
-        # What it says from here on is read, too, or it would wait for a full pipe.
+        # Keep reading its output, or it would wait at a full pipe.
         rest = threading.Thread(target=deque, args=(lines, 0), daemon=True)
         rest.start()
         is_up = bool(url) and _listens(url)
@@ -104,11 +104,11 @@ def _timed(folder: Path, wheels: Path, page: Page) -> Iterator[Step]:
             yield from _in_the_page(
                 page, LabServer(url.split("/lab")[0], clone / _FOLDER), url, clock
             )
-    rest.join(_DEADLINE_S)  # the server has ended when it says no more
+    rest.join(_DEADLINE_S)  # the output ends when the server has ended
 
 
 def _listens(url: str) -> bool:
-    """Wait until a server takes connections: it may name its address a moment before."""
+    """Wait until a server accepts connections: it may print its address a moment before."""
     place, too_late_s = urlsplit(url), time.monotonic() + _DEADLINE_S
     while time.monotonic() < too_late_s:
         try:
@@ -142,7 +142,7 @@ def _in_the_page(page: Page, server: LabServer, url: str, clock: _Clock) -> Iter
 
 
 class _Clock:
-    """Begins when it is made."""
+    """A stopwatch that starts when it is made."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
@@ -151,7 +151,7 @@ class _Clock:
         return f"  {self._s():5.1f} s on the clock: {done}", fault
 
     def aim(self, done: str) -> Step:
-        """The end of what it times."""
+        """The last step, with a fault if the time is above the aim."""
         took_s = self._s()
         fault = "" if took_s <= AIM_S else f"{took_s:.0f} s, above the aim of {AIM_S:.0f}"
         return f"{done}: {took_s:.1f} s, of {AIM_S:.0f}", fault
@@ -161,7 +161,7 @@ class _Clock:
 
 
 def _newcomer(folder: Path, wheels: Path) -> dict[str, str]:
-    """The variables of somebody who has an empty home, this Python, and the packages."""
+    """The variables of a person with an empty home, this Python, and the packages."""
     home = folder / "home"
     (home / ".jupyter").mkdir(parents=True)
     for name, settings in {
@@ -181,7 +181,7 @@ def _newcomer(folder: Path, wheels: Path) -> dict[str, str]:
 
 @contextmanager
 def _readme_line(clone: Path, variables: dict[str, str]) -> Iterator[Iterator[str]]:
-    """Run the README's line that opens its notebook; the lines that it, and the shell, write."""
+    """Run the README's line that opens its notebook; yield its lines and those of the shell."""
     (line,) = (
         block.code
         for block in blocks_of("README.md")

@@ -1,4 +1,4 @@
-"""A fresh environment, and commands in it that see nothing of this one; a copy of what git has."""
+"""A fresh environment with commands isolated from this one; a copy of the files in git."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 Step = tuple[str, str]
-"""What was done, and what was wrong; the latter is empty if nothing was."""
+"""What was done, and what went wrong; the latter is empty if nothing did."""
 
 _OF_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 _OF_USERS = ("AGENTNB_", "ANTHROPIC_", "IPYTHON", "JUPYTER_", "OPENAI_")
@@ -28,7 +28,7 @@ def clean_variables() -> dict[str, str]:
 
 
 def copy_tracked(to: Path) -> int:
-    """Copy the files that git has of this checkout, as they are now; how many."""
+    """Copy this checkout's files that are in git, as they are now; return their number."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -43,8 +43,8 @@ class Environment:
     """A virtual environment, made empty.
 
     Args:
-        folder: Where it is made.
-        python: Whose it is.
+        folder: Where to make it.
+        python: The interpreter for it.
     """
 
     def __init__(self, folder: Path, python: str | Path = sys.executable) -> None:
@@ -55,7 +55,7 @@ class Environment:
     def run(
         self, *words: str | Path, cwd: Path, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run this environment's Python, with these words behind it."""
+        """Run this environment's Python with these arguments."""
         return subprocess.run(
             [self.python, *words],
             cwd=cwd,
@@ -73,7 +73,7 @@ class Environment:
         cwd: Path,
         environment: Mapping[str, str] | None = None,
     ) -> Step:
-        """Run it as a step, which fails if its exit code is not 0."""
+        """Run Python as a step, which fails if its exit code is not 0."""
         ran = self.run(*words, cwd=cwd, environment=environment)
         said = (ran.stdout + ran.stderr)[-_LONGEST_FAULT:]
         return done, "" if ran.returncode == 0 else f"exit code {ran.returncode}\n{said}"

@@ -1,7 +1,7 @@
 """Runs all lessons many times, as tests, on three versions of ipykernel.
 
-The newest one is what the extras install. The two older ones are the others of the table in
-docs/panel.md: they come with the Jupyter that a person has already.
+The extras install the newest one. The two older ones, from the table in docs/panel.md, come with
+the Jupyter that a person has already.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tests.release.environment import ROOT, Environment, Step
 
 KERNELS = ("7.4.0", "7.3.0", "6.31.0")
 LONGEST_S = 60.0
-"""What Run All of one lesson may take, with the start of its kernel."""
+"""The most that *Run All* of one lesson may take, including the start of its kernel."""
 
 
 def steps(folder: Path, times: int = 10) -> Iterator[Step]:
-    """Make an environment for each ipykernel, and run all lessons in it so many times."""
+    """Make an environment for each ipykernel, and run all lessons in it `times` times."""
     for version in KERNELS:
         environment = Environment(folder / version)
         yield f"ipykernel {version}", ""
@@ -56,7 +56,7 @@ def run(environment: Environment, number: int) -> Step:
 
 
 def seconds(report: Path) -> dict[str, float]:
-    """How long each notebook took, by a report of pytest: its kernel's start, and all cells."""
+    """The time of each notebook, from a pytest report: its kernel's start and all cells."""
     took_s: dict[str, float] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         name = case.get("classname", "").removeprefix("notebooks.")
