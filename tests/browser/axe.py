@@ -1,4 +1,4 @@
-"""What axe finds in a page."""
+"""The findings of axe in a page."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
 
 SERIOUS = ("serious", "critical")
-# It is loaded once a page, and asked for no more than is looked at: both cost more than the search.
+# axe is loaded once for each page, and reports only what is used: both cost more than the search.
 _RUN = """async ([context, options]) => {
     const {violations} = await axe.run(context, options);
     return violations;
 }"""
 _OPTIONS = {
     "resultTypes": ["violations"],
-    "preload": False,  # for rules on media and on what turns with the device
-    # An experimental rule, for those who say what they see: it is off unless it is asked for.
+    "preload": False,  # needed only by rules on media and on the device's orientation
+    # An experimental rule, for speech input: it is off by default.
     "rules": {"label-content-name-mismatch": {"enabled": True}},
 }
 
 
 def findings(page: Page, context: str) -> list[str]:
-    """What axe finds seriously wrong in a part of a page, in a line each."""
+    """The serious findings of axe in a part of a page, one line each."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     return [

@@ -43,7 +43,7 @@ class BoardPage:
 
     @property
     def rows(self) -> Locator:
-        """Those that are in the page."""
+        """The rows that are in the page."""
         return self.listbox.get_by_role("option")
 
     @property
@@ -62,33 +62,33 @@ class BoardPage:
         return self.page.get_by_role("textbox", name=name)
 
     def sent(self, kind: str) -> list[dict[str, Any]]:
-        """What the board has sent of one kind."""
+        """The board's messages of one kind."""
         found = self.page.evaluate(
             "kind => page.model.sent.filter(({type}) => type === kind)", kind
         )
         return list(found)
 
     def tell(self, kind: str, **fields: Any) -> None:
-        """Play the kernel, to this view."""
+        """Send a message to this view, as the kernel."""
         message = {"type": kind, "view": self.view, **fields}
         self.page.evaluate("message => page.model.tell(message)", message)
 
     def change(self, *rows: dict[str, Any], order: list[str] | None = None) -> float:
-        """Change rows; how long the page took to draw them, in milliseconds."""
+        """Change rows; return the milliseconds in which the page drew them."""
         took: float = self.page.evaluate(
             "([rows, order]) => page.step(rows, order)", [[*rows], order]
         )
         return took
 
     def row(self, row_id: str) -> dict[str, Any]:
-        """A row as the page's kernel has it."""
+        """A row of the page's kernel."""
         found: dict[str, Any] = self.page.evaluate(
             "wanted => page.rows.find(({id}) => id === wanted)", row_id
         )
         return found
 
     def painted(self) -> None:
-        """Wait until what was told is drawn."""
+        """Wait until the page has drawn all messages."""
         self.page.evaluate(
             "() => new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)))"
         )
@@ -98,7 +98,7 @@ class BoardPage:
 def a_board_page(
     context: BrowserContext, tree_address: str, query: str, *, width: int = 1200
 ) -> Iterator[BoardPage]:
-    """A board that is drawn, closed again afterwards; `query` is explained in `board.js`."""
+    """A board, drawn, and closed afterwards; `board.js` explains `query`."""
     with lent_page(context, width=width) as page:
         board = BoardPage(page)
         with hearing(page, board.heard):

@@ -1,7 +1,7 @@
-"""One real Chromium, headless, that can reach this machine and nothing else.
+"""One real, headless Chromium that can reach only this machine.
 
-Playwright drives whichever Chromium the machine has, so that nobody has to load a second one.
-Every address but this machine's is unknown to it, and each attempt to reach one is written down.
+Playwright drives the machine's own Chromium, so that no second download is needed. Every other
+address is unknown to it, and each attempt to reach one is recorded.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from playwright.sync_api import (
 )
 
 DEADLINE_MS = 120_000.0
-"""Against hangs only: a cold JupyterLab on a loaded machine takes more than a minute to be there.
-Playwright waits for what a test names, and goes on when it is."""
+"""Only against hangs: a cold JupyterLab on a loaded machine takes more than a minute to start.
+Playwright waits for what a test names, and continues when it is there."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = (
-    "--no-sandbox",  # a container's root has none
+    "--no-sandbox",  # root in a container has no sandbox
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -45,16 +45,16 @@ _FLAGS = (
 )
 _EMPTY = "about:blank"
 _AT_HOME = re.compile(r"(https?|wss?)://127\.0\.0\.1(:\d+)?(/|$)|(data|blob|about):")
-# What JupyterLab itself says, of nothing that a test looks at.
+# Messages of JupyterLab itself that no test is about.
 _NOISE = re.compile(
-    r"Comm not found for comm id"  # a page asks for the widgets of comms that are just closed
+    r"Comm not found for comm id"  # a page requests widgets of comms that have just closed
     r"|ResizeObserver loop"
-    r"|Could not restore the debugger state"  # of a kernel that is shut down meanwhile
+    r"|Could not restore the debugger state"  # from a kernel that shuts down meanwhile
 )
 
 
 def find_chromium(playwright: Playwright) -> str | None:
-    """The path of a Chromium: the machine's, else one that Playwright itself has installed."""
+    """The path of a Chromium: the machine's, else one that Playwright has installed."""
     for name in _NAMES:
         if path := shutil.which(name):
             return path
@@ -64,7 +64,7 @@ def find_chromium(playwright: Playwright) -> str | None:
 
 @contextmanager
 def a_playwright() -> Iterator[Playwright]:
-    """Playwright's driver. While it is there, this thread has a running event loop of its own."""
+    """Playwright's driver. While it is open, this thread runs an event loop for it."""
     expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as playwright:
         yield playwright
@@ -72,9 +72,9 @@ def a_playwright() -> Iterator[Playwright]:
 
 @contextmanager
 def a_chromium(playwright: Playwright, path: str) -> Iterator[Browser]:
-    """A running browser, ended afterwards.
+    """A running browser, closed afterwards.
 
-    Its first context keeps on disk what it has compiled: to load JupyterLab again costs less.
+    Its first context keeps compiled code on disk, so that loading JupyterLab again costs less.
     """
     with TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         context = playwright.chromium.launch_persistent_context(
@@ -90,9 +90,9 @@ def a_chromium(playwright: Playwright, path: str) -> Iterator[Browser]:
 
 @contextmanager
 def lent_page(context: BrowserContext, *, width: int, height: int = 800) -> Iterator[Page]:
-    """A page as good as new; the context's first one is lent to one test after the other.
+    """A page as good as new: the context's first page, used by one test after the other.
 
-    To open one costs a browser with a window three times what it costs to show a small page in it.
+    Opening a page, in a browser with a window, costs three times as much as showing a small one.
     """
     kept = context.pages[0] if context.pages else None
     page = kept if kept is not None and kept.url == _EMPTY else context.new_page()
@@ -105,17 +105,17 @@ def lent_page(context: BrowserContext, *, width: int, height: int = 800) -> Iter
             page.goto(_EMPTY)
             page.mouse.move(0, 0)
     finally:
-        if page.url != _EMPTY:  # of a test that failed, or one of several
+        if page.url != _EMPTY:  # left by a failed test, or one of several pages
             page.close()
 
 
 Heard = Mapping[Any, Callable[..., None]]
-"""What is called at a page's events, by their names."""
+"""The handlers of a page's events, by event name."""
 
 
 @contextmanager
 def hearing(page: Page, heard: Heard) -> Iterator[None]:
-    """Calls these at a page's events, for a time."""
+    """Call these handlers at a page's events, in a `with` block."""
     for event, handler in heard.items():
         page.on(event, handler)
     try:
@@ -126,15 +126,15 @@ def hearing(page: Page, heard: Heard) -> Iterator[None]:
 
 
 class Watch:
-    """What the pages of one browser context did that nobody wants: written down, in order."""
+    """Records the unwanted acts of a browser context's pages, in order."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.left_the_machine: list[str] = []
-        """Addresses elsewhere that were asked for. None of them was reached."""
+        """Requested addresses elsewhere. None of them was reached."""
         self.errors: list[str] = []
-        """What was written to the console as an error, and errors that no one caught."""
+        """Errors on the console, and uncaught errors."""
         self.dialogs: list[str] = []
-        """What `alert`, `confirm` and `prompt` said: the usual sign of a script that ran."""
+        """Texts of `alert`, `confirm` and `prompt`: the usual sign of a script that ran."""
         context.on("request", self._request)
         context.on("console", self._console)
         context.on("weberror", lambda error: self._error(error.error))
@@ -142,7 +142,7 @@ class Watch:
         context.on("page", self._page)
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Clear the record."""
         for written in (self.left_the_machine, self.errors, self.dialogs):
             written.clear()
 
@@ -169,5 +169,5 @@ class Watch:
 
     def _error(self, error: Error | str) -> None:
         if not _NOISE.search(str(error)):
-            # With where it came from: the message alone does not tell whose script stumbled.
+            # With its origin: the message alone does not tell which script failed.
             self.errors.append(str(getattr(error, "stack", None) or error))

@@ -1,7 +1,7 @@
 """JupyterLab and a browser for the tests of this folder, started once for all of them.
 
-They end with the last test of the folder: Playwright's event loop runs on pytest's own thread as
-long as it is there, and no asynchronous test could run beside it.
+They end with the last test of the folder: until then, Playwright's event loop runs on pytest's own
+thread, and no asynchronous test could run beside it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """A real browser. Where there is none, the test is skipped; in CI it fails."""
+    """A real browser. Without one, the test is skipped; in CI it fails."""
     with a_playwright() as playwright:
         path = find_chromium(playwright)
         if path is None:
@@ -55,9 +55,9 @@ def tree_address() -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def tree_context(chromium: Browser) -> Iterator[BrowserContext]:
-    """Where the trees without a kernel are opened: a context for each page would be a window more.
+    """The context of all trees without a kernel: a context for each page would be another window.
 
-    They store nothing, and keys, mouse and media are a page's own.
+    The trees store nothing, and each page has its own keys, mouse and media.
     """
     with chromium.new_context() as context:
         yield context
@@ -65,7 +65,7 @@ def tree_context(chromium: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def open_tree(tree_context: BrowserContext, tree_address: str) -> Iterator[Open]:
-    """Opens the tree in a page of its own; closed after the test."""
+    """Opens the tree in a page of its own, which is closed after the test."""
     with ExitStack() as stack:
 
         def opened(query: str = "agents=30", *, width: int = 1400) -> TreePage:
@@ -83,7 +83,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
 
 @pytest.fixture(scope="package")
 def shared_desk(chromium: Browser, lab: LabServer) -> Iterator[Desk]:
-    """What `desk` lends to one test after the other."""
+    """The desk that `desk` gives to one test after the other."""
     desk = Desk(chromium, lab)
     try:
         yield desk
@@ -93,7 +93,7 @@ def shared_desk(chromium: Browser, lab: LabServer) -> Iterator[Desk]:
 
 @pytest.fixture
 def desk(shared_desk: Desk) -> Iterator[Desk]:
-    """JupyterLab in the browser. No page may leave the machine, or stumble over its own script."""
+    """JupyterLab in the browser. No page may request another machine, or have a script error."""
     shared_desk.watch.forget()
     try:
         yield shared_desk
@@ -104,7 +104,7 @@ def desk(shared_desk: Desk) -> Iterator[Desk]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how long the tests of this folder took: they are the slow ones."""
+    """Print the time of this folder's tests, which are the slow ones."""
     reports = [
         report
         for outcome in ("passed", "failed", "error", "skipped", "")

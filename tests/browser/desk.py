@@ -1,7 +1,7 @@
-"""Where a test works: JupyterLab in a page of a browser, and the notebooks that it opens there.
+"""A test's desk: JupyterLab in a page of a browser, and the notebooks that the test opens there.
 
 The page, a kernel and its notebook are used by one test after the other, since each takes a while
-to come up; whatever else a test opened is closed after it.
+to start; anything else that a test opened is closed after it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.notebook import saved
 from tests.notebook.kernel import NO_SESSION
 
 SIZE = (1280, 1000)
-# A kernel is as good as new then for a test that patches nothing.
+# Afterwards the kernel is as good as new for a test that patches nothing.
 _RESET = f"""
 import agentnb, ipywidgets, os
 for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
@@ -30,7 +30,7 @@ ipywidgets.Widget.close_all()
 get_ipython().extension_manager.unload_extension("agentnb")
 get_ipython().run_line_magic("reset", "-f")
 """
-# It may still be busy with what the pages have asked for; at work for good if a test left it so.
+# It may still be busy with the pages' requests, or for good if a test left it so.
 _RUN_IF_IDLE = """async ([code, patienceMs]) => {
     const kernel = jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel;
     const tooLate = performance.now() + patienceMs;
@@ -42,8 +42,8 @@ _RUN_IF_IDLE = """async ([code, patienceMs]) => {
     return reply.content.status === "ok" ? kernel.id : null;
 }"""
 _PATIENCE_MS = 3_000
-"""A new kernel takes as long on a busy machine."""
-# The notebook in front, if it has the kernel of this id, is made another one.
+"""As long as a new kernel takes on a busy machine."""
+# If the notebook in front has the kernel of this id, it becomes another one.
 _MAKE_ANOTHER = """([kernel, made]) => {
     const widget = jupyterapp.shell.currentWidget;
     const own = widget?.sessionContext?.session?.kernel;
@@ -53,7 +53,7 @@ _MAKE_ANOTHER = """([kernel, made]) => {
     widget.context.model.dirty = false;
     return widget.context.path;
 }"""
-# All is closed but the notebook in front, if it has the kernel of this id.
+# Closes all but the notebook in front, which stays if it has the kernel of this id.
 _CLOSE = """kernel => {
     // A question that a test left open would lie over the next one.
     for (const no of document.querySelectorAll(".jp-Dialog .jp-mod-reject")) { no.click(); }
@@ -74,13 +74,13 @@ class Desk:
     """JupyterLab in a browser.
 
     Args:
-        browser: What it is shown in.
-        server: Who serves it.
+        browser: The browser that shows it.
+        server: The server of its files.
     """
 
     def __init__(self, browser: Browser, server: LabServer) -> None:
         self.server = server
-        self._context = browser.contexts[0]  # the one that keeps what it has compiled
+        self._context = browser.contexts[0]  # the one that keeps compiled code
         self._context.set_default_timeout(DEADLINE_MS)
         self.watch = Watch(self._context)
         self._page: Page | None = None
@@ -107,11 +107,11 @@ class Desk:
         return self._others[-1]
 
     def notebook(self, *cells: str | Sequence[str], own_kernel: bool = False) -> Notebook:
-        """A new notebook of these code cells, opened.
+        """A new notebook with these code cells, opened.
 
         Args:
-            cells: The code of each.
-            own_kernel: It gets a new kernel, and no later test gets that: it changes what stays.
+            cells: The code of each cell.
+            own_kernel: Whether it gets a new kernel that no later test gets: it changes what stays.
         """
         made = saved.notebook(*[saved.code("".join(source)) for source in cells])
         made["metadata"]["kernelspec"] = {
@@ -143,10 +143,10 @@ class Desk:
         return notebook
 
     def untrusted_copy(self, notebook: Notebook) -> Notebook:
-        """The saved notebook as it comes by mail: another file, which nobody here has signed."""
+        """The saved notebook as it comes by mail: another file, not signed here."""
         name = f"from-elsewhere-{notebook.name}"
         document = json.loads((self.server.folder / notebook.name).read_text(encoding="utf-8"))
-        document["metadata"]["from"] = "elsewhere"  # a signature is one of the content
+        document["metadata"]["from"] = "elsewhere"  # a signature depends on the content
         (self.server.folder / name).write_text(json.dumps(document), encoding="utf-8")
         return self.open(name, page=notebook.page)
 
@@ -159,14 +159,14 @@ class Desk:
         light = str(theme == LIGHT).lower()
         # Attached, not visible: JupyterLab's `<body>` has no height.
         self.page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', state="attached")
-        # JupyterLab shows a splash meanwhile and takes it away 0.2 s later. After two changes in
-        # that time it does so twice, and the second time is an uncaught error of its own.
+        # JupyterLab shows a splash meanwhile and removes it 0.2 s later. After two changes in that
+        # time it does so twice, and the second time is an uncaught error of its own.
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     # -- between tests --------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Close what a test has opened, and keep its kernel if it can serve the next one."""
+        """Close what a test has opened; keep its kernel if the next test can use it."""
         for page in self._others:
             page.close()
         self._others.clear()

@@ -1,6 +1,7 @@
-"""JupyterLab whose kernels are forked from a process that has imported all: see `a_lab`.
+"""JupyterLab with kernels that are forked from a process that has imported all: see `a_lab`.
 
-Each is a process of its own. What a kernel imports first, and how long it takes, is not seen here.
+Each is a process of its own. These kernels do not show what a kernel imports first, or how long it
+takes to start.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _USED = ("anywidget", "ipywidgets", "tests.support")
 
 
 def main() -> None:
-    """Serve JupyterLab until it is told to end."""
+    """Serve JupyterLab until a signal ends it."""
     with fork_server() as server, patch(LAUNCHER, server.launch):
         server.preload(*_USED)
         LabApp.launch_instance()

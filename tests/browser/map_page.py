@@ -32,7 +32,7 @@ class MapPage(TreePage):
 
     @property
     def rows(self) -> Locator:
-        """Those that are in the page."""
+        """The rows that are in the page."""
         return self.page.locator("[role=row][data-row]")
 
     @property
@@ -46,11 +46,11 @@ class MapPage(TreePage):
         return self.page.locator(f'[data-order="{order}"]')
 
     def numbers(self) -> list[int]:
-        """Of the rows in the page, in its order."""
+        """Numbers of the rows in the page, in its order."""
         return [int(n) for n in self.rows.evaluate_all("all => all.map(one => one.dataset.row)")]
 
     def scroll_to(self, top: int) -> float:
-        """Scroll the table; how long the page took to draw it, in milliseconds."""
+        """Scroll the table; return the milliseconds in which the page drew it."""
         took: float = self.scroller.evaluate(
             "(box, top) => page.timed(() => { box.scrollTop = top })", top
         )
@@ -58,7 +58,7 @@ class MapPage(TreePage):
         return took
 
     def change(self, *agents: dict[str, Any], seq: int) -> float:
-        """Tell of changed agents; how long the page took to draw it, in milliseconds."""
+        """Send changed agents; return the milliseconds in which the page drew them."""
         frame = {"type": "frame", "seq": seq, "base": seq - 1, "at": 61.0, "done": False}
         message = {**frame, "status": "running", "agents": list(agents)}
         took: float = self.page.evaluate(
@@ -72,7 +72,7 @@ class MapPage(TreePage):
 def a_map_page(
     context: BrowserContext, tree_address: str, query: str, *, width: int = 1400
 ) -> Iterator[MapPage]:
-    """A table that is drawn, closed again afterwards; `query` is explained in `map.js`."""
+    """A table, drawn, and closed afterwards; `map.js` explains `query`."""
     with lent_page(context, width=width) as page:
         opened = MapPage(page)
         with hearing(page, opened.heard):

@@ -1,7 +1,7 @@
 """Makes the moving picture of the live panel: a scripted run in JupyterLab, steered.
 
 Run by hand from the root of the checkout: `python -m tests.browser.movie`. The alternative text in
-README.md and docs/index.md tells what is seen in it, and has to stay true.
+README.md and docs/index.md describes it and must stay true.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ REPLIES = {
 
 
 def configure() -> None:
-    """Have the session of the kernel answer from `REPLIES`, at the pace of a model."""
+    """Make the kernel's session answer from `REPLIES`, at the pace of a model."""
 
     def answer(request: CompletionRequest) -> str:
         said = sum(message.role is Role.ASSISTANT for message in request.messages)
@@ -72,7 +72,7 @@ def configure() -> None:
 
 
 class Camera:
-    """Takes frames of one cell and what it shows."""
+    """Takes frames of one cell and its outputs."""
 
     def __init__(self, page: Page, x: float, y: float, width: float) -> None:
         self._page = page
@@ -80,16 +80,16 @@ class Camera:
         self.frames: list[Image.Image] = []
 
     def take(self, frames: int = 1) -> None:
-        """Take so many frames."""
+        """Take this many frames."""
         for _ in range(frames):
             shot = self._page.screenshot(clip=self._clip)
             self.frames.append(Image.open(io.BytesIO(shot)).convert("RGB"))
             self._page.wait_for_timeout(FRAME_MS / 2)
 
     def save(self, path: Path) -> None:
-        """Write an animated GIF; frames that are alike become one.
+        """Write an animated GIF; equal frames become one.
 
-        The end comes first, and so once in each round: a still of the picture shows it.
+        The last frame comes first, once in each round, so that a still picture shows the end.
         """
         palette = self.frames[-1].quantize(COLOURS)
         first, *others = (

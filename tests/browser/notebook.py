@@ -1,6 +1,6 @@
 """A notebook that is open in JupyterLab, as a test uses it: run, look, click, save, come back.
 
-What a person sees is read from the page. JupyterLab's own commands stand in for its menus only.
+A test reads from the page what a person sees. JupyterLab's own commands replace only its menus.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KERNEL_IS_IDLE = """path => {
     return widget?.context?.path === path
         && widget.sessionContext.session?.kernel?.status === "idle";
 }"""
-# It may be at work, for a page that comes back to it. A cell that is run before asks which to take.
+# The kernel may be busy if a page comes back to it. Without one, running a cell asks which to use.
 _KERNEL_IS_THERE = """path => {
     const widget = jupyterapp.shell.currentWidget;
     return widget?.context?.path === path
@@ -37,8 +37,8 @@ class Notebook:
 
     Args:
         page: A page that shows JupyterLab.
-        server: Who serves it.
-        name: Its file, in the server's folder.
+        server: The server of its file.
+        name: The file, in the server's folder.
         is_open: Whether it is the notebook in front.
     """
 
@@ -53,7 +53,7 @@ class Notebook:
     # -- coming and going ---------------------------------------------------------------------
 
     def open(self, kernel: str | None = None) -> None:
-        """Show it, and wait until its kernel is there: a new one, or the one of this id."""
+        """Show it, and wait for its kernel: a new one, or the one with this id."""
         wish = {"kernel": {"id": kernel}} if kernel is not None else {}
         self._do("docmanager:open", {"path": self.name, **wish})
         self.page.wait_for_function(_IS_SHOWN, arg=self.name)
@@ -61,10 +61,10 @@ class Notebook:
         self._find_frame()
 
     def reload(self) -> None:
-        """Reload the page: the kernel goes on, and what the page knew is gone.
+        """Reload the page: the kernel continues, and the page's state is lost.
 
-        Also what JupyterLab keeps of its tabs: it would open those of tests before this one, each
-        with a kernel or with a question which one to take.
+        This includes JupyterLab's record of its tabs: it would open those of earlier tests, each
+        with a kernel or with a question which one to use.
         """
         self.page.goto(f"{self._server.url}/lab/tree/{self.name}?reset")
         self.page.wait_for_function("window.jupyterapp?.restored")
@@ -73,7 +73,7 @@ class Notebook:
         self._find_frame()
 
     def close(self) -> None:
-        """Close its tab, without saving. The kernel goes on."""
+        """Close its tab, without saving. The kernel continues."""
         self.page.evaluate(
             """path => {
                 for (const widget of jupyterapp.shell.widgets("main")) {
@@ -88,19 +88,19 @@ class Notebook:
         expect(self._frame).to_have_count(0)
 
     def save(self) -> NotebookNode:
-        """Save it; what is in the file then."""
+        """Save it; return the file's contents."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.context.save()")
         return self.saved
 
     @property
     def saved(self) -> NotebookNode:
-        """What is in the file."""
+        """The file's contents."""
         return saved.load(self._server.folder / self.name)
 
     # -- running ------------------------------------------------------------------------------
 
     def start(self, cell: int) -> None:
-        """Run a cell, as its ▶ does, and wait for nothing."""
+        """Run a cell, as ▶ does, without waiting."""
         self.page.evaluate(
             """cell => {
                 const notebook = jupyterapp.shell.currentWidget.content;
@@ -118,11 +118,11 @@ class Notebook:
             self.wait(cell)
 
     def start_all(self) -> None:
-        """Choose *Run All*, and wait for nothing."""
+        """Choose *Run All*, without waiting."""
         self.page.evaluate('() => void jupyterapp.commands.execute("notebook:run-all-cells")')
 
     def start_all_below(self, cell: int) -> None:
-        """Choose *Run Selected Cell and All Below*, and wait for nothing."""
+        """Choose *Run Selected Cell and All Below*, without waiting."""
         self.page.evaluate(
             """cell => {
                 jupyterapp.shell.currentWidget.content.activeCellIndex = cell;
@@ -132,7 +132,7 @@ class Notebook:
         )
 
     def wait(self, cell: int) -> None:
-        """Wait until a cell has ended: well, with an error, or because it was not begun."""
+        """Wait until a cell has ended: well, with an error, or without having begun."""
         expect(self.cell(cell).locator(".jp-InputArea-prompt")).to_have_text(_DONE)
 
     def interrupt(self) -> None:
@@ -140,7 +140,7 @@ class Notebook:
         self._frame.locator('[data-command="notebook:interrupt-kernel"]').first.click()
 
     def restart_kernel(self) -> None:
-        """Give it a new kernel; what it showed stays."""
+        """Restart its kernel; its outputs stay."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
         self.page.wait_for_function(_KERNEL_IS_IDLE, arg=self.name)
 
@@ -152,20 +152,20 @@ class Notebook:
         return self._frame
 
     def cell(self, cell: int) -> Locator:
-        """A cell, with what it shows."""
+        """A cell, with its outputs."""
         return self._frame.locator(f'.jp-Cell[data-windowed-list-index="{cell}"]')
 
     def output(self, cell: int) -> Locator:
-        """All that a cell shows."""
+        """All outputs of a cell."""
         return self.cell(cell).locator(".jp-Cell-outputWrapper")
 
     def is_running(self, cell: int) -> bool:
-        """Whether a cell has begun, or waits for its turn, and has not ended."""
+        """Whether a cell has begun, or is queued, and has not ended."""
         return "*" in self.cell(cell).locator(".jp-InputArea-prompt").inner_text()
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the page trusts all that its cells show."""
+        """Whether the page trusts all outputs."""
         trusted: bool = self.page.evaluate(
             "() => [...jupyterapp.shell.currentWidget.content.model.cells]"
             ".every(cell => cell.trusted)"

@@ -1,4 +1,4 @@
-"""The panel as a test sees it: by the hooks that it promises, roles, names and words."""
+"""The panel as a test sees it: by its documented hooks, roles, names and texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Panel:
     """One live panel, or one tree view alone.
 
     Args:
-        place: Where it is: a cell's output, or a part of one.
+        place: A cell's output, or a part of one.
     """
 
     def __init__(self, place: Locator) -> None:
@@ -30,7 +30,7 @@ class Panel:
 
     @property
     def bar(self) -> Locator:
-        """How much of the budget is used."""
+        """The bar of the used budget."""
         return self.place.get_by_role("progressbar", name="Budget used")
 
     @property
@@ -45,22 +45,22 @@ class Panel:
 
     @property
     def dollars(self) -> Locator:
-        """The budget of a run that counts money."""
+        """The budget of a run in dollars."""
         return self.place.get_by_role("textbox", name="Total dollars")
 
     @property
     def question(self) -> Locator:
-        """What the run asks at 80 %."""
+        """The run's question at 80 % of the budget."""
         return self.place.get_by_role("alert")
 
     @property
     def notices(self) -> Locator:
-        """What a person is told of the run."""
+        """The notices of the run."""
         return self.place.locator(".agentnb-notices")
 
     @property
     def footer(self) -> Locator:
-        """Where the run is kept."""
+        """The line with the run's store."""
         return self.place.locator(".agentnb-footer")
 
     def button(self, name: str) -> Locator:
@@ -83,7 +83,7 @@ class Panel:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the agents that are shown, in the order of the page."""
+        """The paths of the shown agents, in the order of the page."""
         return [node.get_attribute("data-agent-path") or "" for node in self.nodes.all()]
 
     def expect_statuses(self, **statuses: str) -> None:
@@ -106,11 +106,11 @@ class Panel:
 
     @property
     def text(self) -> Locator:
-        """What the selected agent says, as far as it came."""
+        """The selected agent's text so far."""
         return self.details.get_by_role("group", name=re.compile("^(Text|Reply)"))
 
     def open_prompt(self) -> Locator:
-        """The prompt of the shown call, opened; its messages."""
+        """Open the prompt of the shown call; return its messages."""
         self.details.get_by_text(re.compile("^Prompt as sent")).click()
         return self.details.locator(".agentnb-prompt-body")
 

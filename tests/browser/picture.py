@@ -1,7 +1,7 @@
 """Makes the picture of the live panel in docs/panel.md: a real run of the demo model in JupyterLab.
 
 Run by hand from the root of the checkout: `python -m tests.browser.picture`. The alternative text
-in docs/panel.md tells what is seen on it, and has to stay true.
+in docs/panel.md describes it and must stay true.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.browser.panel import Panel
 from tests.browser.server import a_lab
 
 PICTURE = Path("docs/pictures/panel.png")
-# So wide that the cell's output has 1,100 px.
+# Wide enough for a cell output of 1,100 px.
 SIZE = (1280, 1000)
 TASK = "Compare three ways to store a year of sensor readings."
 
@@ -35,7 +35,7 @@ def desk_of(width: int, height: int) -> Iterator[Desk]:
 
 
 def main() -> None:
-    """Take the picture while the last of six agents has just ended, and the root goes on."""
+    """Take the picture when the last of six agents has just ended, and the root continues."""
     with desk_of(*SIZE) as desk:
         notebook = desk.notebook("%load_ext agentnb", f"%%spawn --model demo\n{TASK}")
         notebook.run(0)

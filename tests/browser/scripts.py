@@ -1,4 +1,4 @@
-"""First cells of notebooks: agentnb with a model that answers by a script, and waits at a door."""
+"""First cells of notebooks: agentnb with a scripted model, which waits at a door."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.support import by_agent, requests_of, spawn
 
 
 def scripted(replies: str, *, door: Door | None = None, settings: str = "") -> str:
-    """A cell that makes a session, with `provider`, whose agents answer by what they are told.
+    """A cell that makes a session with `provider`, whose agents answer by their task.
 
     Args:
         replies: Python code of a dict for `tests.support.by_agent`: replies by task, `root` for
             the root. `hold` in it waits at the door.
-        door: Where replies are held.
+        door: Holds replies.
         settings: Further settings of the session, as Python code.
     """
     hold = door.hold if door is not None else ""
@@ -35,7 +35,7 @@ def scripted(replies: str, *, door: Door | None = None, settings: str = "") -> s
 
 
 def over_http(server: LoopbackServer, *, settings: str = "") -> str:
-    """A cell that makes a session whose agents ask a server of the test, by the real SDK."""
+    """A cell that makes a session whose agents call the test's server, by the real SDK."""
     return (
         f"{_BEGIN}\nos.environ['ANTHROPIC_BASE_URL'] = {server.url!r}\n"
         "os.environ['ANTHROPIC_API_KEY'] = 'key-of-this-test'\n"
@@ -44,6 +44,6 @@ def over_http(server: LoopbackServer, *, settings: str = "") -> str:
 
 
 def block(tasks: Sequence[str], *, before: str = "") -> str:
-    """A reply that orders sub-agents, for a server's script."""
+    """A reply that requests sub-agents, for a server's script."""
     agents = "".join(f'<agent task="{html.escape(task)}" />' for task in tasks)
     return f'{before}\n<spawn_agents mode="parallel">{agents}</spawn_agents>'

@@ -1,8 +1,7 @@
-"""A real JupyterLab server for the time of the tests: nobody's settings, nothing from outside.
+"""A real JupyterLab server for the tests, without a person's settings or anything from outside.
 
-It serves a temporary folder, has its own settings, and asks no one for news. Its kernels run
-this environment's Python and inherit this process's environment, so they see the same code as
-the tests do.
+It serves a temporary folder, has its own settings, and does not look for news. Its kernels run this
+environment's Python and inherit this process's environment, so they use the same code as the tests.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 DEADLINE_S = 240.0
-"""Against hangs only: a cold JupyterLab on a loaded machine may take half a minute."""
+"""Only against hangs: a cold JupyterLab on a loaded machine may take half a minute."""
 
 _READY = re.compile(r"(http://127\.0\.0\.1:\d+)/")
 
-# The first two would ask the network, or put something over the page that a test wants to click.
-# No test looks at the others, and each makes the page slower to load and a notebook to open.
+# The first two would use the network, or cover the page that a test wants to click. No test needs
+# the others, and each slows down loading the page and opening a notebook.
 _DISABLED = (
     "@jupyterlab/apputils-extension:announcements",
     "@jupyterlab/extensionmanager-extension",
@@ -58,7 +57,7 @@ _DISABLED = (
 )
 
 _SETTINGS: dict[str, dict[str, Any]] = {
-    # A save happens when a test says so.
+    # Only a test saves.
     "@jupyterlab/docmanager-extension/plugin": {"autosave": False},
     "@jupyterlab/apputils-extension/notification": {
         "fetchNews": "false",
@@ -72,7 +71,7 @@ class LabServer:
     """A running server.
 
     Args:
-        url: Where it listens, without a slash at the end.
+        url: Its address, without a slash at the end.
         folder: The folder that it serves.
     """
 
@@ -82,7 +81,7 @@ class LabServer:
 
     @property
     def kernels(self) -> list[str]:
-        """Ids of the kernels that run."""
+        """Ids of the running kernels."""
         return [kernel["id"] for kernel in json.loads(self._ask("GET", "/api/kernels"))]
 
     def end_kernels(self, but: str | None = None) -> None:
@@ -93,7 +92,7 @@ class LabServer:
         for kernel_id in self.kernels:
             if kernel_id == but:
                 continue
-            # With a session goes its kernel, and with that its other sessions.
+            # Deleting a session ends its kernel, and with it the kernel's other sessions.
             session = sessions.get(kernel_id)
             self._ask(
                 "DELETE", f"/api/sessions/{session}" if session else f"/api/kernels/{kernel_id}"
@@ -118,9 +117,9 @@ def a_lab(
 
     Args:
         home: An empty folder for everything that it reads and writes.
-        folder: What it serves; a new one in `home` if left out.
-        command: What starts it.
-        variables: The environment variables that it has, beside its own.
+        folder: The folder to serve; by default a new one in `home`.
+        command: The command that starts it.
+        variables: Further environment variables.
     """
     if folder is None:
         folder = home / "notebooks"
@@ -143,7 +142,7 @@ def a_lab(
         yield server
         server.end_kernels()
     finally:
-        process.terminate()  # it ends its kernels, too
+        process.terminate()  # it also ends its kernels
         try:
             process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -153,14 +152,14 @@ def a_lab(
 
 
 class _Listener:
-    """Reads what the server says: where it listens, and what to tell when it does not."""
+    """Reads the server's output: its address, and what to report if it does not start."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._lines: list[str] = []
         self._url = ""
         self._heard = threading.Event()
-        # All of it is read, or the server would wait for a full pipe.
+        # Read all of it, or the server would wait at a full pipe.
         self._thread = threading.Thread(target=self._listen, name="lab-server-log", daemon=True)
         self._thread.start()
 
@@ -211,7 +210,7 @@ def _options(home: Path, folder: Path) -> list[str]:
         f"--ServerApp.root_dir={folder}",
         "--ServerApp.terminals_enabled=False",
         "--ServerApp.jpserver_extensions={'jupyter_lsp': False, 'jupyter_server_terminals': False}",
-        # Only this machine reaches it, and only for the time of the tests.
+        # Only this machine can reach it, and only during the tests.
         "--IdentityProvider.token=",
         "--ServerApp.password=",
         "--ServerApp.disable_check_xsrf=True",

@@ -1,4 +1,4 @@
-"""When the run is over: the replay, and what a saved notebook tells without a kernel."""
+"""After the run: the replay, and what a saved notebook shows without a kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = scripted("""{
     "north": [spawn("east of north"), "North is done."],
     "south": LlmError("There is no south.", status_code=400),
 }""")
-# Where, in thousandths of the run, its second agent to end was held.
+# The time, in thousandths of the run, at which its second agent to end was held.
 MIDDLE = """
 from agentnb.core.events import AgentCompleted
 events = session.newest_run.events
@@ -40,13 +40,13 @@ def told(desk: Desk, *more: str, own_kernel: bool = False) -> Notebook:
 
 
 def views_in(notebook: Notebook) -> int:
-    """How many live views the file holds."""
+    """The number of live views in the file."""
     outputs = [output for cell in notebook.saved["cells"] for output in cell["outputs"]]
     return sum(WIDGET_VIEW in output.get("data", {}) for output in outputs)
 
 
 def python(*arguments: str, **environment: str) -> None:
-    """Run a command of this environment, which has to work."""
+    """Run a command of this environment, which must succeed."""
     ran = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, **environment},
@@ -78,7 +78,7 @@ def test_scrubber_goes_back_to_what_the_tree_was_and_forth_to_the_end(desk: Desk
     notebook.run(2)
     panel.expect_statuses(root="completed", _2="completed")
 
-    expect(panel.scrubber).to_be_visible()  # the end of the run comes after that of its root
+    expect(panel.scrubber).to_be_visible()  # the run ends after its root
     panel.scrubber.focus()
     panel.scrubber.press("Home")
     expect(panel.node("1")).to_have_count(0)
@@ -131,7 +131,7 @@ def test_web_page_of_the_saved_notebook_shows_the_same_without_a_script(
 
 def test_freeze_magic_takes_the_live_views_away_and_leaves_the_rest(desk: Desk) -> None:
     again = "agentnb.get_session().newest_run.panel()"
-    notebook = told(desk, again, "%agentnb freeze", own_kernel=True)  # it counts all there were
+    notebook = told(desk, again, "%agentnb freeze", own_kernel=True)  # it counts all views
     notebook.run(2)
     Panel(notebook.output(2)).expect_statuses(root="completed")
 
@@ -171,7 +171,7 @@ def test_notebook_saved_with_live_views_is_the_same_when_it_is_run_without(
     file = str(desk.server.folder / notebook.name)
     compare = ["-m", "pytest", "-p", "no:cacheprovider", "-p", "nbval.plugin", "-c", os.devnull]
     compare += ["--rootdir", str(tmp_path), "--nbval", "--nbval-current-env", file]
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # others take a second to load
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # other plugins take a second to load
 
     python(*compare, **alone, AGENTNB_DISPLAY="static")
     python(*compare, **alone)

@@ -1,4 +1,4 @@
-"""The live boards: for everyone, inert, smooth with many rows, and true when the kernel is gone."""
+"""The live boards: accessible, inert, smooth with many rows, and right when the kernel is gone."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_keyboard_is_enough_to_find_read_and_write(open_board: OpenBoard) -> Non
     ).to_be_visible()
     assert board.sent("read")[-1]["thread"] == board.row("nb_20261123_abcdef.2")["id"]
 
-    # An update takes neither the focus nor the choice, nor what is begun.
+    # An update changes neither the focus nor the choice nor the draft.
     board.change({**board.row("nb_20261123_abcdef.2"), "status": "working"})
     expect(board.listbox).to_be_focused()
     field = board.field("Message to claude-sonnet-5-5")
@@ -179,7 +179,7 @@ def test_live_text_streams_and_gives_way_to_the_message(open_board: OpenBoard) -
     expect(live).to_be_hidden()
     expect(board.log.locator(".agentnb-line").last).to_contain_text("Half an answer.")
     expect(board.page.locator("main")).not_to_contain_text("NOT HERE")
-    # What does not follow is asked for again.
+    # After a gap the page requests the conversation again.
     reads = len(board.sent("read"))
     board.tell("conversation", **head, n=7, order=[1], lines=[])
     expect(board.log).to_contain_text("Which of the two figures")
@@ -209,7 +209,7 @@ def test_older_messages_come_above_what_is_read(open_board: OpenBoard) -> None:
     oldest_seen = lines.filter(has_text="message 40").bounding_box()
     assert place is not None
     assert oldest_seen is not None
-    assert abs(oldest_seen["y"] - place["y"]) < 60  # the button went
+    assert abs(oldest_seen["y"] - place["y"]) < 60  # the button was removed
     expect(box).to_be_focused()
 
 
@@ -259,7 +259,7 @@ def test_five_hundred_threads_are_few_elements_and_stay_where_they_are(
     seen = board.listbox.locator("[aria-posinset='201']")
     name, place = seen.get_attribute("data-id"), seen.bounding_box()
 
-    # A new thread on top: what is read does not move.
+    # A new thread on top does not move what the reader looks at.
     new = {**board.row("nb_20261123_abcdef.1"), "id": "nb_20261123_abcdef.501", "name": "new"}
     ids = board.page.evaluate("page.rows.map(({id}) => id)")
     board.change(new, order=[new["id"], *ids])
@@ -286,7 +286,7 @@ def test_closed_kernel_is_said_once_and_nothing_can_be_written(open_board: OpenB
             expect(board.page.get_by_role("button", name=name)).to_be_disabled()
         expect(board.page.get_by_role("textbox").last).to_be_disabled()
         assert board.listbox.bounding_box() == height
-        board.listbox.press("End")  # what is there can still be looked through
+        board.listbox.press("End")  # the rows can still be scrolled
         expect(board.chosen).to_have_attribute("aria-posinset", "5")
 
 

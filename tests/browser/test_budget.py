@@ -1,4 +1,4 @@
-"""The budget in the panel: seen as it is spent, changed while it runs, and asked for at 80 %."""
+"""The budget in the panel: shown as it is spent, changed during the run, and asked for at 80 %."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELD = """{
     "held": Reply("Begun and then held, and ended.", pause=hold, usage=Usage(500, 500)),
 }"""
 # The agent that plans takes the run over 80 %, and two calls wait. Before, the root waits until the
-# panel is seen: a run asks only where somebody is there.
+# panel is visible: a run asks only if a person can answer.
 COSTLY = """{
     "root": [Reply(spawn("plan it", before="I split it."), pause=hold), "Brought together."],
     "plan it": [Reply(spawn("one", "two"), usage=Usage(80_000, 5_000)), "The plan is done."],
@@ -160,12 +160,12 @@ def test_both_end_at_the_ceiling_that_a_teacher_set(desk: Desk) -> None:
 
 
 def asked(desk: Desk) -> tuple[Notebook, Panel]:
-    """A run that asks whether to go on, with two agents waiting to begin."""
+    """A run that asks whether to continue, with two agents that wait to begin."""
     with a_door() as door:
         notebook = started(desk, COSTLY, door=door, budget=100_000)
         panel = Panel(notebook.output(1))
         door.wait_for_knock()
-        # The details are an answer to the page: by then the kernel knows that somebody is there.
+        # The details answer a request of the page: by then the kernel knows that a person is there.
         expect(panel.text).to_contain_text("I split")
     expect(panel.question).to_contain_text("80 % of the budget is used")
     expect(panel.question).to_contain_text("85,")

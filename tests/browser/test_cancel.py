@@ -21,13 +21,13 @@ ENDED = "print(agentnb.get_session().newest_run.done, agentnb.get_session().newe
 
 @pytest.fixture
 def going_on() -> threading.Event:
-    """When set, the agents come to their end."""
+    """When it is set, the agents end."""
     return threading.Event()
 
 
 @pytest.fixture
 def server(going_on: threading.Event) -> Iterator[LoopbackServer]:
-    """Has the root split its task in three, each of which streams and is held in mid-text."""
+    """The root splits its task in three, each of which streams and is held in mid-text."""
     held = Reply(text="Counting one by one, and now counted.", hold=going_on)
     rules: dict[str, Reply | str] = {
         "<sub_agent_results>": "Brought together.",
@@ -194,7 +194,7 @@ await run
 """
     notebook, panel = started(desk, server, cell)
 
-    handle = panel.slider  # its name comes from the tree beside it
+    handle = panel.slider  # the tree beside it gives it its name
     handle.focus()
     handle.press("PageUp")
     panel.button("Cancel run").click()

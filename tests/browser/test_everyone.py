@@ -1,4 +1,4 @@
-"""For everyone: a keyboard is enough, a screen reader is told, and no theme hides anything."""
+"""For everyone: a keyboard suffices, screen readers get all, and no theme hides anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIXED = """{
     "held": Reply("Begun and then held, and ended.", pause=hold),
     "broken": LlmError("It cannot be done.", status_code=400),
 }"""
-# Three runs of one session. It keeps to a rate limit, so the one that meets it is the last.
+# Three runs of one session, which keeps to a rate limit: so the run that meets it is the last.
 IN_TROUBLE = """{
     "root": [
         spawn("broken", before="I split it."), LlmError("The model has left.", status_code=400),
@@ -49,9 +49,9 @@ def started(desk: Desk, door: Door) -> tuple[Notebook, Panel]:
 
 
 def findings(page: Page) -> list[str]:
-    """What axe finds in the panel, in a line each."""
-    # JupyterLab's body is 0 px high: to axe everything in it would be clipped, its contrast unseen;
-    # and so is what one would have to scroll to.
+    """The findings of axe in the panel, one line each."""
+    # JupyterLab's body is 0 px high: axe would take everything in it as clipped, and skip its
+    # contrast; so it would with what is scrolled out of view.
     page.set_viewport_size({"width": SIZE[0], "height": 3_000})
     style = page.add_style_tag(content="body { height: 100vh }")
     found = axe.findings(page, ".agentnb-panel")
@@ -105,7 +105,7 @@ def test_axe_has_no_serious_finding_when_a_run_fails_asks_or_waits(desk: Desk, d
     notebook.start(2)
     panel = Panel(notebook.output(2))
     door.wait_for_knock()
-    expect(panel.text).to_contain_text("I split")  # the page was asked: somebody is there
+    expect(panel.text).to_contain_text("I split")  # the page has answered: a person is there
     door.open()
     expect(panel.question).to_contain_text("80 % of the budget is used")
     assert findings(notebook.page) == []
@@ -127,7 +127,7 @@ def test_axe_has_no_serious_finding_when_a_run_fails_asks_or_waits(desk: Desk, d
 
 
 def with_forced_colours(page: Page, check: Callable[[], None]) -> None:
-    """Check the page as those see it who set its colours themselves."""
+    """Check the page with forced colours, as some people set them."""
     page.emulate_media(forced_colors="active")
     try:
         assert findings(page) == []
@@ -137,7 +137,7 @@ def with_forced_colours(page: Page, check: Callable[[], None]) -> None:
 
 
 def expect_question_is_seen(panel: Panel) -> None:
-    """Its buttons are told from words by their borders, and the focus by a ring."""
+    """Expect borders around its buttons, and a ring around the focused one."""
     panel.number.focus()
     for name in ("Continue", "Stop"):
         button = panel.button(name)
@@ -173,7 +173,7 @@ def test_slider_and_number_alone_have_names_and_the_number_answers_what_is_typed
             "200,000": "200,000 is 200,000 tokens.",
         }.items():
             notebook.page.keyboard.press("Control+a")
-            notebook.page.keyboard.type(typed)  # key by key: what the field drops is dropped
+            notebook.page.keyboard.type(typed)  # by key, so that the field drops wrong ones
             notebook.page.keyboard.press("Enter")
             expect(controls.place).to_contain_text(answer)
         expect(controls.number).to_have_value("200000")
@@ -250,7 +250,7 @@ def test_tab_key_reaches_every_control_and_an_agent_is_cancelled_without_a_mouse
 
 
 def focused(page: Page) -> str:
-    """What has the keyboard: role and name."""
+    """Role and name of the focused element."""
     said: str = page.evaluate(
         """() => {
             const element = document.activeElement;

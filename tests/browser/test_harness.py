@@ -1,4 +1,4 @@
-"""The harness sees what it says it sees: else the other tests of this folder mean little."""
+"""The harness sees what it claims to see: else the other tests of this folder prove little."""
 
 from __future__ import annotations
 

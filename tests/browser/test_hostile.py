@@ -1,6 +1,6 @@
-"""Text from a model is text: what would act, in whatever place, is shown and does nothing.
+"""A model's text stays text: markup and scripts, in any place, are shown and do nothing.
 
-The desk itself fails a test whose page asked for anything outside, or opened a dialog.
+The desk itself fails a test whose page requested anything outside, or opened a dialog.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def test_line_of_a_megabyte_is_shown_and_the_page_goes_on(desk: Desk) -> None:
 
 
 def as_shown(kind: str) -> str:
-    """The part of a hostile text by which a reader knows it."""
+    """The part of a hostile text by which a reader recognizes it."""
     return {
         "terminal": "\\x1b[31mred",
         "direction": "\\u202e",
@@ -194,7 +194,7 @@ def test_formulas_of_an_answer_are_typeset_and_change_nothing_else_on_the_page(d
             expect(notebook.output(3)).to_contain_text(part)
     before, after = (formulas[cell].first.inner_html() for cell in (0, 4))
     assert before == after
-    # What crashes a page would do so at each opening again.
+    # A text that crashes a page would do so each time it is opened.
     notebook.save()
     notebook.reload()
     expect(notebook.output(4).locator("mjx-container")).to_have_count(1)

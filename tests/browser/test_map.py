@@ -1,4 +1,4 @@
-"""A map in JupyterLab: its rows fill, one is opened, the run is cancelled, and all can be read."""
+"""A map in JupyterLab: its rows fill, one is opened, the run is cancelled, all can be read."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_rows_fill_one_is_opened_and_the_run_is_cancelled(desk: Desk) -> None:
     output.locator("[data-order='failed']").click()
     expect(output.get_by_role("grid")).to_have_attribute("aria-rowcount", "4")
 
-    # A second view, after the end, in the cell of the same value.
+    # A second view of the same value, after the end.
     notebook.run(2)
     expect(notebook.output(2).locator("[data-order='failed']")).to_have_text("Failed only 3")
     outputs = notebook.save().cells[1].outputs
     assert [{*one.data} for one in outputs] == [{"application/vnd.jupyter.widget-view+json"}]
 
-    # The page is opened again: the kernel tells it all once more.
+    # When the page is opened again, the kernel sends it all once more.
     notebook.reload()
     again = notebook.output(1)
     expect(again.locator("[data-order='failed']")).to_have_text("Failed only 3")

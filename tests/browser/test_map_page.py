@@ -1,4 +1,4 @@
-"""The table of a map in a page without a kernel: 2,000 rows, for everyone, and inert."""
+"""The table of a map in a page without a kernel: 2,000 rows, accessible and inert."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_two_thousand_rows_scroll_are_filtered_opened_and_walked(open_map: OpenM
     table = open_map("rows=2000&judges=3")
     press = table.page.keyboard.press
 
-    # Failures come first; only the rows in sight are in the page, and the rest is told.
+    # Failures come first; only visible rows are in the page, and the rest is in the row count.
     expect(table.grid).to_have_attribute("aria-rowcount", "2001")
     assert len(table.numbers()) < 40
     expect(table.rows.first).to_have_attribute("data-status", "failed")
@@ -52,7 +52,7 @@ def test_two_thousand_rows_scroll_are_filtered_opened_and_walked(open_map: OpenM
     expect(table.grid).to_have_attribute("aria-rowcount", "501")
     expect(table.rows.first).to_have_attribute("data-row", "2")
 
-    # Keys: to the end and back, and a row opens as an agent.
+    # Keys go to the end and back, and a row opens its agent.
     table.row(2).focus()
     press("End")
     expect(table.row(1499)).to_be_focused()
@@ -94,11 +94,11 @@ def test_rows_follow_the_frames_and_what_is_read_stays_in_place(open_map: OpenMa
     table.change({"path": running[0], **ended}, {"path": running[1], **ended}, seq=2)
 
     top = table.row(in_sight[0]).evaluate("row => row.getBoundingClientRect().top")
-    assert top == pytest.approx(in_sight[1], abs=1)  # two rows more stand above it
+    assert top == pytest.approx(in_sight[1], abs=1)  # there are two more rows above it
     table.scroll_to(0)
     assert table.numbers()[:2] == [first, second]
 
-    # The row that is open offers what a person may do to its agent.
+    # The open row has the controls of its agent.
     table.chip("all").click()
     table.row(1).focus()
     for key in ["PageDown"] * 15 + ["ArrowDown"] * 3:
@@ -109,7 +109,7 @@ def test_rows_follow_the_frames_and_what_is_read_stays_in_place(open_map: OpenMa
     table.page.get_by_role("button", name="Cancel agent").click()
     assert table.sent("cancel") == [{"type": "cancel", "agent": "154"}]
 
-    # A missed frame is asked for again.
+    # A missing frame is requested.
     table.change({"path": "154", "tokens": 99}, seq=9)
     assert len(table.sent("resend")) == 1
 

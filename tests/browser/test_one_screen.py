@@ -1,4 +1,4 @@
-"""What a finished cell shows: the answer begins on the screen, and nothing is there twice."""
+"""A finished cell: the answer begins on the screen, and nothing is shown twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIX = scripted(
     **dict.fromkeys(["look at the ice", "look at the sea"], ["Looked at."] * 2),
 }""",
     settings="store='kept/one_screen.db'",
-)  # its line below the panel takes room, too
+)  # the store's line below the panel takes room
 ERROR = "The server of the south has been switched off since the spring, and has no heir."
 ENDS = scripted(f"""{{
     "root": [
@@ -54,7 +54,7 @@ def picture(place: Locator) -> Locator:
 
 
 def expect_answer_begins_on_the_screen(notebook: Notebook, cell: int) -> None:
-    """The first line of the answer is in what the page shows of the notebook, and whole."""
+    """Expect the whole first line of the answer in the visible part of the notebook."""
     line = answer(notebook.output(cell)).locator("p").first
     expect(line).to_be_visible()
     expect(line).to_be_in_viewport(ratio=1)
@@ -67,7 +67,7 @@ def expect_answer_begins_on_the_screen(notebook: Notebook, cell: int) -> None:
 
 
 def expect_tree_once_and_live(notebook: Notebook, cell: int) -> None:
-    """Who has the live view sees the tree there and nowhere else; the file holds it all."""
+    """Expect the tree only in the live view on the page, and also in the file."""
     shown = notebook.output(cell)
     expect(Panel(shown).tree).to_be_visible()
     expect(outline(shown)).to_be_hidden()
@@ -84,7 +84,7 @@ def expect_tree_without_a_live_view(notebook: Notebook, cell: int) -> None:
 
 
 def near_the_top(desk: Desk, script: str, *cells: str) -> Notebook:
-    """A notebook as a person has it: what makes its model answer stands in a file of its own."""
+    """A notebook as a person has it: the script of its model is in a separate file."""
     file = desk.server.folder / "model_of_this_test.py"
     file.write_text(script.replace("%load_ext agentnb\n", ""), encoding="utf-8")
     loaded = "%load_ext agentnb\nfrom model_of_this_test import session"
@@ -107,7 +107,7 @@ def test_answer_begins_on_the_screen_and_nothing_is_shown_twice(desk: Desk) -> N
     expect_tree_without_a_live_view(notebook, 1)
     notebook.run(3)
     Panel(notebook.output(3)).expect_statuses(root="completed")
-    expect_tree_without_a_live_view(notebook, 1)  # a view in another cell is no reason to hide it
+    expect_tree_without_a_live_view(notebook, 1)  # a view in another cell does not hide it
 
     notebook.close()
     desk.server.end_kernels()

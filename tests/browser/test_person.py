@@ -1,4 +1,4 @@
-"""A person in the loop: asked, answering, pausing and speaking, with a mouse or without."""
+"""A person in the loop: answers, pauses and sends notes, with or without a mouse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATHS = ["1", "1.1", "1.2"]
 
 
 def approval(number: int, **fields: Any) -> dict[str, Any]:
-    """An open question of an approval, as the kernel sends it."""
+    """The open question of an approval, as the kernel sends it."""
     path = PATHS[number % len(PATHS)]
     row: dict[str, Any] = {
         "id": f"q{number}",
@@ -49,7 +49,7 @@ SAMPLE = approval(3, kind="sample", options=["go", "stop"], tool="", values=[], 
 
 
 def focused(page: Page) -> str:
-    """What a screen reader calls the focused element, roughly."""
+    """Roughly the name that a screen reader gives the focused element."""
     words = page.evaluate(
         "() => document.activeElement.ariaLabel ?? document.activeElement.innerText"
     )
@@ -72,7 +72,7 @@ def test_queue_is_answered_with_the_keyboard_alone_and_the_focus_goes_on(open_tr
     tree.item("1.1").click()
     tree.frame(questions=[approval(1), PLAN, SAMPLE])
     expect(page.get_by_role("heading", name="3 questions")).to_be_visible()
-    expect(tree.item("1.1")).to_be_focused()  # a new question takes no focus
+    expect(tree.item("1.1")).to_be_focused()  # a new question does not take the focus
     live = page.locator("[aria-live=assertive]")
     expect(live).to_have_text(re.compile("^3 new questions. The first: Agent 1.1 asks: May agent"))
 
@@ -101,7 +101,7 @@ def test_queue_is_answered_with_the_keyboard_alone_and_the_focus_goes_on(open_tr
     assert focused(page).startswith("1.2 asks to start 12 agents")
     press(page, "Tab", "Tab", "Tab", "Tab", "Tab")
     assert focused(page) == "How many agents may start"
-    page.keyboard.type("0")  # 110: more than there are
+    page.keyboard.type("0")  # 110: more than the 12 agents
     press(page, "Shift+Tab", "Enter")
     assert (focused(page), len(answers(tree))) == ("How many agents may start", 1)
     press(page, "Control+a", "5", "Shift+Tab", "Enter")
@@ -110,7 +110,7 @@ def test_queue_is_answered_with_the_keyboard_alone_and_the_focus_goes_on(open_tr
     press(page, "Tab", "Enter")
     tree.frame(seq=5, questions=[])
     expect(page.get_by_role("heading", name="No more questions")).to_be_focused()
-    tree.item("2").click()  # what it hides moves nothing before the button is released
+    tree.item("2").click()  # nothing moves before the button is released
     expect(tree.item("2")).to_have_attribute("aria-selected", "true")
     expect(page.get_by_role("heading", name="No more questions")).to_be_hidden()
 
@@ -132,7 +132,7 @@ def test_code_that_asks_to_run_is_read_line_by_line_and_can_be_changed(open_tree
     expect(first).to_contain_text("Code that 1 asks to run: 3 lines")
     expect(field).to_have_value(code)
     assert field.evaluate("one => getComputedStyle(one).fontFamily").endswith("monospace")
-    assert field.evaluate("one => one.scrollHeight <= one.clientHeight")  # all of it is in sight
+    assert field.evaluate("one => one.scrollHeight <= one.clientHeight")  # all of it is visible
     approve = first.get_by_role("button", name="Approve")
     assert (
         field.evaluate(
@@ -164,7 +164,7 @@ def test_twenty_questions_are_lines_that_open_and_the_list_keeps_what_is_typed(
     last = tree.page.locator('[data-question="q20"]')
     last.get_by_role("textbox", name="Reason").fill("not that one")
 
-    # Answered elsewhere: the others stay as they are, and the next ones open.
+    # One is answered elsewhere: the others stay as they are, and the next ones open.
     tree.frame(seq=3, questions=[approval(number) for number in range(11, 21)])
     expect(items).to_have_count(10)
     last.get_by_role("button", name="Deny").click()
@@ -275,7 +275,7 @@ def test_two_pages_answer_one_queue_and_a_page_out_of_sight_gives_notice(desk: D
     other = Panel(desk.open(notebook.name, page=desk.another_page()).output(0))
     other.expect_statuses(root="running", _2="running")
     page, other_page = notebook.page, other.place.page
-    page.bring_to_front()  # behind another it is painted once a second, and clicks wait for that
+    page.bring_to_front()  # a hidden page is painted once a second, and clicks wait for that
     page.evaluate("document.querySelector('.agentnb-panel').style.visibility = 'hidden'")
     page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
 
@@ -311,7 +311,7 @@ def test_two_pages_answer_one_queue_and_a_page_out_of_sight_gives_notice(desk: D
         expect(notebook.output(2)).to_contain_text(order)
     expect(panel.notices).to_contain_text("Paused from 0:00 to 0:00 min.")
     notebook.run(3)
-    expect(panel.button("Stop")).to_have_count(0)  # what was open ends with the run
+    expect(panel.button("Stop")).to_have_count(0)  # open questions end with the run
 
 
 MAIL = """
@@ -342,14 +342,14 @@ def test_cell_that_waits_is_answered_in_its_panel_and_the_tool_runs_as_approved(
     notebook.start(1)
     panel = Panel(notebook.output(1))
 
-    panel.button("Fewer").click()  # the number beside it is one less than all
+    panel.button("Fewer").click()  # by default, one less than all
     field = notebook.output(1).get_by_label("Arguments of send as JSON")
     expect(panel.node("1")).to_contain_text("asks")
     assert notebook.is_running(1)
     name = notebook.output(1).locator(".agentnb-question-values dt")
     expect(name).to_have_text("to")
     is_one_line = "one => one.offsetHeight < 2 * parseFloat(getComputedStyle(one).fontSize)"
-    assert name.evaluate(is_one_line)  # JupyterLab has a narrow column for it
+    assert name.evaluate(is_one_line)  # JupyterLab's own rules give it a narrow column
     notebook.output(1).get_by_text("Change the arguments").click()
     field.fill('{"to": "ann"}')
     panel.button("Approve with changes").click()

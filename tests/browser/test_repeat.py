@@ -1,4 +1,4 @@
-"""The notebook's own cassette, found by itself in JupyterLab."""
+"""The notebook's own cassette, found automatically in JupyterLab."""
 
 from __future__ import annotations
 

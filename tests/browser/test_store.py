@@ -1,4 +1,4 @@
-"""Kept runs in a real JupyterLab: where they are, and what is left of a kernel that died."""
+"""Kept runs in a real JupyterLab: their place, and what a dead kernel leaves."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_run_whose_kernel_was_killed_shows_what_was_kept_and_what_is_reused(desk
 
     notebook.run(5, 6)
     panel = Panel(notebook.output(6))
-    expect(panel.node("1")).to_contain_text("paused")  # as it was when the kernel died
+    expect(panel.node("1")).to_contain_text("paused")  # its state when the kernel died
     panel.button("Resume run").click()
     panel.expect_statuses(root="completed", _1="completed", _2="completed")
     notebook.run(7)

@@ -1,4 +1,4 @@
-"""Tools and jobs in a real JupyterLab: seen while they run, and listed afterwards."""
+"""Tools and jobs in a real JupyterLab: shown while they run, and listed afterwards."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ AFTERWARDS: dict[str, Any] = {"path": "root", "doing": "", "tool": None}
 
 
 def line(n: int, name: str = "look_up", status: str = "done", **fields: Any) -> dict[str, Any]:
-    """A call as the kernel tells it."""
+    """A tool call as the kernel sends it."""
     told = {"n": n, "name": name, "status": status, "begun": 49.0, "duration_ms": 1200, "said": ""}
     told |= {"input": '{"city": "Bonn"}', "input_cut": None, "result": "", "result_cut": None}
     return told | fields
@@ -35,7 +35,7 @@ def calls_of(tree: TreePage) -> Locator:
 
 
 def expect_time_that_goes_on(time: Locator) -> None:
-    """Of a call that began at 49 s, when 60 s of the run have passed."""
+    """Expect the growing time of a call that began at 49 s, 60 s after the run began."""
     expect(time).to_have_text(re.compile(r"^\d+ s$"))
     first = str(time.text_content())
     assert int(first.split()[0]) >= 11
@@ -54,7 +54,7 @@ def test_open_call_is_a_mark_with_its_name_and_its_time_which_goes_on(open_tree:
     expect(card).to_contain_text("look_up and 2 more")
     expect(card.locator("svg.agentnb-tool-mark")).to_be_visible()
     words = card.locator(".agentnb-node-tool-words")
-    assert words.evaluate("words => words.scrollWidth <= words.clientWidth")  # nothing is cut
+    assert words.evaluate("words => words.scrollWidth <= words.clientWidth")  # nothing is cut off
     expect(card.locator(".agentnb-node-tokens")).to_be_hidden()
     expect_time_that_goes_on(card.locator(".agentnb-node-tool-time"))
     expect(card).to_have_accessible_name(re.compile(r" look_up and 2 more$"))
@@ -226,7 +226,7 @@ def test_long_text_is_shown_whole_when_asked_for_and_stays_so_while_others_come(
     tree.look_goes_on(tools=[line(2)])
     expect(calls_of(tree)).to_have_count(2)
     expect(call).to_contain_text("the end")
-    tree.looked_at(tools=[line(1, result=text), line(2), line(3)])  # told anew as a whole
+    tree.looked_at(tools=[line(1, result=text), line(2), line(3)])  # all details again
     expect(calls_of(tree)).to_have_count(3)
     expect(call).to_contain_text("the end")
     call.get_by_role("button", name="Show less: Result of call 1").click()
@@ -245,7 +245,7 @@ def test_code_keeps_its_lines_and_takes_the_whole_width(open_tree: Open) -> None
     )
     expect(label).to_have_text("Code")
     expect(plain.locator(".agentnb-tool-label").first).to_have_text("Arguments")
-    assert text.inner_text() == code  # also its last line, and the blanks before the second
+    assert text.inner_text() == code  # with its last line, and the blanks before the second
     left, width = (text.evaluate(f"e => e.getBoundingClientRect().{of}") for of in ("x", "width"))
     assert left == label.evaluate("e => e.getBoundingClientRect().x")
     assert width > plain.locator(".agentnb-tool-text").first.evaluate("e => e.offsetWidth")
@@ -293,7 +293,7 @@ def test_details_show_the_pictures_of_a_call_and_no_other_address(open_tree: Ope
     image.evaluate("one => { one.dataset.seen = 'yes' }")
     tree.look_goes_on(tools=[line(1, result="drawn", pictures=pictures), line(2, "two")])
     expect(second).to_contain_text("two")
-    expect(image).to_have_attribute("data-seen", "yes")  # not loaded anew
+    expect(image).to_have_attribute("data-seen", "yes")  # not loaded again
 
 
 def test_list_follows_new_calls_and_stays_where_a_reader_scrolled_to(open_tree: Open) -> None:
@@ -308,7 +308,7 @@ def test_list_follows_new_calls_and_stays_where_a_reader_scrolled_to(open_tree: 
     drawn = base64.b64encode(png(90, 300)).decode()
     pictures = [{"src": f"data:image/png;base64,{drawn}", "alt": "a picture"}]
     tree.look_goes_on(tools=[line(32, pictures=pictures)])
-    # It takes its room only when it is there.
+    # A picture takes up room only once it has loaded.
     tree.page.wait_for_function("document.querySelector('.agentnb-tool-picture').offsetHeight > 99")
     tree.page.wait_for_function(f"({at_end})(document.querySelector('.agentnb-tools-box'))")
     box.evaluate("one => { one.scrollTop = 30 }")

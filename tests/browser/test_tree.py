@@ -1,4 +1,4 @@
-"""The tree in the cell: there at once, growing as agents are spawned, and open to look into."""
+"""The tree in the cell: shown at once, growing with each new agent, and open to inspection."""
 
 from __future__ import annotations
 

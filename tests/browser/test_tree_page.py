@@ -1,4 +1,4 @@
-"""The tree of the panel in a page without a kernel: what a person can do, and what they see."""
+"""The panel's tree in a page without a kernel: what a person can do, and what they see."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SEEN = """cards => {
     style.remove();
     return Object.fromEntries(seen);
 }"""
-"""By path, the words seen on a card: all when it has ended, else those that do not tick."""
+"""The visible words of each card, by path: all of an ended agent, else those that do not change."""
 
 
 def test_name_of_every_card_is_what_is_seen_on_it_in_every_state(open_tree: Open) -> None:
@@ -111,7 +111,7 @@ def test_reused_agent_is_marked_by_a_word_in_place_of_its_time(open_tree: Open) 
                 visible=not is_marked
             )
             status = tree.item(path).locator(".agentnb-node-status")
-            assert status.evaluate("words => words.scrollWidth <= words.clientWidth")  # not cut
+            assert status.evaluate("words => words.scrollWidth <= words.clientWidth")  # not cut off
         for _ in range(6):
             for path, words in tree.items.evaluate_all(SEEN).items():
                 expect(tree.item(path)).to_have_accessible_name(" ".join(words.split()))
@@ -167,7 +167,7 @@ def test_closed_branches_open_again_all_at_once(open_tree: Open) -> None:
     tree.item("1.1").click()
     tree.page.get_by_role("button", name="Collapse all branches").click()
     assert all("." not in path for path in tree.paths())
-    # The one who was selected is hidden: now it is the branch.
+    # The selected agent is hidden, so its branch is selected.
     expect(tree.details).to_have_attribute("data-agent-details", "1")
     tree.page.get_by_role("button", name="Expand all branches").click()
     assert tree.paths() == before
@@ -283,7 +283,7 @@ def test_fit_follows_growth_and_size_until_a_person_zooms_and_comes_back_when_as
     expect(fit).to_have_attribute("aria-pressed", "true")
     small = body.evaluate("one => one.offsetHeight")
 
-    # Words change nothing, new agents do: the pane grows first, and then the tree gets smaller.
+    # Text changes no size, new agents do: first the pane grows, then the tree gets smaller.
     tree.frame({"path": "1", "task": "Many words. " * 50, "doing": "more words"})
     tree.frame(*(new_agent(f"1.{number}") for number in range(10, 22)), seq=3)
     expect(tree.item("1.21")).to_be_visible()
@@ -317,7 +317,7 @@ def test_details_stand_below_the_tree_where_the_cell_is_narrow(open_tree: Open) 
     beside = [board.bounding_box(), tree.details.bounding_box()]
     page.locator("#view").evaluate(
         "one => { one.style.width = '500px' }"
-    )  # the cell, not the window
+    )  # the width of the cell, not of the window
     tree.painted()
     below = [board.bounding_box(), tree.details.bounding_box()]
 
@@ -614,7 +614,7 @@ HOSTILE = (
 
 
 def hostile_call(n: int, status: str) -> dict[str, Any]:
-    """A tool call, every text of which would act."""
+    """A tool call with markup or a script in each text."""
     line = {"n": n, "status": status, "begun": 3, "duration_ms": None}
     return line | dict.fromkeys(("name", "said", "input", "result"), HOSTILE)
 

@@ -1,4 +1,4 @@
-"""Several panels of one run, made early or late, shown here or there, and closed."""
+"""Several panels of one run, made early or late, shown in several places, and closed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_panel_that_is_made_after_the_end_shows_everything_and_steers_nothing(de
     panel.select("1")
     expect(panel.text).to_have_text("done: a")
     expect(panel.button("Cancel run")).to_be_disabled()
-    for control in (panel.slider, panel.number):  # there is nothing to set any more
+    for control in (panel.slider, panel.number):  # nothing can be set any more
         expect(control).to_be_hidden()
     expect(panel.bar).to_have_attribute("aria-valuetext", re.compile("of 500,000 tokens"))
     expect(panel.scrubber).to_be_visible()
@@ -154,7 +154,7 @@ print("left:", [t.name for t in left if t.is_alive()])
     notebook.run(0)
     for cell in range(1, 21):
         notebook.run(cell)
-        # One after the other: a page that has to make twenty at once may take longer than the two
+        # One after the other: a page that must make twenty at once may take longer than the two
         # seconds that anywidget gives a widget to come up.
         expect(Panel(notebook.output(cell)).node("1")).to_be_attached()
     notebook.run(21)

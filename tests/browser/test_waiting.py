@@ -1,4 +1,4 @@
-"""Never silent: whatever a run waits for is said, in the tree and in the details."""
+"""Never silent: tree and details say what a run waits for."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_rate_limit_is_shown_with_its_seconds_which_count_down(desk: Desk) -> No
 
 
 def test_agent_that_brings_no_text_is_shown_as_stalled_until_it_goes_on(desk: Desk) -> None:
-    # Nobody waits half a minute for a test.
+    # So that the test does not take half a minute.
     sooner = "import agentnb.views.panel.fold as fold; fold.STALLED_AFTER_S = 0.5"
     replies = """{"root": Reply("Begun and then held, and ended.", pause=hold)}"""
     with a_door() as door:

@@ -1,7 +1,7 @@
 """The tree in a page of its own, without a kernel: `tests/js/page` over HTTP, in a real browser.
 
-The page's `window.page` plays the kernel: `page.model.tell(message)` sends to the tree, and
-`page.model.sent` is what the tree has sent.
+The page's `window.page` plays the kernel: `page.model.tell(message)` sends a message to the tree,
+and `page.model.sent` has the tree's messages.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _ROOT = Path(__file__).parents[2]
 
 
 class _Silent(SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # a page of forty files takes six connections, not forty
+    protocol_version = "HTTP/1.1"  # a page of forty files needs six connections, not forty
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a test's output is for the test."""
+        """Log nothing: a test's output is for the test."""
 
 
 @contextmanager
 def files_over_http() -> Iterator[str]:
-    """The address of the page, while the files of this clone are served to this machine."""
+    """The address of the page, while this clone's files are served to this machine."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=_ROOT)) as server:
         thread = threading.Thread(target=server.serve_forever, name="files", daemon=True)
         thread.start()
@@ -42,7 +42,7 @@ def files_over_http() -> Iterator[str]:
 
 
 Open = Callable[..., "TreePage"]
-"""What the fixture `open_tree` gives: opens a page by its query."""
+"""The type of the fixture `open_tree`: opens a page by its query."""
 
 
 class TreePage:
@@ -69,27 +69,27 @@ class TreePage:
         return self.page.locator("[data-agent-details]")
 
     def item(self, path: str) -> Locator:
-        """The agent of a path in the tree."""
+        """The card of the agent with this path."""
         return self.page.locator(f'[role=treeitem][data-agent-path="{path}"]')
 
     def paths(self) -> list[str]:
-        """Of the agents in the page, in its order."""
+        """Paths of the agents in the page, in its order."""
         return [
             str(path)
             for path in self.items.evaluate_all("all => all.map(one => one.dataset.agentPath)")
         ]
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Play the kernel."""
+        """Send a message, as the kernel."""
         self.page.evaluate("message => page.model.tell(message)", message)
 
     def frame(self, *agents: dict[str, Any], seq: int = 2, **fields: Any) -> None:
-        """Tell of changed agents: `seq` follows the one before unless `base` says otherwise."""
+        """Send changed agents in a frame that follows the one before, unless `base` is given."""
         frame = {"type": "frame", "seq": seq, "base": seq - 1, "at": 61.0, "done": False}
         self.tell({**frame, "status": "running", "agents": list(agents), **fields})
 
     def sent(self, kind: str) -> list[dict[str, Any]]:
-        """What the tree has sent of one kind."""
+        """The tree's messages of one kind."""
         found = self.page.evaluate(
             "kind => page.model.sent.filter(({type}) => type === kind)", kind
         )
@@ -101,7 +101,7 @@ class TreePage:
         self.page.evaluate(f"() => {{ page.second = {made}; }}")
 
     def looked_at(self, agent: str = "root", **fields: Any) -> None:
-        """Tell all that there is of an agent, as the answer to the newest wish to see it."""
+        """Send all details of an agent, as the answer to the newest request."""
         self.page.evaluate("page.model.answer = () => {}")
         self._look = {"type": "details", "view": self.sent("hello")[0]["view"], "at": None}
         known: dict[str, Any] = {"task": "T", "calls": [], "call": None, "text": ""}
@@ -109,12 +109,12 @@ class TreePage:
         self.tell({**self._look, "agent": agent, "reset": True, "n": 0, **known, **fields})
 
     def look_goes_on(self, **fields: Any) -> None:
-        """Tell what is new of that agent."""
+        """Send an addition to the details of that agent."""
         self._n += 1
         self.tell({**self._look, "reset": False, "n": self._n, **fields})
 
     def painted(self) -> None:
-        """Wait until what was told is drawn."""
+        """Wait until the page has drawn all messages."""
         self.page.evaluate(
             "() => new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)))"
         )
@@ -124,7 +124,7 @@ class TreePage:
 def a_tree_page(
     context: BrowserContext, address: str, query: str, *, width: int = 1400
 ) -> Iterator[TreePage]:
-    """A tree that is drawn, closed again afterwards; `query` is explained in `page.js`."""
+    """A tree, drawn, and closed afterwards; `page.js` explains `query`."""
     with lent_page(context, width=width) as page:
         tree = TreePage(page)
         with hearing(page, tree.heard):
@@ -136,7 +136,7 @@ def a_tree_page(
 
 
 def new_agent(path: str, **fields: Any) -> dict[str, Any]:
-    """A row of an agent that has just begun."""
+    """The row of an agent that has just begun."""
     parent = path.rpartition(".")[0] or "root"
     row: dict[str, Any] = {"path": path, "parent": parent, "depth": path.count(".") + 1}
     row |= {"task": f"Task of {path}", "model": "demo", "status": "running", "tokens": 0}

@@ -1,7 +1,7 @@
 """`python -m tests.soak NAME [--points N] [--seed N]`, from the root of the checkout.
 
-`sessions` and `kernels` take `--messages N` and `--agents N`, too. Prints one line for each point,
-and each broken promise. Exits with 1 if one was broken.
+`sessions` and `kernels` also take `--messages N` and `--agents N`. Prints one line for each point
+and each broken promise, and exits with 1 if one was broken.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ HARNESSES = {
     "cluster": 100,
     "runs": 1,
 }
-"""Names of the modules, and their number of points by hand."""
+"""Names of the modules, and their default number of points."""
 SIZED = ("sessions", "kernels")
-"""Those whose size can be given."""
+"""Harnesses with a size as an argument."""
 
 Points = Callable[..., Iterator[tuple[str, list[str]]]]
-"""Takes an empty folder, the number of points, a seed and sizes; yields, for each point, what was
-done and what broke."""
+"""Takes an empty folder, the number of points, a seed and sizes. Yields what was done and what
+broke, for each point."""
 
 
 def main() -> int:

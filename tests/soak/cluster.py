@@ -1,6 +1,6 @@
 """Workers killed at any moment of a run: each agent answers, and nothing kept is paid twice.
 
-The cluster's nannies start a killed worker anew.
+The cluster's nannies restart a killed worker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _RESTART_S = 10.0
 
 
 class Asks:
-    """Calls a tool, and answers once it has its result; notes each call."""
+    """Calls a tool, and answers when it has the result; notes each call."""
 
     name = "asks"
 
@@ -102,7 +102,7 @@ def _point(file: Path, after: int, engine: DaskEngine) -> tuple[str, list[str]]:
 
 
 def _kill_after(file: Path, count: int, run: Run[Any]) -> str:
-    """Kill the worker that made the newest note once there are so many."""
+    """Kill the worker that wrote the newest note, when there are `count` notes."""
     ends = time.monotonic() + _DEADLINE_S
     while len(notes(file)) <= count and not run.done and time.monotonic() < ends:
         time.sleep(0.001)
@@ -139,7 +139,7 @@ def _faults(run: Run[Any], file: Path) -> Iterator[str]:
 
 
 def _has_its_workers_again(client: Any) -> bool:
-    """Whether a killed worker was started anew; Dask's nannies leave one out now and then."""
+    """Whether a killed worker was restarted; Dask's nannies miss one now and then."""
     ends = time.monotonic() + _RESTART_S
     while len(client.scheduler_info(n_workers=-1)["workers"]) < WORKERS:
         if time.monotonic() > ends:

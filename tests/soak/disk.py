@@ -1,7 +1,7 @@
-"""A store whose disk is full, or whose file is wrong, is one sentence; the run goes on.
+"""A store with a full disk, or a wrong file, gives one sentence, and the run continues.
 
-By hand, and as root, the full disk is a real one of 2 MB; in the tests it is a limit on the size of
-a file. `python -m tests.soak disk`.
+By hand as root, the full disk is a real one of 2 MB; in the tests it is a limit on the size of a
+file. `python -m tests.soak disk`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.forks import run_program
 
-# Two runs of three agents each, with something done before, between and after them.
+# Two runs of three agents each, with actions before, between and after them.
 _CODE = """
 import json, os, resource, shutil, signal, sys
 from agentnb import ScriptedProvider, Session
@@ -52,19 +52,19 @@ print(json.dumps({{
 """
 
 ANSWERED = [["completed", "Brought together."]] * 2
-"""How both runs must end."""
+"""Status and output with which both runs must end."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a process with a store saw."""
+    """What a process with a store observed."""
 
     ends: list[list[str]]
     """Status and output of each run."""
     troubles: list[str | None]
     """The trouble after each run."""
     listed: list[str]
-    """Statuses of the listed runs, the newest first."""
+    """Statuses of the listed runs, newest first."""
     errors: list[str]
     """Lines on the error output."""
 
@@ -78,7 +78,7 @@ def seen_with(
     length: int = 100,
     lists: bool = True,
 ) -> Seen:
-    """Make two runs in a process of their own, whose store is at `path`."""
+    """Make two runs in a process of their own, with a store at `path`."""
     code = _CODE.format(
         path=str(path), before=before, between=between, after=after, length=length, lists=lists
     )
@@ -93,14 +93,14 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2**18, 2**18))
 LENGTH = 200_000
 """
-"""The disk has room for no more than 256 KiB in one file, and the next run needs 2 MB."""
+"""The disk has room for 256 KiB in one file, and the next run needs 2 MB."""
 FILL = """
 LENGTH = 1_000_000
 """
 
 
 def faults_of_a_full_disk(path: Path, *, fill: str) -> list[str]:
-    """What does not hold when the disk is full in the second of two runs."""
+    """Faults when the disk is full in the second of two runs."""
     seen = seen_with(path, between=fill)
     faults = []
     if seen.ends != ANSWERED:
@@ -121,7 +121,7 @@ def faults_of_a_full_disk(path: Path, *, fill: str) -> list[str]:
 
 
 def points(folder: Path, count: int, seed: int) -> Iterator[tuple[str, list[str]]]:
-    """Fill a disk so many times; yield what was done and what broke."""
+    """Fill a disk `count` times; yield what was done and what broke."""
     for place in range(count):
         if os.geteuid() != 0:
             yield (

@@ -1,8 +1,8 @@
-"""Two real kernels are one session: their cells send messages to the agents of both.
+"""Two real kernels share one session: their cells send messages to the agents of both.
 
-What they do, and what is checked, is in `tests/soak/one_session.py`. In every other round one of
-them is killed while it sends, wherever it is, and a fresh kernel opens the session and goes on.
-`python -m tests.soak kernels` prints what a message cost, from sending to its answer.
+`tests/soak/one_session.py` has what they do and the checks. In every other round one of them is
+killed at any point while it sends, and a fresh kernel opens the session and continues.
+`python -m tests.soak kernels` prints the time of a message, from sending to its answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.notebook.kernel import NO_SESSION, Door, Kernel, a_door, started
 from tests.soak.one_session import AGENTS, MESSAGES, SENDERS, SESSION, Round
 
 LATEST_S = 3600.0
-"""Against hangs only."""
+"""Only against hangs."""
 
 OPEN = """
 import pathlib, socket
@@ -36,7 +36,7 @@ SEND = "part.send({until}, {seed!r}, before=before); report = part.report()"
 def points(
     folder: Path, count: int, seed: int, messages: int = MESSAGES, agents: int = AGENTS
 ) -> Iterator[tuple[str, list[str]]]:
-    """So many rounds; yield what was done and what broke, for each."""
+    """Run `count` rounds; yield what was done and what broke, for each."""
     for place in range(count):
         with started() as a, started() as b:
             each = Round(folder / str(place), messages, agents, seed + place, place % 2 == 1)
@@ -44,7 +44,7 @@ def points(
 
 
 def one_round(a_round: Round, kernels: Sequence[Kernel]) -> tuple[str, list[str]]:
-    """One round in a new folder, in two kernels. They can be used again afterwards.
+    """One round in a new folder, in two kernels, which can be used again afterwards.
 
     Returns:
         What was done, and what broke.
@@ -72,7 +72,7 @@ def one_round(a_round: Round, kernels: Sequence[Kernel]) -> tuple[str, list[str]
 
 
 def _open(a_round: Round, name: str, kernel: Kernel, door: Door | None) -> None:
-    """Make a kernel the session; `a` knocks at a door when it has sent so much."""
+    """Open the session in a kernel; `a` knocks at a door when it has sent enough to be killed."""
     dies = a_round.is_killed and name == SENDERS[0] and door is not None
     cell = OPEN.format(
         path=str(a_round.path),
@@ -90,7 +90,7 @@ def _send(a_round: Round, kernel: Kernel, more: str) -> str:
 
 
 def _faults_of_cells(kernels: Sequence[Kernel], cells: Sequence[str]) -> list[str]:
-    """Wait for a cell of each kernel; what is wrong with what they showed."""
+    """Wait for a cell of each kernel; return the faults of their outputs."""
     shown = [
         kernel.collect(cell, deadline_s=LATEST_S)
         for kernel, cell in zip(kernels, cells, strict=True)

@@ -1,11 +1,11 @@
-"""Kills real kernels at random points of a run: what anyone was told as finished is kept.
+"""Kills real kernels at random points of a run: the store keeps all that was reported as finished.
 
 The run has three levels, an async and a sync tool with long results, delegates by blocks and by
 tools, and streams from a loopback server over the real provider. A subscriber in the kernel sends
-each entry, as it is told of it, through a socket: what was sent outlives the process. When so many
-entries or results were told, the file has grown by so much, or so much text of open calls is in it,
-the kernel is killed. Then this process checks the file and all that is made of it, and the next
-kernel lists the run.
+each entry through a socket as soon as it gets it: what was sent outlives the process. The kernel is
+killed when a number of entries or results was reported, when the file has grown by a number of
+bytes, or when it has a number of characters of open calls. Then this process checks the file and
+all that is made from it, and the next kernel lists the run.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from tests.notebook.kernel import DEADLINE_S, Kernel
 from tests.support import check_record, spawn
 
 POINTS_PER_FILE = 4
-"""A store is used by so many kernels, one after the other, and each of them is killed."""
+"""Kernels that use one store, one after the other; each of them is killed."""
 ENTRIES = 900
-"""The run has about so many, and so many results."""
+"""About the number of entries of the run, and of its results."""
 RESULTS = 48
 BYTES = 1_500_000
-"""File and log grow by about so many."""
+"""About the bytes by which file and log grow."""
 KEPT_TEXT = 3_000
-"""Most characters of open calls for which a point waits."""
+"""The most characters of open calls for which a point waits."""
 BEAT_S = 0.02
-"""Seconds between two pieces of a slow reply. Nothing is ordered by it."""
+"""Seconds between two pieces of a slow reply. Nothing depends on it."""
 TEXT_IS_KEPT_S = 2.0
-"""Text of an open call that is older than this is in the file: it is kept once a second."""
+"""Text of an open call that is older than this is in the file: the store keeps it once a second."""
 
 TOLD_AT_END = ("model_call_finished", "tool_call_finished", "run_finished")
 ENDED = ("agent_completed", "agent_failed", "agent_cancelled", "agent_exhausted")
@@ -62,7 +62,7 @@ ENDED = ("agent_completed", "agent_failed", "agent_cancelled", "agent_exhausted"
 
 
 class Beat:
-    """Lets slow replies go on, piece by piece."""
+    """Releases slow replies, piece by piece."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
@@ -73,7 +73,7 @@ class Beat:
         threading.Thread(target=self._run, name="beat", daemon=True).start()
 
     def after(self, count: int) -> threading.Event:
-        """Set after so many beats from now."""
+        """An event that is set `count` beats from now."""
         with self._guard:
             return self._beats.setdefault(self._now + count, threading.Event())
 
@@ -86,20 +86,20 @@ class Beat:
                 due.set()
 
     def stop(self) -> None:
-        """Let everything through."""
+        """Release everything."""
         self._over.set()
         for each in list(self._beats.values()):
             each.set()
 
 
 def long(name: str, length: int) -> str:
-    """A text in which each place can be told from the others."""
+    """A text in which each place differs from the others."""
     numbered = (f"{name}, sentence {place}. " for place in range(length // 12))
     return "".join(numbered)[:length].rstrip()
 
 
 class Model:
-    """Answers each call of the run by its agent's task and what the agent has heard so far."""
+    """Answers each call by its agent's task and the messages so far."""
 
     def __init__(self, beat: Beat) -> None:
         self._beat = beat
@@ -194,7 +194,7 @@ telling = get_runtime().submit(tell())
 
 @dataclass
 class Told:
-    """What the subscriber was told before the kernel died."""
+    """What the subscriber got before the kernel died."""
 
     run_id: str = ""
     entries: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
@@ -204,7 +204,7 @@ class Told:
     _rest: bytes = b""
 
     def take(self, sent: bytes) -> None:
-        """Read what came; a line that the kill cut is no line."""
+        """Read what arrived; a line that the kill cut does not count."""
         *lines, self._rest = (self._rest + sent).split(b"\n")
         for line in lines:
             self.run_id, *entry = json.loads(line)
@@ -216,7 +216,7 @@ class Told:
 
     @property
     def finished(self) -> list[dict[str, Any]]:
-        """The events that tell that something finished."""
+        """The events that report that something finished."""
         return [event for _, _, event in self.entries if event["kind"] in TOLD_AT_END + ENDED]
 
 
@@ -225,7 +225,7 @@ class Point:
     """When to kill."""
 
     kind: str
-    """`told` entries or `results`, `bytes` by which the file grew, or `kept` characters of open
+    """`told`: reported entries; `results`; `bytes`: growth of the file; `kept`: characters of open
     calls."""
     value: int
 
@@ -281,12 +281,12 @@ def _kept(store: Path, run_id: str) -> dict[tuple[str, int], int]:
             return {(path, number): n for path, number, n in db.execute(question, (run_id,))}
     except sqlite3.OperationalError as error:
         if "no such table" in str(error) or "unable to open" in str(error):
-            return {}  # it is being made
+            return {}  # the file is being made
         raise
 
 
 def _kill(kernel: Kernel, point: Point, store: Path, url: str) -> tuple[Told, float]:
-    """Start the run, kill the kernel at the point; return what was told, and the time it took."""
+    """Start the run, kill the kernel at the point; return what was reported, and the time."""
     told, size = Told(), _size(store)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(DEADLINE_S)
@@ -301,7 +301,7 @@ def _kill(kernel: Kernel, point: Point, store: Path, url: str) -> tuple[Told, fl
                 told.take(connection.recv(2**16))
         kernel.kill()
         took_s = time.monotonic() - began_s
-        while sent := connection.recv(2**16):  # what it sent before it died
+        while sent := connection.recv(2**16):  # what the kernel sent before it died
             told.take(sent)
     return told, took_s
 
@@ -310,7 +310,7 @@ def _kill(kernel: Kernel, point: Point, store: Path, url: str) -> tuple[Told, fl
 
 
 def faults_of(store: Path, told: Told, folder: Path, *, text_is_kept_s: float) -> list[str]:
-    """What does not hold of a store whose kernel was killed."""
+    """The faults of a store whose kernel was killed."""
     faults = []
     session = Session(provider=ScriptedProvider([]), config=False, store=store)
     status = {info.id: info.status for info in session.runs(None)}.get(told.run_id)
@@ -345,14 +345,14 @@ def _faults_of_entries(
         check_record(entries)
     except AssertionError as error:
         yield f"the record is not whole: {error}"
-    # What finished is there with all its fields, and in the same order for each agent.
+    # What finished is in the store with all its fields, and in the same order for each agent.
     for name in sorted({event.get("agent_id", "") for event in told.finished}):
         theirs = [event for event in told.finished if event.get("agent_id", "") == name]
         loaded = (e for e in (plain(entry.event) for entry in entries) if _is_of(e, name))
         for event in theirs:
             if not any(each == event for each in loaded):
                 yield f"told and not in the record: {_short(event)}"
-    # What is kept is what was told, at its place.
+    # Each kept entry equals the reported entry with its number.
     by_seq = {seq: (at_s, event) for seq, at_s, event in told.entries}
     for entry in kept:
         mine = entry.at_s, plain(entry.event)
@@ -369,7 +369,7 @@ def _short(event: Mapping[str, Any]) -> str:
 
 
 def _faults_of_tools(kept: Sequence[ToolCallRecord], told: Told) -> Iterator[str]:
-    """Their events are cut, the kept results are not."""
+    """Events of tool calls are cut; kept results are not."""
     results = {
         (call.agent_id, call.tool_use_id): call.result for call in kept if call.status == FINISHED
     }
@@ -391,7 +391,7 @@ def _faults_of_agents(record: RunRecord, told: Told) -> Iterator[str]:
         yield f"agents that ended are missing: {sorted(ended - nodes.keys())}"
     for agent_id, node in nodes.items():
         known = {AgentStatus.COMPLETED} if agent_id in ended else set(AgentStatus)
-        # An end that was kept before the kill need not have been told.
+        # An end that was kept before the kill need not have been reported.
         possible = known & {AgentStatus.COMPLETED, AgentStatus.INTERRUPTED}
         if node.status not in possible:
             yield f"{node.path} is {node.status}"
@@ -419,7 +419,7 @@ def _faults_of_text(record: RunRecord, told: Told, text_is_kept_s: float) -> Ite
         if not old[agent_id]:
             continue
         calls = record.agent(agent_id).calls
-        # Its end may have been kept and not told, and then the agent may even have gone on.
+        # Its end may have been kept and not reported; then the agent may even have continued.
         said = [call.text for call in calls if call.text and _begin_alike(call.text, text)]
         if not said:
             yield f"the open call of {agent_id} has no text of {old[agent_id]} characters"
@@ -477,9 +477,9 @@ def points(
     text_is_kept_s: float = TEXT_IS_KEPT_S,
     kernels: ForkServer | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
-    """Kill so many kernels; yield what was done and what broke, for each.
+    """Kill `count` kernels; yield what was done and what broke, for each.
 
-    They are started by `kernels`, or by a process of their own.
+    `kernels` starts them, or else a process of their own.
     """
     dice = random.Random(seed)
     last: tuple[Path, str] | None = None

@@ -1,9 +1,9 @@
-"""Maps that are killed at a random moment, and run again: no finished row is paid twice.
+"""Maps that are killed at a random moment and run again: no finished row is paid twice.
 
-A process maps rows with a scripted model, over a store, and is killed in the middle: as a row is
-asked, in mid-answer, or as a row has completed. The same map runs again, is perhaps killed again,
-and in the end runs through. A ledger has a line for each row that is asked and for each that a
-person was told has completed, by whichever process.
+A process maps rows with a scripted model and a store, and is killed in the middle: when a row is
+asked, in mid-answer, or when a row has completed. The same map runs again, may be killed again, and
+then runs to its end. All processes write a ledger, with a line for each row that is asked and for
+each that was reported as completed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ PROMPT = "What is in {{text}}?"
 JUDGES = 2
 _OPEN_AT_ONCE = 6
 _ACTS = 3 * ROWS * JUDGES
-"""At least as many as a whole map has: rows asked, answers begun, rows completed."""
+"""At least the acts of a whole map: rows asked, answers begun, rows completed."""
 
 
 class _Life:
-    """Counts what a process does, keeps the ledger, and kills the process at its moment."""
+    """Counts a process's acts, writes the ledger, and kills the process at the chosen act."""
 
     def __init__(self, ledger: Path, dies_at: int) -> None:
         self._file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -47,7 +47,7 @@ class _Life:
 
 
 def run_map(say: Say, folder: Path, dies_at: int) -> None:
-    """One kernel: map the rows, and die at an act of this number; 0 for never. Says statuses."""
+    """Be one kernel: map the rows, say their statuses, and die at this act (0: never)."""
     life = _Life(folder / "ledger", dies_at)
 
     async def midway() -> None:
@@ -80,7 +80,7 @@ def run_map(say: Say, folder: Path, dies_at: int) -> None:
 
 
 def faults_in(ledger: str, statuses: Sequence[str]) -> Iterator[str]:
-    """What broke. In each life a row is asked for the answers that were open when it began."""
+    """Yield what broke. Each process asks a row only for answers that were open when it began."""
     asked: Counter[str] = Counter()
     done: dict[str, set[str]] = defaultdict(set)
     for line in ledger.splitlines():
@@ -101,7 +101,7 @@ def faults_in(ledger: str, statuses: Sequence[str]) -> Iterator[str]:
 
 
 def one_point(folder: Path, draw: random.Random) -> tuple[str, list[str]]:
-    """Kill a map once or twice, and run it to its end."""
+    """Kill a map once or twice, then run it to its end."""
     folder.mkdir()
     moments = [draw.randrange(1, _ACTS) for _ in range(draw.choice((1, 1, 2)))]
     deaths = 0

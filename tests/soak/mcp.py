@@ -1,9 +1,9 @@
-"""Runs with an MCP server that end at a random moment: nothing is left, and nothing is complained.
+"""Runs with an MCP server that end at a random moment: nothing remains, and no error is printed.
 
-Each point is a process of its own with a session and a server, which is as it should be, ignores
-its end, has a child, hangs at its start or floods. At a random moment the run is cancelled, the
+Each point is a process of its own with a session and a server. The server behaves well, ignores its
+end, has a child, hangs at its start or floods. At a random moment the run is cancelled, or the
 process is interrupted, ends by itself or is killed; every tenth is a kernel that is shut down. Then
-no process of the server may be left, and the error output must be empty.
+no process of the server may remain, and the error output must be empty.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tests.mcp.scene import is_alive, pids_in, said_in, server, use
 from tests.notebook.kernel import started
 
 PATIENCE_S = 3.0
-"""Seconds from the order to its end, and from that to the end of what is left."""
+"""Seconds from the order to its end, and from there to the end of what is left."""
 _DELAYS = (0.0, 0.5)
 _DEADLINE_S = 120
 SERVERS = ("", "stubborn", "has-child", "hangs-at-start", "floods")
 ORDERS = ("cancel", "interrupt", "exit", "kill")
 _OF_KERNEL = 10
-"""Every so many points a kernel is shut down."""
+"""One in this many points shuts down a kernel."""
 
 
 # -- the process ----------------------------------------------------------------------------------
 
 
 def live(order: str, delay_s: str, *words: str) -> None:
-    """One process: begin a run, and end it after so many seconds.
+    """Be one process: begin a run, and end it after a delay in seconds.
 
-    It has the SDK: else most moments would fall into the import.
+    It imports the SDK first: else most moments would fall into the import.
     """
     # `sleep` never ends by itself.
     script: list[Any] = [use("t__echo"), use("t__sleep", "t__echo"), "done"]
@@ -73,7 +73,7 @@ def live(order: str, delay_s: str, *words: str) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "exit":
-            at_exit(partial(say, "ended"))  # after all that is called there before
+            at_exit(partial(say, "ended"))  # after the earlier exit handlers
             sys.exit()
 
 
@@ -83,12 +83,12 @@ def live(order: str, delay_s: str, *words: str) -> None:
 def points(
     folder: Path, count: int, seed: int, *, patience_s: float = PATIENCE_S
 ) -> Iterator[tuple[str, list[str]]]:
-    """The points: what was done, and what broke.
+    """Yield what was done and what broke, for each point.
 
     Args:
         folder: An empty one.
-        count: How many.
-        seed: Of the moments, the servers and the orders.
+        count: The number of points.
+        seed: Decides moments, servers and orders.
         patience_s: Seconds in which a point has to end.
     """
     by_chance = random.Random(seed)
@@ -97,7 +97,7 @@ def points(
         word, delay_s = by_chance.choice(SERVERS), by_chance.uniform(*_DELAYS)
         order = by_chance.choice(ORDERS)
         if order == "kill" and word in ("stubborn", "has-child", "hangs-at-start"):
-            word = ""  # who does not read its input does not hear of a kill: the docs say so
+            word = ""  # a server that does not read its input does not notice a kill: see the docs
         words = [each for each in (word, f"log={log}") if each]
         if number % _OF_KERNEL == 0:
             order = "kernel"
@@ -116,10 +116,10 @@ def points(
 
 
 def _process(order: str, delay_s: float, words: list[str]) -> tuple[float, list[str]]:
-    """Seconds that the end took, and what is wrong with it.
+    """Seconds that the end took, and its faults.
 
-    That of the run and its server, and of the process where it is killed. How long an interpreter
-    takes to leave, after all of ours is gone, says how busy the machine is.
+    The end of the run and its server, and of a process that is killed. The time that an interpreter
+    takes to exit after that depends on the machine's load.
     """
     code = "import sys; from tests.soak.mcp import live; live(*sys.argv[1:])"
     process = Program(code, order, delay_s, *words)
@@ -130,7 +130,7 @@ def _process(order: str, delay_s: float, words: list[str]) -> tuple[float, list[
     else:
         process.stdout.readline()
     began_s = time.monotonic()
-    line = process.stdout.readline()  # `ended`, or nothing of one that is killed
+    line = process.stdout.readline()  # `ended`, or nothing from a killed process
     took_s = time.monotonic() - began_s
     done = process.end()
     assert (line or done.stdout).strip() in ("ended", ""), line + done.stdout
@@ -160,7 +160,7 @@ def _kernel(words: list[str], delay_s: float) -> tuple[float, list[str]]:
 
 
 def _left(log: Path, patience_s: float) -> list[str]:
-    """The processes of the server that are still there."""
+    """The server's processes that still exist."""
     until = time.monotonic() + patience_s
     while left := [pid for pid in pids_in(log) if is_alive(pid)]:
         if time.monotonic() > until:

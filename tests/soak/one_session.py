@@ -1,9 +1,9 @@
-"""What harnesses share in which two processes, or two kernels, are one session.
+"""Shared by the harnesses in which two processes, or two kernels, share one session.
 
 Each makes half of the agents, and then sends its half of the messages to all of them, so that both
 queue on the same threads. The model holds a lock for each thread while it answers: no two processes
-may be at work on one thread. Afterwards no message is lost, none is there twice or answered twice,
-and those of one sender to one agent have the order in which they were sent.
+may work on one thread. Afterwards no message may be lost, repeated or answered twice, and those of
+one sender to one agent must have the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _TEXT = re.compile(r"Message (\d+) of ([ab]) to (\S+)\.")
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: where it is, and how much each of the two does."""
+    """One round: its folder, and how much each of the two does."""
 
     folder: Path
     messages: int
-    """How many are sent, by both together."""
+    """Messages that both send together."""
     agents: int
-    """How many there are, of both together."""
+    """Agents of both together."""
     seed: int
-    """Decides who gets what, and when one is killed."""
+    """Decides which agent gets which message, and when one process is killed."""
     is_killed: bool
 
     @property
@@ -61,21 +61,21 @@ class Round:
 
     @property
     def each(self) -> int:
-        """How many messages each sends."""
+        """Messages that each sends."""
         return self.messages // len(SENDERS)
 
     @property
     def made(self) -> int:
-        """How many agents each makes."""
+        """Agents that each makes."""
         return self.agents // len(SENDERS)
 
     @property
     def dies_after(self) -> int:
-        """How many messages `a` has sent when it is killed."""
+        """Messages that `a` has sent when it is killed."""
         return random.Random(self.seed).randrange(self.each)
 
     def open(self) -> None:
-        """Make the file with the session in it."""
+        """Make the file with the session."""
         self.locks.mkdir(parents=True)
         store = store_at(self.path)
         store.transactions().do(lambda db: threads.open_session(db, SESSION, now=time.time()))
@@ -85,7 +85,7 @@ class Round:
         """What was done, and what broke.
 
         Args:
-            reports: Of each that came to its end, as `Part.report` makes them.
+            reports: By `Part.report`, from each that came to its end.
             killed: What was killed.
         """
         faults = [fault for report in reports for fault in report["faults"]]
@@ -105,7 +105,7 @@ class Round:
 
 
 def _faults_of(path: Path, each: int, agents: int) -> Iterator[str]:
-    """What is wrong with the conversations in the end."""
+    """Yield the faults of the conversations at the end."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
         found = [row[0] for row in db.execute("PRAGMA integrity_check")]
         if found != ["ok"] or db.execute("PRAGMA foreign_key_check").fetchall():
@@ -137,7 +137,7 @@ def _sent(said: list[tuple[int, str, str]]) -> list[tuple[str, int]]:
 
 
 def _faults_of_talk(thread: str, said: list[tuple[int, str, str]]) -> Iterator[str]:
-    """Each message is followed by its own answer, and all are in the order of their queueing."""
+    """Yield where a message lacks its own answer, or the order is not that of queueing."""
     asked = [number for number, role, _ in said if role == "user"]
     if asked != sorted(asked):
         yield f"{thread} has another order"
@@ -156,7 +156,7 @@ def _faults_of_talk(thread: str, said: list[tuple[int, str, str]]) -> Iterator[s
 
 
 class Model:
-    """Answers each message while it holds the lock of the agent that it was sent to."""
+    """Answers each message while it holds the lock of its agent."""
 
     def __init__(self, locks: Path) -> None:
         self._locks = locks
@@ -190,9 +190,9 @@ class Part:
     """What one of the processes does.
 
     Args:
-        session: The session that both are.
+        session: The session that both share.
         name: One of `SENDERS`.
-        model: Its provider's.
+        model: The model of its provider.
     """
 
     def __init__(self, session: Session, name: str, model: Model) -> None:
@@ -201,7 +201,7 @@ class Part:
         self._model = model
 
     def make_agents(self, count: int) -> None:
-        """Make agents, and wait until all of the session are ready."""
+        """Make agents, and wait until all agents of the session are ready."""
         for number in range(count):
             self._session.tasks.create(
                 f"{self._name}{number}", "Be ready.", assigned_to="new:scripted/m"
@@ -209,11 +209,11 @@ class Part:
         self._wait(0.01)
 
     def send(self, until: int, seed: int | str, *, before: Callable[[int], None]) -> None:
-        """Send the messages that this sender has not sent yet, to agents that the seed decides.
+        """Send this sender's remaining messages, to agents that the seed decides.
 
         Args:
-            until: The number behind the last one's.
-            seed: Decides who gets what.
+            until: One more than the number of the last message.
+            seed: Decides which agent gets which message.
             before: Called with the number of each message before it is sent.
         """
         self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
@@ -227,7 +227,7 @@ class Part:
             talk.send(f"Message {number} of {self._name} to {talk.id}.")
 
     def report(self) -> dict[str, Any]:
-        """Wait until all is answered, also what the other one has sent; tell what it took."""
+        """Wait until all messages of both are answered; return times and faults."""
         self._wait(0.05)
         used = resource.getrusage(resource.RUSAGE_SELF)
         return {
@@ -242,7 +242,7 @@ class Part:
             time.sleep(every_s)
 
     def _next_number(self) -> int:
-        """The number of the sender's first message that is not there yet."""
+        """The number of the sender's first message that is not in the store yet."""
 
         def work(db: sqlite3.Connection) -> int:
             found = db.execute(

@@ -1,8 +1,8 @@
 """Two processes queue messages on the same threads and answer their own, each in its turn.
 
-In every other round one of them is killed at some moment, and another one goes on in its place.
-Afterwards no message is lost, none is answered twice, and all have the order in which they were
-queued. `python -m tests.soak queue` prints what a message cost, from queueing to its answer.
+In every other round one of them is killed at some moment, and another one continues in its place.
+Afterwards no message may be lost or answered twice, and all must have the order in which they were
+queued. `python -m tests.soak queue` prints the time of a message, from queueing to its answer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ THREADS = 50
 SESSION = "nb_20261123_sessio"
 SENDERS = ("a", "b")
 _PAUSE_S = 0.002
-"""Between two looks of a process all of whose threads others work on."""
+"""Seconds between two checks of a process while others work on all its threads."""
 
 
 def points(folder: Path, count: int, seed: int) -> Iterator[tuple[str, list[str]]]:
-    """So many rounds; yield what was done and what broke, for each."""
+    """Run `count` rounds; yield what was done and what broke, for each."""
     for place in range(count):
         yield one_round(
             folder / f"{place}.db", messages=MESSAGES, seed=seed + place, is_killed=place % 2 == 1
@@ -48,10 +48,10 @@ def one_round(
 
     Args:
         path: The file.
-        messages: How many are sent, by both together.
-        seed: Decides who sends what to which thread, and when a process is killed.
+        messages: The number of messages that both send together.
+        seed: Decides which process sends what to which thread, and when one is killed.
         is_killed: Whether one is killed.
-        spread: How many threads there are.
+        spread: The number of threads.
 
     Returns:
         What was done, and what broke.
@@ -107,7 +107,7 @@ def _process(
 
 
 def _faults_of(path: Path, each: int) -> Iterator[str]:
-    """What is wrong with the conversations in the end."""
+    """Yield the faults of the conversations at the end."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
         found = [row[0] for row in db.execute("PRAGMA integrity_check")]
         if found != ["ok"]:
@@ -133,7 +133,7 @@ def _faults_of(path: Path, each: int) -> Iterator[str]:
 
 
 def _faults_of_talk(messages: list[ThreadMessage]) -> Iterator[str]:
-    """Each message must be followed by its own answer."""
+    """Yield where a message is not followed by its own answer."""
     pairs = zip(messages[::2], messages[1::2], strict=False)
     for message, answer in pairs:
         is_own = answer.content == f"answer to {message.content}"
@@ -158,12 +158,12 @@ class _Sender:
     random: random.Random
     dies_after: int | None
     lines: dict[str, deque[queue.Queued]] = field(default_factory=dict)
-    """By thread: what is queued, in order."""
+    """The queued messages of each thread, in order."""
     faults: list[str] = field(default_factory=list)
     done: int = 0
 
     def work(self) -> None:
-        """Do all of it."""
+        """Queue and answer all messages."""
         process = self.transactions.process
         is_alive = self.transactions.is_alive
         for queued in self.transactions.do(
@@ -172,14 +172,14 @@ class _Sender:
             self.lines.setdefault(queued.thread_id, deque()).append(queued)
         for number in range(self.transactions.do(self._next), self.count):
             self._send(f"{self.name} {number}")
-            if self.random.random() < 0.9:  # so that some wait
+            if self.random.random() < 0.9:  # so that some messages wait
                 self._answer_some()
         while any(self.lines.values()):
             if not self._answer_some():
                 time.sleep(_PAUSE_S)
 
     def _next(self, db: sqlite3.Connection) -> int:
-        """The number of the first message that is not there yet."""
+        """The number of the first message that is not in the store yet."""
         sent = db.execute(
             "SELECT content FROM messages WHERE role = 'user' AND substr(content, 1, 2) = ?",
             (f"{self.name} ",),

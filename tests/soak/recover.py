@@ -1,13 +1,13 @@
 """Kills real kernels at random points of a run, and recovers it in the next kernel.
 
 The run is that of `tests.soak.recover_run`. A kernel dies when a call has reached the server, or
-half of its reply has come; when the file has grown by so much; or when a tool has done so much.
-In some points the kernel that recovers the run is killed, too: while it plays the run again, as
-soon as `recover` has returned, or at one of its new calls; and a third one recovers it. Who is to
-be killed never hears the run's last reply, so that each kill comes in the middle of the run.
+half of its reply has come; when the file has grown by some bytes; or when a tool has given some
+orders. In some points the kernel that recovers the run is also killed: while it replays the record,
+as soon as `recover` has returned, or at one of its new calls; and a third one recovers the run. A
+kernel that is to be killed never gets the run's last reply: each kill is in the middle of the run.
 
-Answer, tree and record must be those of an unbroken run. No call that had finished may reach the
-server again; those that do were open, and the receipt names them.
+Answer, tree and record must be those of an unbroken run. No finished call may reach the server
+again; those that do were open, and the receipt names them.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ _END_OF_RUN = (
 class Kill:
     """When a kernel is killed.
 
-    Of the first kernel: at the `call` of this number, `midway` in the reply to it, when so many
-    `bytes` are in the file, or so many `orders` were given. Of the second one: when so many things
-    were played again (`replay`), when `recover` has returned (`recovered`), or at a new call.
+    The first kernel: at the `call` of this number, `midway` in its reply, when the file has this
+    many `bytes`, or when this many `orders` were given. The second one: when this many things were
+    replayed (`replay`), when `recover` has returned (`recovered`), or at a new call.
     """
 
     kind: str
@@ -99,7 +99,7 @@ class Server:
         return self._server.url
 
     def begin(self, answer: Callable[[dict[str, Any]], Reply]) -> None:
-        """A kernel begins."""
+        """Serve the next kernel with this model."""
         self._answer, self._stalled_before = answer, self._server.stalled
 
     @property
@@ -108,12 +108,12 @@ class Server:
         return self._server.stalled > self._stalled_before
 
     def wait_stalled(self) -> None:
-        """Until a reply to the kernel has stalled."""
+        """Wait until a reply to the kernel has stalled."""
         self._server.wait_stalled(self._stalled_before + 1)
 
     def drain(self) -> None:
-        """Until all calls of a kernel that is dead were read, and its connections are closed."""
-        # Connections are taken in in their order: who is answered has none before it.
+        """Wait until all calls of a dead kernel are read and its connections are closed."""
+        # Connections are accepted in order: once this one is answered, none before it is left.
         with closing(http.client.HTTPConnection(self.url.removeprefix("http://"))) as last:
             last.request("GET", "/")
             last.getresponse().read()
@@ -121,11 +121,11 @@ class Server:
 
 
 class Model:
-    """Answers the calls of one kernel, and stalls where that is to die.
+    """Answers the calls of one kernel, and stalls where the kernel is to die.
 
     Args:
         finished: How often each call had finished before.
-        kill: When the kernel is to die; `None` if it lives.
+        kill: When the kernel is to die; `None` for never.
     """
 
     def __init__(self, finished: Counter[Call], kill: Kill | None) -> None:
@@ -147,7 +147,7 @@ class Model:
 
 
 def _stalled(reply: Reply, *, midway: bool) -> Reply:
-    if reply.events is None or not midway:  # an error comes at once
+    if reply.events is None or not midway:  # an error is sent at once
         return Reply(before=[Act.STALL])
     half = len(reply.events) // 2
     return Reply(events=[*reply.events[:half], Act.STALL])
@@ -155,20 +155,20 @@ def _stalled(reply: Reply, *, midway: bool) -> Reply:
 
 @dataclass
 class Whole:
-    """The unbroken run, and what there is to be killed in it."""
+    """The unbroken run, and the numbers from which kills are drawn."""
 
     calls: Counter[Call]
     orders: Counter[str]
     record: RunRecord
     shown: list[Any]
     first_bytes: int
-    """Bytes of the file when its first call came."""
+    """Bytes of the file at the first call."""
     bytes: int
 
 
 @dataclass
 class Past:
-    """What is known of a run before its next kernel goes on with it."""
+    """What is known of a run before its next kernel continues it."""
 
     run_id: str = ""
     finished: Counter[Call] = field(default_factory=Counter)
@@ -176,9 +176,9 @@ class Past:
     """Tool calls that have finished."""
     open: Counter[Call] = field(default_factory=Counter)
     uncertain: list[str] = field(default_factory=list)
-    """What is open, in the words of a receipt."""
+    """Open calls and tools, in the words of a receipt."""
     open_orders: set[str] = field(default_factory=set)
-    """Paths of the agents that had a tool with effects open."""
+    """Paths of the agents with an open call of a tool with effects."""
 
 
 def _past(journal: RunJournal) -> Past:
@@ -227,11 +227,11 @@ def _record(folder: Path, run_id: str = "") -> RunRecord:
 
 
 class Point:
-    """One run, its kernels, and what broke.
+    """One run, its kernels, and its faults.
 
     Args:
         folder: An empty one.
-        server: Of all runs.
+        server: The server of all runs.
         whole: The unbroken run.
         dice: Decide when a second kernel dies.
     """
@@ -269,7 +269,7 @@ class Point:
             time.sleep(POLL_S)
 
     def second_kill(self, place: int) -> Kill:
-        """When the next kernel dies."""
+        """When the second kernel dies."""
         left = (self._whole.calls - self._past.finished).total()
         kinds = ["call", "replay", "midway", "recovered"] if self._past.finished else ["call"]
         kind = kinds[place % len(kinds)]
@@ -277,7 +277,7 @@ class Point:
         return Kill(kind, 0 if most is None else self._dice.randrange(1, 1 + most))
 
     def recover_and_die(self, kernel: Forked, kill: Kill) -> None:
-        """Recover the run in a kernel, and kill that."""
+        """Recover the run in a kernel, and kill that kernel."""
         model = Model(self._past.finished, kill)
         self._server.begin(model)
         if kill.kind == "replay":
@@ -291,7 +291,7 @@ class Point:
         self._note_death(model)
 
     def recover(self, kernel: Forked) -> str:
-        """Recover the run, and check what came of it; in words what was done."""
+        """Recover the run and check the result; return in words what was done."""
         model, past = Model(self._past.finished, None), self._past
         self._server.begin(model)
         kernel.ok(self._recovers(), _END)
@@ -324,7 +324,7 @@ class Point:
         )
 
     def _note_death(self, model: Model) -> None:
-        """Read what the process has left."""
+        """Read what the killed process left."""
         self._check_calls(model)
         before, run_id = self._past, self._past.run_id or _record(self.folder).id
         self._past = past = _past(load(store_in(self.folder), run_id).journal)
@@ -348,10 +348,10 @@ class Point:
     def _check_record(self) -> None:
         record, whole = _record(self.folder, self._past.run_id), self._whole.record
         told = equal_records(record, whole)
-        # Who had a tool with effects open was told so, and went on otherwise.
+        # An agent with an open call of a tool with effects was told so, and did something else.
         others = tuple(f"agent {path}," for path in self._open_orders)
         self.faults += [line for line in told if not line.startswith((*others, *_END_OF_RUN))]
-        # What open calls may have spent counts as well.
+        # What open calls may have spent also counts.
         lost = sum(
             each.value["tokens"]
             for each in load(store_in(self.folder), record.id).journal.verdicts
@@ -411,14 +411,14 @@ def points(
     twice: int | None = None,
     kernels: ForkServer | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
-    """Kill the kernels of so many runs; yield what was done and what broke, for each.
+    """Kill the kernels of `count` runs; yield what was done and what broke, for each.
 
     Args:
         folder: An empty one.
-        count: How many runs.
+        count: The number of runs.
         seed: Decides when kernels die.
-        twice: In how many of them a second kernel dies, too: the first ones. By default a quarter.
-        kernels: Starts them. By default one of its own.
+        twice: The number of runs, from the first, in which a second kernel dies; `None`: a quarter.
+        kernels: Starts the kernels. By default a process of its own.
     """
     dice = random.Random(seed)
     twice = count // 4 if twice is None else twice

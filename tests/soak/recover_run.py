@@ -1,9 +1,9 @@
 """The run that `tests.soak.recover` kills: the cells of its kernels, and what its models say.
 
-Three levels. Part 1 delegates by tools to a profile whose models speak the other dialect; part 2 by
-a block; part 3 by a sequence. One sub-agent fails for good and its parent goes on without it, two
-break off in mid-reply and are tried again, two calls are refused once for want of room. All of it
-follows from who asks, how often it has answered, and which try of this call it is.
+It has three levels. Part 1 delegates by tools to a profile whose models use the other dialect; part
+2 by a block; part 3 by a sequence. One sub-agent fails for good and its parent continues without
+it; two break off in mid-reply and are retried; two calls meet a server error once. All of it
+follows from the agent, how often it has answered, and the number of the try.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ llm:
     other: [openai/m]
 """
 PIECE = 64
-"""Characters of a reply that come at once."""
+"""Characters of a reply in one piece."""
 
 
 # -- the kernel -----------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def store_in(folder: Path) -> Path:
 
 
 def orders_in(folder: Path) -> Path:
-    """A file with a line for each order that was given, by whichever kernel."""
+    """A file with a line for each order that any kernel gave."""
     return folder / "orders"
 
 
@@ -65,10 +65,10 @@ def recover(folder: Path, url: str, run_id: str, *, dies_after: int | None = Non
     """Recover the run.
 
     Args:
-        folder: Of the store.
-        url: Of the server.
-        run_id: Which run.
-        dies_after: So many things are played again, and then the process is killed.
+        folder: The store's folder.
+        url: The server's.
+        run_id: The run.
+        dies_after: The process is killed after replaying this many things.
     """
     if dies_after is not None:
         _die_after(dies_after)
@@ -76,7 +76,7 @@ def recover(folder: Path, url: str, run_id: str, *, dies_after: int | None = Non
 
 
 def _die_after(count: int) -> None:
-    """Kill the process when so much is held that is played again; at the frontier all is let go."""
+    """Kill the process when `count` replayed things are held; at the frontier all are released."""
     held, keep = itertools.count(1), HeldJournal.keep
 
     def dying(self: HeldJournal, record: Kept) -> None:
@@ -90,7 +90,7 @@ def _die_after(count: int) -> None:
 def _session(folder: Path, url: str) -> Session:
     os.environ |= {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1"}
     os.environ |= {"ANTHROPIC_API_KEY": "not-a-key", "OPENAI_API_KEY": "not-a-key"}
-    services._FIRST_DELAY_S = 0.02  # the wait before a call is made again is not what is tested
+    services._FIRST_DELAY_S = 0.02  # the wait before a retry is not tested
     settings = folder / "agentnb.yaml"
     settings.write_text(SETTINGS)
 
@@ -127,12 +127,12 @@ def _session(folder: Path, url: str) -> Session:
 
 
 class Call(NamedTuple):
-    """A call of the run, whichever try of it."""
+    """A call of the run, the same for each try of it."""
 
     task: str
-    """Of its agent."""
+    """Its agent's task."""
     turns: int
-    """How often the agent had answered."""
+    """How often the agent had answered before."""
 
 
 LAST = Call("root", 1)
@@ -150,8 +150,8 @@ def call_in(body: dict[str, Any]) -> Call:
 
 
 def reply_to(call: Call, body: dict[str, Any], number: int) -> Reply:
-    """What is said to the try of this number, from 1."""
-    # By default an error names the request by the server's count, which is another in each kernel.
+    """The reply to the try of this number, from 1."""
+    # By default an error names the request by the server's count, which differs between kernels.
     headers = {"request-id": f"req_{call.task}_{call.turns}_{number}".replace(" ", "_")}
     match call.task, call.turns, number:
         case "detail 2.1", 1, _:
@@ -170,7 +170,7 @@ def reply_to(call: Call, body: dict[str, Any], number: int) -> Reply:
 BREAK_OFF = (Call("detail 1.2", 1), Call("detail 2.2", 1))
 _ERROR = {"type": "overloaded_error", "message": "Something broke."}
 _BROKEN: Step = ("error", {"type": "error", "error": _ERROR})
-"""In the middle of a stream; both dialects read it."""
+"""An error in the middle of a stream; both dialects read it."""
 
 
 def _steps(reply: Reply, body: dict[str, Any]) -> list[Step]:
@@ -205,7 +205,7 @@ def _said(call: Call) -> Reply:
 
 
 def _uses(call: Call, name: str, **given: str) -> Reply:
-    # Ids of the server's own would hang on its count.
+    # The server's own ids would depend on its count.
     use = ToolCall(name, given, id=f"use_{call.task}_{call.turns}".translate(_FOR_IDS))
     return Reply(text=f"{call.task} goes on.", tool_uses=[use])
 
@@ -214,5 +214,5 @@ _FOR_IDS = str.maketrans(" .", "__")
 
 
 def _long(name: str, length: int) -> str:
-    """A text in which each place can be told from the others."""
+    """A text in which each place differs from the others."""
     return "".join(f"{name}, sentence {at}. " for at in range(length // 12))[:length].rstrip()

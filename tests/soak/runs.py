@@ -1,4 +1,4 @@
-"""Runs of every fate, one after another in one process, and what they leave behind there."""
+"""Runs with every kind of end, one after another in one process, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Measure = Mapping[str, Any]
 
 
 def measured(early: int, before: int, traced: int, late: int) -> list[Measure]:
-    """Make so many runs, and measure this process after each number of them.
+    """Make runs, and measure this process after each of these numbers of them.
 
-    Memory is traced after `before` runs, and not before: that takes much longer.
+    Memory is traced only after `before` runs, since tracing takes much longer.
     """
-    services._FIRST_DELAY_S = 0.0  # what a call waits before it is made again
+    services._FIRST_DELAY_S = 0.0  # the wait before a retry
     answers, made = Answers(), 0
     measures = []
     for runs in (early, before, traced, late):
@@ -56,8 +56,8 @@ def _measure(runs: int) -> Measure:
 
 
 def measured_in_a_fresh_process(*runs: int) -> list[Measure]:
-    """As `measured`."""
-    # Warnings tell of a slow machine (asyncio); a leak is an error.
+    """`measured` in a fresh process."""
+    # asyncio's warnings only show a slow machine; a leak is an error.
     code = f"""
         import json, logging
         logging.disable(logging.WARNING)
@@ -69,7 +69,7 @@ def measured_in_a_fresh_process(*runs: int) -> list[Measure]:
 
 
 def faults_of(measures: list[Measure]) -> list[str]:
-    """What is more after the last runs than after the first."""
+    """What has grown between the first runs and the last."""
     early, _, traced, late = measures
     faults = []
     for name, first in early["census"].items():
@@ -77,7 +77,7 @@ def faults_of(measures: list[Measure]) -> list[str]:
             faults.append(f"{name}: {first} after {early['runs']} runs, and then {last}")
     if left := {"Run", "EventBus", "Agent", "Entry"} & set(late["census"]["objects"]):
         faults.append(f"left of the runs: {left}")
-    # A finished run that stays is more than 500 blocks and 50,000 bytes.
+    # A finished run that stays in memory takes more than 500 blocks and 50,000 bytes.
     blocks = (late["blocks"] - early["blocks"]) / (late["runs"] - early["runs"])
     if blocks >= 20:
         faults.append(f"{blocks:.0f} blocks for each run")
@@ -88,7 +88,7 @@ def faults_of(measures: list[Measure]) -> list[str]:
 
 
 def points(folder: Path, count: int, seed: int) -> Iterator[tuple[str, list[str]]]:
-    """A thousand runs, so many times; nothing is left to chance, or in the folder."""
+    """Make a thousand runs, `count` times. Uses neither the seed nor the folder."""
     for _ in range(count):
         measures = measured_in_a_fresh_process(200, 900, 905, 1_000)
         yield f"{measures[-1]['runs']:,} runs", faults_of(measures)

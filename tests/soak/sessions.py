@@ -1,8 +1,8 @@
-"""Two processes are one session: each sends messages to the agents of both.
+"""Two processes share one session: each sends messages to the agents of both.
 
-What they do, and what is checked, is in `tests/soak/one_session.py`. In every other round one of
-them is killed while it sends, and another one goes on in its place.
-`python -m tests.soak sessions` prints what a message cost, from sending to its answer.
+`tests/soak/one_session.py` has what they do and the checks. In every other round one of them is
+killed while it sends, and another one continues in its place.
+`python -m tests.soak sessions` prints the time of a message, from sending to its answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.soak.one_session import AGENTS, MESSAGES, SENDERS, SESSION, Model, Pa
 def points(
     folder: Path, count: int, seed: int, messages: int = MESSAGES, agents: int = AGENTS
 ) -> Iterator[tuple[str, list[str]]]:
-    """So many rounds; yield what was done and what broke, for each."""
+    """Run `count` rounds; yield what was done and what broke, for each."""
     for place in range(count):
         yield one_round(Round(folder / str(place), messages, agents, seed + place, place % 2 == 1))
 
@@ -59,10 +59,10 @@ def one_round(a_round: Round) -> tuple[str, list[str]]:
 
 
 def _heard(started: Sequence[Program], word: str) -> list[tuple[str, str]]:
-    """Wait until all processes have said a word, and let them go on.
+    """Wait until all processes have said a word, and let them continue.
 
     Returns:
-        What each said behind it, and what was wrong with that.
+        What each said after it, and the faults of that.
     """
     heard = []
     for process in started:
@@ -87,7 +87,7 @@ def _process(a_round: Round, name: str, agents: int, dies_after: int) -> Program
 def main(
     path: str, locks: str, name: str, messages: str, agents: str, seed: str, dies_after: str
 ) -> None:
-    """Be one of the processes. One without agents of its own goes on in place of a dead one."""
+    """Be one of the processes; one without agents of its own continues for a dead one."""
     model = Model(Path(locks))
     session = Session(provider=ScriptedProvider(model), store=path, id=SESSION, config=False)
     part = Part(session, name, model)

@@ -1,10 +1,10 @@
-"""Kills processes in which agents give each other tasks: what was promised is there, once.
+"""Kills processes in which agents give each other tasks: the store keeps all reported work, once.
 
-A process opens a session, gives tasks to new and old agents, sends messages and starts trees whose
-agents give tasks, too. It reports each task and message when the call that made it has returned.
-It is killed when it has reported so much, or by itself inside a transaction, just before it, or
-just behind it. The next process opens the session again, and is killed as well or lets everything
-come to rest. Then the file is checked.
+A process opens a session, gives tasks to new and old agents, sends messages, and starts trees whose
+agents also give tasks. It reports each task and message when the call that made it has returned. It
+is killed after a number of reports, or kills itself inside a transaction, just before it or just
+after it. The next process opens the session again, and is also killed or works until all is done.
+Then the file is checked.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from tests.support import DEADLINE_S, spawn, task_of
 
 SESSION = "nb_20261123_killed"
 LINES = 45
-"""A process reports about so much."""
+"""About the number of lines that a process reports."""
 LATEST_S = 0.02
-"""A process that has reported so much is killed this much later at most."""
+"""The longest delay, in seconds, between a line and the kill."""
 LONGEST_NOTE = 500
 
 PLACES: dict[str, tuple[Any, str, int]] = {
@@ -68,7 +68,7 @@ PLACES: dict[str, tuple[Any, str, int]] = {
 }
 """Where a process kills itself: the function, and about how often a process calls it."""
 MOMENTS = ("before", "after", "committed")
-"""Before the call, after it, or when its transaction is on disk and nobody knows of it yet."""
+"""Before the call, after it, or when its transaction is on disk but not reported yet."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class Point:
     place: str
     """`lines`, or one of `PLACES`."""
     count: int
-    """How many lines it has reported; or which call of the function it is, from 1."""
+    """The number of reported lines; or of the function's call, from 1."""
     moment: str = ""
     """One of `MOMENTS`; empty for `lines`."""
     delay_s: float = 0.0
-    """How long after the line."""
+    """Seconds from the line to the kill."""
 
     def __str__(self) -> str:
         if self.place == "lines":
@@ -91,11 +91,11 @@ class Point:
 
 
 def points(folder: Path, count: int, seed: int) -> Iterator[tuple[str, list[str]]]:
-    """So many kills, of one to three processes of a session; yield what was done and what broke."""
+    """Kill one to three processes of a session per round; yield what was done and what broke."""
     dice = random.Random(seed)
     for place in range(count):
         killed = [_point(dice) for _ in range(dice.choice((1, 1, 2, 3)))]
-        if killed[0].place == "end_of_dead":  # there must be one
+        if killed[0].place == "end_of_dead":  # a dead process must exist
             killed.insert(0, Point("end", dice.randint(4, 20), "before"))
         yield one_round(folder / f"{place}.db", killed)
 
@@ -108,7 +108,7 @@ def _point(dice: random.Random) -> Point:
 
 
 def one_round(path: Path, killed: list[Point]) -> tuple[str, list[str]]:
-    """Kill one process after the other, let one end, and check the file.
+    """Kill one process after the other, let the last one end, and check the file.
 
     Returns:
         What was done, and what broke.
@@ -137,7 +137,7 @@ def _make(path: Path) -> None:
 
 
 def _play(path: Path, name: str, point: Point | None) -> tuple[list[str], str, int]:
-    """Let a process work until it is killed, or all is at rest.
+    """Let a process work until it is killed or all work is done.
 
     Returns:
         What it reported, its error output and how it ended.
@@ -153,7 +153,7 @@ def _play(path: Path, name: str, point: Point | None) -> tuple[list[str], str, i
         time.sleep(point.delay_s)
         process.kill()
     end = process.end()
-    # A line that the kill cut is no promise.
+    # A line that the kill cut does not count.
     said += [line.strip() for line in end.stdout.splitlines(keepends=True) if line.endswith("\n")]
     return said, end.stderr, end.returncode
 
@@ -162,7 +162,7 @@ def _play(path: Path, name: str, point: Point | None) -> tuple[list[str], str, i
 
 
 def faults_of(path: Path, promised: list[str]) -> list[str]:
-    """What does not hold of the file when all has come to rest."""
+    """Faults of the file when all work is done."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
         db.row_factory = sqlite3.Row
         faults = []
@@ -220,7 +220,7 @@ def _faults_of_promises(db: sqlite3.Connection, promised: list[str]) -> Iterator
 
 
 def _faults_of_tasks(db: sqlite3.Connection) -> Iterator[str]:
-    """Statuses and notes are what the agents' runs must have made of them."""
+    """Yield statuses and notes that differ from what the agents' runs must have made."""
     for task in db.execute("SELECT * FROM tasks").fetchall():
         steps = _steps_of(task["prompt"])
         notes = db.execute(
@@ -253,14 +253,14 @@ def _faults_of_tasks(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _faults_of_agents(db: sqlite3.Connection) -> Iterator[str]:
-    """Each assigned task has its thread, its metadata and its message; and no agent has no task."""
+    """Yield assigned tasks without thread, metadata or message, and agents without a task."""
     assigned = Counter(
         (row["thread_id"], _TITLE.findall(row["content"])[0])
         for row in db.execute("SELECT * FROM messages WHERE kind = 'task_assignment'")
     )
     for task in db.execute("SELECT * FROM tasks WHERE assigned_to IS NOT NULL").fetchall():
         count = assigned.pop((task["assigned_to"], task["title"]), 0)
-        # One that the person or its creator completed before it began is assigned no more.
+        # A task that the person or its creator completed before it began is not assigned any more.
         if count != 1 and not (count == 0 and _is_done_by_another(db, task["number"])):
             notes = db.execute("SELECT text FROM task_notes WHERE task = ?", (task["number"],))
             yield f"{task['id']} was assigned {count} times, its notes: {[n for (n,) in notes]}"
@@ -294,7 +294,7 @@ def _is_done_by_another(db: sqlite3.Connection, task: int) -> bool:
 
 
 def _faults_of_talks(db: sqlite3.Connection) -> Iterator[str]:
-    """Each message has its place, in order, and each run that completed one answer."""
+    """Yield messages out of order, and completed runs without exactly one answer."""
     status = {row["run_id"]: row["status"] for row in db.execute("SELECT * FROM runs")}
     for (thread,) in db.execute("SELECT id FROM threads").fetchall():
         messages = db.execute(
@@ -357,7 +357,7 @@ def _is_first(row: sqlite3.Row) -> bool:
 
 
 def _faults_of_completions(db: sqlite3.Connection) -> Iterator[str]:
-    """Each creator was told once of each completion, unless it completed the task itself."""
+    """Yield completions that a creator did not get exactly once, its own completions apart."""
     wanted, told = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for task in db.execute("SELECT * FROM tasks WHERE status = 'completed'").fetchall():
         (author,) = db.execute(
@@ -376,7 +376,7 @@ def _faults_of_completions(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _faults_of_numbers(db: sqlite3.Connection) -> Iterator[str]:
-    """No number is given twice, and none again."""
+    """Yield numbers that were given twice, or will be given again."""
     made = {
         row["thread_id"]
         for row in db.execute("SELECT * FROM agent_metadata WHERE kind = 'persistent'")
@@ -411,7 +411,7 @@ _TOLD = "A task that you created is completed."
 
 
 def order(name: str, steps: str) -> str:
-    """What an agent is told to do."""
+    """The prompt that tells an agent its steps."""
     return f"Do {name}. Steps: {steps}."
 
 
@@ -425,10 +425,10 @@ def _answer(name: str) -> str:
 
 
 class Model:
-    """Does the steps of an order, one with each call. The same for the same request.
+    """Does the steps of an order, one with each call. The same request gets the same reply.
 
     Args:
-        report: Told of each task that an agent knows it has made.
+        report: Called with each task that an agent knows it has made.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -478,7 +478,7 @@ class Model:
         return Reply(_answer(name))
 
     def _slowly(self, reply: AnyReply, salt: str) -> AnyReply:
-        """Let others in for a while before the reply, the same while for the same words."""
+        """Pause before the reply, so that others can work; the same time for the same words."""
         if not isinstance(reply, Reply):
             return reply
         number = hashlib.sha256(salt.encode()).digest()[0]
@@ -494,7 +494,7 @@ class Model:
 
 
 def _begun_by(request: CompletionRequest) -> str:
-    """What began the run, with what stands before it in the same message."""
+    """The text that began the run, with the text before it in the same message."""
     own = task_of(request)
     if own != "root":
         return own
@@ -513,7 +513,7 @@ def _call(tool: str, **input: str) -> Reply:
 
 
 def _own(name: str, results: list[str]) -> str:
-    """The id of the task in work, from the list of tasks."""
+    """The id of the task in progress, from the list of tasks."""
     found = re.findall(rf'^(t\d+) .*\(you\): "{re.escape(name)}"$', "\n".join(results), re.M)
     return str(found[0]) if found else "t0"
 
@@ -564,7 +564,7 @@ def _say(line: str) -> None:
 
 
 def _programme(session: Session, name: str) -> None:
-    """What a person does: tasks for new agents and old ones, messages, trees."""
+    """Act as the person: give tasks to new and old agents, send messages, start trees."""
     runs = []
 
     def task(title: str, steps: str, to: str | None = "new:scripted/m") -> Any:

@@ -1,7 +1,7 @@
 """Two processes write to one store at the same time, and a third reads it: nothing is lost.
 
-Each writer has several runs of 50 agents. Meanwhile the third lists the runs and loads those that
-go on, again and again. Afterwards each loaded run is compared with what its own process saw of it.
+Each writer has several runs of 50 agents. Meanwhile the third repeatedly lists the runs and loads
+the open ones. Afterwards each loaded run is compared with what its own process saw of it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tests.forks import Program
 from tests.support import DEADLINE_S, task_of
 
 RUNS = 3
-"""Runs of each writer that go on at once."""
+"""Runs that each writer has open at once."""
 AGENTS = 50
 
 
 def points(folder: Path, count: int, seed: int) -> Iterator[tuple[str, list[str]]]:
-    """So many rounds; yield what was done and what broke, for each."""
+    """Run `count` rounds; yield what was done and what broke, for each."""
     for place in range(count):
         # Every other round makes a new file.
         yield _round(folder / f"{place // 2}.db")
@@ -44,7 +44,7 @@ def _round(store: Path) -> tuple[str, list[str]]:
         for process in (*started, reader):
             process.say("go")
         faults, seen = [], dict[str, str]()
-        # The input of a writer stays open: one that is ending does not let go of the file yet.
+        # Keep each writer's input open, so that none ends and releases the file yet.
         for process in started:
             told = json.loads(process.stdout.readline() or '{"runs": {}, "trouble": "it died"}')
             seen |= told["runs"]

@@ -1,9 +1,8 @@
 """Pools of workers that end at a random moment: nothing is left of them.
 
-Each point is a pool with two agents, one whose code never ends and one that computes. At a moment
-between the first call and the work of both it is closed, at every second point after a cancel of
-the call that never ends. Then none of its processes may be left, no file, and no child that nobody
-waited for.
+Each point is a pool with two agents: one whose code never ends, and one that computes. The pool is
+closed at a moment between the first call and the work of both; at every second point, after a
+cancel of the call that never ends. Then none of its processes or files may be left, and no zombie.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from tests.workers.pools import LONG_S, Pool, marked, quick
 PATIENCE_S = 3.0
 """Seconds in which a pool has to close."""
 _WORK_BEGINS_S = 1.2
-"""About when both agents are at work."""
+"""Seconds until both agents are at work, roughly."""
 
 
 def points(
     folder: Path, count: int, seed: int, *, patience_s: float = PATIENCE_S
 ) -> Iterator[tuple[str, list[str]]]:
-    """The points: what was done, and what broke.
+    """Yield what was done and what broke, for each point.
 
     Args:
         folder: An empty one, with a short path.
-        count: How many. The time until both agents work is cut into as many parts: one for each.
-        seed: Of the moments.
+        count: The number of points, and of parts into which the time until both work is cut.
+        seed: Decides the moments.
         patience_s: Seconds in which a point has to end.
     """
     by_chance = random.Random(seed)
@@ -59,7 +58,7 @@ def _point(moment_s: float, *, is_cancelled: bool) -> tuple[float, list[str]]:
     pool.workers.give("a", ["rows"])
     call = pool.runtime.submit(pool.running("import time\nwhile True: time.sleep(0.001)"))
     other = pool.runtime.submit(pool.running("sum(rows)", "b"))
-    time.sleep(moment_s)  # any moment will do: that is what is tried
+    time.sleep(moment_s)  # any moment: this is what the harness tries
     began_s, faults = time.monotonic(), []
     if is_cancelled:
         call.cancel()
@@ -79,7 +78,7 @@ def _point(moment_s: float, *, is_cancelled: bool) -> tuple[float, list[str]]:
 
 
 def _zombies() -> list[str]:
-    """The children of this process that have ended and were not waited for."""
+    """Children of this process that have ended and were not waited for."""
     mine = Path("/proc/self/task").glob("*/children")
     children = [pid for file in mine for pid in file.read_text(encoding="ascii").split()]
     return [pid for pid in children if ") Z " in _stat(pid)]
