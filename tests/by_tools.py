@@ -1,4 +1,4 @@
-"""Helpers for runs whose agents delegate by tools: a model's calls, and their results."""
+"""Helpers for runs with delegation by tools: a model's calls and their results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_of(provider: ScriptedProvider, **settings: Any) -> tuple[Run, Orchestrat
 
 
 def told(run: Run, agent: str = "root") -> list[tuple[str, str, bool]]:
-    """Name, result and whether it was an error, of an agent's tool calls."""
+    """Name, result and whether it is an error, of each of an agent's tool calls."""
     return [
         (event.name, event.result, event.is_error)
         for event in (entry.event for entry in run.events)

@@ -1,7 +1,7 @@
-"""Counts what a process holds: threads, files, work of the runtime's loop, our objects.
+"""Counts what a process holds: threads, files, work on the runtime's loop, agentnb's objects.
 
-For tests and benchmarks that check for leaks. Call `settled` first: a run that has
-ended may still have callbacks on the loop, and garbage that a collection frees is not a leak.
+For tests and benchmarks that check for leaks. Call `settled` first: a run that has ended may still
+have callbacks on the loop, and garbage that a collection frees is not a leak.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Census:
     """The counts at one moment."""
 
     threads: int
-    """Without those of a loop's own pool, of which there are a few at most, made when needed."""
+    """Without those of a loop's own pool, which makes a few at most, as needed."""
     files: int | None
-    """Open file descriptors; `None` where the system does not tell."""
+    """Open file descriptors; `None` if the system does not list them."""
     tasks: int
-    """On the runtime's loop, not done."""
+    """Open tasks on the runtime's loop."""
     timers: int
-    """On the runtime's loop, not called off."""
+    """Timers on the runtime's loop, without cancelled ones."""
     objects: dict[str, int] = field(default_factory=dict)
-    """Live instances of the package's classes, by class: those that the collector knows."""
+    """Live instances of the package's classes that the garbage collector tracks, by class."""
 
 
 def census(runtime: Runtime) -> Census:
@@ -47,14 +47,14 @@ def census(runtime: Runtime) -> Census:
 
 async def _on_loop() -> tuple[int, int]:
     loop = asyncio.get_running_loop()
-    # Private, and the only way to see a timer that nobody took back.
+    # Private, but the only way to find a timer that was not cancelled.
     timers = [handle for handle in loop._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
     return len(asyncio.all_tasks()) - 1, len(timers)
 
 
 def live_objects() -> dict[str, int]:
     """Instances of the package's classes, by class."""
-    # Some types of other libraries have no module that is a text.
+    # Some types of other libraries have a `__module__` that is not a string.
     kinds = (type(thing) for thing in gc.get_objects())
     return dict(Counter(k.__qualname__ for k in kinds if str(k.__module__).startswith("agentnb.")))
 

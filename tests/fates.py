@@ -1,6 +1,6 @@
-"""One run for each way a run can end, through a session, with no reference kept.
+"""One run for each way in which a run can end, by a session, without keeping a reference.
 
-For tests that make many of them, in a process of their own.
+For tests that make many of them in a fresh process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORDS = "Some words, more than fit into one piece of text. " * 3
 
 
 class Answers(ScriptedProvider):
-    """A script that picks the run's end by the root's task, and keeps no request."""
+    """A script that chooses the run's end by the root's task, and keeps no requests."""
 
     def __init__(self) -> None:
         super().__init__(self._answer)
@@ -58,7 +58,7 @@ class Answers(ScriptedProvider):
 
 
 def ended(run: Run, status: AgentStatus = AgentStatus.COMPLETED) -> None:
-    """Wait for a run to end in this way, and check its record."""
+    """Wait for a run to end with this status, and check its record."""
     with contextlib.suppress(LlmError, RunCancelled):
         run.result()
     check_record(run.events)
@@ -149,7 +149,7 @@ async def _read(run: Run, *, forever: bool) -> None:
 
 
 def left_early(session: Session, answers: Answers) -> None:
-    """Streams of which one entry was read, and one that is never read."""
+    """A stream of which one entry is read, and streams that are never read."""
     run = session.spawn("tree: a, b")
     never_read = run.stream(), run._bus.subscribe()
     asyncio.run(_read(run, forever=False))
@@ -158,7 +158,7 @@ def left_early(session: Session, answers: Answers) -> None:
 
 
 def abandoned(session: Session, answers: Answers) -> None:
-    """No reference to the run is kept while it goes on."""
+    """A run that continues without any reference to it."""
     run = _held(session, answers, "tree: held, deep")
     del run
     session.spawn("replaces it as the newest run").result()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def png(width: int = 2, height: int = 3, text: bytes = b"") -> bytes:
-    """A black PNG; another text makes another file."""
+    """A black PNG; a different text makes a different file."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = zlib.crc32(kind + data)
@@ -21,7 +21,7 @@ def png(width: int = 2, height: int = 3, text: bytes = b"") -> bytes:
 
 
 def jpeg(width: int, height: int) -> bytes:
-    """The head of a JPEG, behind a table of another kind."""
+    """The head of a JPEG, after a table of another kind."""
     table = b"\xff\xc4" + struct.pack(">H", 8) + b"\0" * 6
     frame = b"\xff\xc2" + struct.pack(">HBHHB", 8, 8, height, width, 0)
     return b"\xff\xd8\xff\xe0" + struct.pack(">H", 4) + b"JF\xff" + table + frame + b"\xff\xd9"
@@ -32,7 +32,7 @@ def gif(width: int, height: int) -> bytes:
 
 
 def webp(kind: bytes, width: int, height: int) -> bytes:
-    """The head of a WebP of each of its three kinds."""
+    """The head of a WebP of one of its three kinds."""
     if kind == b"VP8X":
         sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
         data = b"\0" * 4 + sides
@@ -45,7 +45,7 @@ def webp(kind: bytes, width: int, height: int) -> bytes:
 
 
 def pdf(pages: int = 1, text: bytes = b"") -> bytes:
-    """The parts of a PDF by which its pages are counted."""
+    """The parts of a PDF that are needed to count its pages."""
     every = b"".join(b"%d 0 obj <</Type /Page>> endobj\n" % n for n in range(pages))
     return b"%PDF-1.7\n1 0 obj <</Type /Pages>> endobj\n" + every + text + b"%%EOF\n"
 

@@ -1,6 +1,6 @@
-"""Processes that begin in a fraction of a second: forked from one that has imported the package.
+"""Processes that start in a fraction of a second, forked from one that has imported the package.
 
-For tests that kill many. How long a fresh process takes, and what it imports, is not seen here.
+For tests that kill many. They do not show how long a fresh process takes, or what it imports.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ _CONTEXT.set_forkserver_preload(
 )
 
 Say = Callable[[Any], None]
-"""Tells the test something, at once."""
+"""Sends a value to the test, at once."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process came to its end."""
+    """How a process ended."""
 
     code: int
     """0, or the negative number of the signal that killed it."""
     said: list[Any]
     error: str
-    """The traceback of what it raised."""
+    """The traceback of its exception."""
 
 
 def killed_when_it_says(main: Callable[..., None], *given: Any) -> Any:
-    """Run `main(say, *given)` in a process of its own; kill it as it says something.
+    """Run `main(say, *given)` in a process of its own; kill it when it says something.
 
     Args:
         main: A function of a module. It must not return before it has said something.
-        given: Its other arguments, which can be pickled.
+        given: Its other arguments, which must be picklable.
 
     Returns:
         What it said.
@@ -123,14 +123,14 @@ def _run(
 
 
 class Program:
-    """What `python -c CODE ARGUMENTS` is, but for its imports: its `__main__`, streams and end.
+    """Like `python -c CODE ARGUMENTS` but for its imports: the same `__main__`, streams and end.
 
-    `with` kills it.
+    Its `with` block kills it at the end.
 
     Args:
-        code: Of its `__main__`.
-        arguments: What follows in `sys.argv`.
-        environment: Variables that it has beside those of this process.
+        code: The code of its `__main__`.
+        arguments: The rest of `sys.argv`.
+        environment: Variables that it has besides those of this process.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Program:
         (of_input, input_), (output, of_output) = os.pipe(), os.pipe()
         self.stdin = os.fdopen(input_, "w", encoding="utf-8")
         self.stdout = os.fdopen(output, encoding="utf-8")
-        self._stderr = tempfile.TemporaryFile("a+b")  # a pipe that no one reads is full
+        self._stderr = tempfile.TemporaryFile("a+b")  # an unread pipe would fill
         streams = (
             Connection(of_input, writable=False),
             Connection(of_output, readable=False),
@@ -167,10 +167,10 @@ class Program:
     def __exit__(self, *_: object) -> None:
         self.kill()
         self.wait()
-        self._close()  # may be so by now
+        self._close()  # perhaps a second time, after `end`
 
     def end(self) -> subprocess.CompletedProcess[str]:
-        """Close its input and wait for its end; what it printed that was not read yet."""
+        """Close its input and wait for its end; return its remaining output."""
         self._close_input()
         against_a_hang = Timer(2 * DEADLINE_S, self.kill)
         against_a_hang.start()
@@ -181,37 +181,37 @@ class Program:
         return done
 
     def say(self, line: str) -> None:
-        """Send it a line."""
+        """Send it a line of input."""
         self.stdin.write(f"{line}\n")
         self.stdin.flush()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
         return self._process.is_alive()
 
     def kill(self) -> None:
-        """End it, if it has not ended."""
+        """Kill it, if it is still running."""
         self._process.kill()
 
     def interrupt(self) -> None:
-        """Send it what Ctrl-C sends."""
+        """Send it the signal of Ctrl-C."""
         os.kill(self.pid, signal.SIGINT)
 
     def wait(self) -> int:
-        """Wait for its end; how it came to it, as of `subprocess.Popen`."""
+        """Wait for its end; return its exit code, as `subprocess.Popen` does."""
         self._process.join(DEADLINE_S)
         assert self._process.exitcode is not None, "the program does not end"
         return self._process.exitcode
 
     @property
     def errors(self) -> str:
-        """What it has written to its error output."""
+        """Its error output."""
         self._stderr.seek(0)
         return self._stderr.read().decode()
 
     def _close_input(self) -> None:
-        with suppress(OSError):  # what it did not read
+        with suppress(OSError):  # if input was left unread
             self.stdin.close()
 
     def _close(self) -> None:
@@ -228,7 +228,7 @@ def run_program(
 
 
 def printed_by(code: str) -> str:
-    """Run a `Program` that must succeed silently, without a warning; what it prints."""
+    """Run a `Program` that must succeed without error output or a warning; return its output."""
     warns = "import warnings; warnings.simplefilter('default')\n"
     done = run_program(warns + textwrap.dedent(code))
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -251,6 +251,6 @@ def _be_a_program(
     os.environ.update(environment)
     sys.argv = ["-c", *arguments]
     sys.modules["__main__"] = types.ModuleType("__main__")
-    # As the interpreter does it: with its traceback, its exit status and its way to the end.
+    # As the interpreter does: with its traceback, exit status and shutdown.
     failed = ctypes.pythonapi.PyRun_SimpleString(code.encode())
     ctypes.pythonapi.Py_Exit(1 if failed else 0)

@@ -1,6 +1,6 @@
-"""The last import of a process that others are forked from: nothing of it is garbage.
+"""The last import of a process that others are forked from: it freezes the garbage collector.
 
-Else each of them would look through all of it as it ends, and so copy it: a quarter of a second.
+Else each fork would traverse all objects at its end, and so copy them: a quarter of a second.
 """
 
 import gc

@@ -1,6 +1,7 @@
 """Malicious saved runs, and every way to view a record.
 
-Each document is a real run's, changed in a few places by a seed, so that failures can be repeated.
+Each document is from a real run, changed in a few places by a seed, so that failures can be
+repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ VALUES: Sequence[Any] = (
     "x" * 100_000, "\x1b[2J\u202e", "\ud800", "r.1.1", ".", "٣", [], {}, [[]], [None], {"kind": 1},
     [1, 2, 10**25], ["a", "b"],
 )  # fmt: skip
-"""What a field is set to, whatever belongs there."""
+"""Values for any field, whatever its type."""
 
 
 def deep(levels: int) -> Any:
@@ -33,7 +34,7 @@ def deep(levels: int) -> Any:
 
 
 class Mutator:
-    """Changes documents: one seed, one sequence of them."""
+    """Changes documents; a seed gives one sequence of changes."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -73,7 +74,7 @@ class Mutator:
             return
 
     def _instead_of(self, value: Any) -> Any:
-        """A value, mostly of the same kind: values that are refused at once test little."""
+        """A value, mostly of the same type: a value that is refused at once tests little."""
         kind = str if isinstance(value, str) else int | float
         alike = [other for other in VALUES if isinstance(other, kind)]
         return self.random.choice(alike if self.random.random() < 0.8 else VALUES)
@@ -114,7 +115,7 @@ class Mutator:
         self._line(document)["at_s"] = self.random.choice([0, 1e-9, 3.0, 1e8, 9.99e8])
 
     def _rename(self, document: dict[str, Any]) -> None:
-        """Another agent's id, in some of the events."""
+        """Put another agent's id into some of the events."""
         ids = [line.get("agent_id") for line in document.get("entries") or [{}] if line]
         line = self._line(document)
         key = self.random.choice(["agent_id", "parent_id"])
@@ -133,7 +134,7 @@ class Mutator:
         line[key] = deep(self.random.choice([5, 99, 150, 190, 300]))
 
     def _borrow(self, document: dict[str, Any]) -> None:
-        """All fields of two events in one."""
+        """Put the fields of two events into one."""
         self._line(document).update(copy.deepcopy(self._line(document)))
 
     def _damaged(self, text: str) -> str:

@@ -1,6 +1,6 @@
-"""Texts with which an agent would pass for another, by seed: disguises and Markdown."""
+"""Texts by which an agent could pass for another, by seed: disguises and Markdown."""
 
-# ruff: noqa: RUF001 (signs that look like others are what this is about)
+# ruff: noqa: RUF001 (this is about characters that look like others)
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD_WORDS = (
 )
 ELEMENTS = ("sub_agent_results", "/sub_agent_results", "result", "/result", "previous_result")
 
-# -- disguises of our structure -------------------------------------------------------------------
+# -- disguises of agentnb's structure -------------------------------------------------------------
 
 UNSEEN = (
     "\u200b\u200c\u200d\u2060\u2063\ufeff\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u2800"
@@ -50,7 +50,7 @@ def element(random: Random) -> str:
 
 
 def disguised(text: str, random: Random, ways: int = 3) -> str:
-    """`text` disguised to look the same: each way changes it here and there."""
+    """`text`, disguised to look the same; each way changes it in some places."""
     pieces = list(text)
     for _ in range(ways):
         change = random.choice(_WAYS)
@@ -90,7 +90,7 @@ _WAYS: Sequence[Callable[[str, Random], str]] = (
 
 
 def forged(random: Random) -> str:
-    """An answer that contains lines that look like ours."""
+    """An answer with lines that look like agentnb's."""
     lines = [random.choice(["Mine.", "", "The words of it.", "1. one", "```"]) for _ in range(4)]
     for _ in range(random.randint(1, 3)):
         fake = disguised(random.choice([head, element])(random), random)
@@ -130,7 +130,7 @@ _STRUCTURE = re.compile(
 
 
 def structure_in(text: str) -> list[str]:
-    """The lines that a careless reader would take for ours."""
+    """The lines that a careless reader would take for agentnb's."""
     return [line for line in as_read(text) if _STRUCTURE.match(line)]
 
 
@@ -193,7 +193,7 @@ CRAFTED = (
     "$x</blockquote>$",
     "\\(</blockquote>\\) \\[ [x]: http://evil.example \\]",
 )
-"""One for each way that somebody thought of."""
+"""One for each known way."""
 
 
 def markdown(random: Random) -> str:
@@ -202,14 +202,14 @@ def markdown(random: Random) -> str:
     for attack in random.choices(CRAFTED, k=random.choice([0, 1, 1, 2])):
         pieces.insert(random.randint(0, len(pieces)), attack)
     text = "".join(pieces)
-    if random.random() < 0.3:  # half of an attack here, the other half somewhere else
+    if random.random() < 0.3:  # half of an attack here, the other half in another place
         cut, to = random.randint(0, len(text)), random.randint(0, len(text))
         text = text[:cut] + text[to:]
     return text
 
 
 class Tags(HTMLParser):
-    """Reads HTML; refuses tags that Markdown does not make or that close in the wrong place."""
+    """Reads HTML; refuses tags that Markdown does not make, or that close in the wrong place."""
 
     KNOWN = frozenset(
         "p h1 h2 h3 h4 h5 h6 blockquote ul ol li pre code em strong s del span table thead tbody "

@@ -13,12 +13,12 @@ from pathlib import Path
 from tests.support import DEADLINE_S
 
 ROOT = Path(__file__).parent.parent
-# A fence may be indented, in a list; its info string is the language, and perhaps `no-run`.
+# A fence may be indented in a list; its info string is the language, perhaps with `no-run`.
 _BLOCK = re.compile(
     r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<code>.*?)^ *(?P=fence) *$", re.M | re.S
 )
 _REASON = re.compile(r"<!-- no-run: (\S.{9,}) -->\n *\Z")
-# Each page has a folder and names of its own; one process for all, since IPython takes a second.
+# Each page has its own folder and names, in one process, since IPython takes a second to start.
 _CELLS = """
 import json, os, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -43,9 +43,9 @@ class CodeBlock:
     language: str
     code: str
     runs: bool
-    """Whether it is not marked `no-run`."""
+    """False if it is marked `no-run`."""
     reason: str | None
-    """Of `no-run`: what the comment above it says."""
+    """The reason for `no-run`, from the comment above the block."""
 
 
 def blocks_of(page: str) -> list[CodeBlock]:
@@ -61,14 +61,14 @@ def blocks_of(page: str) -> list[CodeBlock]:
 
 
 def cells_of(page: str) -> list[str]:
-    """The blocks of a page that are Python or cells with magics, and are run."""
+    """The blocks of a page to run: Python, and cells with magics."""
     return [b.code for b in blocks_of(page) if b.language in ("python", "ipython") and b.runs]
 
 
 def run_cells(
     pages: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Run each page's cells in one fresh process; what each page printed."""
+    """Run each page's cells in one fresh process; return each page's output."""
     orders = []
     for number, (page, cells) in enumerate(pages.items()):
         own = folder / str(number)

@@ -1,4 +1,4 @@
-"""A pytest plugin that is loaded before all others: what it hides, they do not import."""
+"""A pytest plugin that is loaded before all others: they do not import what it hides."""
 
 from __future__ import annotations
 

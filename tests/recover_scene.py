@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of a run, and the session that goes on with it."""
+"""A process that is killed in the middle of a run, and the session that continues the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Model = Callable[[CompletionRequest], AnyReply]
 
 
 def told_by(request: CompletionRequest) -> int:
-    """How many messages an agent has before this call."""
+    """The number of an agent's messages before this call."""
     return len(request.messages)
 
 
@@ -53,7 +53,7 @@ def is_asked_again(request: CompletionRequest, hold: Hold | None) -> AnyReply:
 
 
 def is_planned(request: CompletionRequest, hold: Hold | None) -> AnyReply:
-    """Sub-agents that a person gave their tasks; B answers only when its hold is released."""
+    """Sub-agents with tasks from a person; B answers only when its hold is released."""
     task = task_of(request)
     if task == "B":
         return Reply("The answer of B.", pause=hold)
@@ -129,7 +129,7 @@ class Score(BaseModel):
 
 
 def is_typed(request: CompletionRequest, hold: Hold | None) -> AnyReply:
-    """A's first answer is not of its type, its second is; B answers only when held no more."""
+    """A's first answer is not of its type, its second is; B answers when its hold is released."""
     task = task_of(request)
     if task == "A":
         wrong = told_by(request) == 1
@@ -189,7 +189,7 @@ def session_of(
     on_recover: str = "tell",
     **settings: Any,
 ) -> tuple[Session, ScriptedProvider]:
-    """The session that goes on with a scene. What its tool is asked for is added to `ordered`."""
+    """The session that continues a scene. The orders of its tool are added to `ordered`."""
     provider = ScriptedProvider(lambda request: SCENES[scene](request, None))
 
     @agentnb.tool(on_recover=on_recover, approval=scene == "asks for approval")
@@ -207,7 +207,7 @@ def _tools_of(scene: str, order_it: Any) -> Sequence[Any]:
 
 
 def killed(store: Path, scene: str, *recovers: str) -> str:
-    """Let a process die in a scene, which it begins, or recovers. Returns the run's id."""
+    """Let a process begin or recover a scene, and die in it. Returns the run's id."""
     run_id: str = killed_when_it_says(_be_killed, store, scene, *recovers)
     return run_id
 
@@ -243,13 +243,13 @@ def _be_killed(say: Say, store: Path, scene: str, recovers: str = "") -> None:
     elif scene == "asks for approval":
         asyncio.run(until(lambda: run.questions))
     elif scene == "runs code":
-        # Its code runs: that it was about to is on disk.
+        # Its code runs, so the call's intent is on disk.
         asyncio.run(until(lambda: "it runs" in _reported(run, "u3")))
     else:
         assert hold.reached.wait(DEADLINE_S)
     if scene not in (*WITH_TOOL, "is asked again", "draws", "runs code"):
         asyncio.run(until(lambda: "1" in _ended(run)))
-    if scene == "is paused":  # while the last answer is on its way
+    if scene == "is paused":  # while the last answer streams
         run.pause()
         hold.release()
         asyncio.run(until(lambda: "2" in _ended(run)))
@@ -264,5 +264,5 @@ def _reported(run: Run[Any], tool_use_id: str) -> list[str]:
 
 
 def _ended(run: Run) -> list[str]:
-    """Paths of the agents whose end was told."""
+    """Paths of the agents with a reported end."""
     return [path_of(each.agent_id) for each in events_of(run.events, AgentCompleted)]

@@ -1,4 +1,4 @@
-"""Runs that are recorded into a cassette, and done again from it."""
+"""Runs that are recorded into a cassette and replayed from it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.support import DEADLINE_S
 from tests.tasks.keeping import Keeping
 
 new_kernel = counted_anew
-"""As if a kernel began now."""
+"""A `with` block as in a kernel that has just begun."""
 
 
 @contextmanager
 def no_network() -> Iterator[None]:
-    """Whoever opens a connection meanwhile gets an error."""
+    """Make each new connection an error, in a `with` block."""
 
     def refuse(*_: Any) -> None:
         raise AssertionError("a connection was opened")
@@ -33,11 +33,11 @@ def no_network() -> Iterator[None]:
 
 
 def ended(run: Run) -> Run:
-    """The run, when it has ended, in whatever way."""
+    """Wait for a run's end, of any kind; return the run."""
     run._future.exception(DEADLINE_S)
     return run
 
 
 def session_in(mode: str, **settings: Any) -> Keeping:
-    """A session of a new kernel, whose cassette is `x.cassette.jsonl` in the working directory."""
+    """A new kernel's session; its cassette is `x.cassette.jsonl` in the working directory."""
     return Keeping(mode=mode, cassette="x.cassette.jsonl", **{"config": False, **settings})

@@ -1,4 +1,4 @@
-"""Approval of tools in a session: by name, by a function, and with nobody there."""
+"""Approval of tools in a session: by name, by a function, and without a person."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORKS = Reply(tool_uses=(ToolUse("u", "send", {"to": "all"}),))
 
 
 class Post:
-    """A tool, and what was sent by it."""
+    """A tool, and what it has sent."""
 
     def __init__(self, **options: Any) -> None:
         self.sent: list[str] = []
@@ -37,7 +37,7 @@ class Post:
 
 
 def said(request: CompletionRequest) -> str:
-    """What the agent was told of its calls."""
+    """The results of its calls that the agent got."""
     blocks = [block for message in request.messages for block in message.content]
     return "; ".join(block.text for block in blocks if isinstance(block, ToolResultBlock))
 
@@ -97,7 +97,7 @@ def test_view_that_is_shown_keeps_the_question_of_a_waiting_cell_open(
     one = session(post)
     with one.owning(expects_view=True):  # a view has a few seconds to come
         run = one.spawn("Send it.")
-    run._viewers.seen("panel", "page")  # as the widget tells it
+    run._viewers.seen("panel", "page")  # as the widget reports it
     (question,) = asked(run)
     run._answer(question.id, "approve", value=None, reason=None, by="panel")
 
@@ -129,7 +129,7 @@ def test_function_answers_in_place_of_a_person(
     approve: Any, sent: list[str], words: str, owner: str
 ) -> None:
     post = Post(approval=True if owner == "session" else approve)
-    # The tool's own function counts before the session's.
+    # The tool's own function is asked before the session's.
     of_session = approve if owner == "session" else _raises
 
     result = session(post, approve=of_session).run_sync("Send it.")
@@ -228,7 +228,7 @@ def test_profile_gates_its_agents_and_all_below_them_and_no_profile_leads_round_
     run.result(DEADLINE_S)
 
     assert question.path == "1.1"
-    assert post.sent == ["all"]  # of the agent that is not below it
+    assert post.sent == ["all"]  # from the agent that is not below it
 
 
 def test_agent_that_a_gated_one_assigns_a_task_to_is_gated_too(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_agent_that_a_gated_one_assigns_a_task_to_is_gated_too(tmp_path: Path) -
     assert post.sent == []
 
 
-# -- kept -----------------------------------------------------------------------------------------
+# -- records --------------------------------------------------------------------------------------
 
 
 def test_call_that_waited_when_the_process_died_is_asked_about_again_and_runs_once(

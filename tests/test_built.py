@@ -1,6 +1,6 @@
-"""What a wheel and an sdist hold. They are built here by hatchling alone, without a network.
+"""The contents of a wheel and an sdist, built here by hatchling alone, without a network.
 
-`python -m tests.release built` installs them, too, and uses them.
+`python -m tests.release built` also installs and uses them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GENERATED = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENS
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both."""
+    """A folder with wheel and sdist."""
     folder = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-d", str(folder)],
@@ -115,7 +115,7 @@ def test_wheel_asks_for_what_the_project_declares(metadata: Message) -> None:
     own = {(each.extra, each.name) for each in asked if each is not None}
 
     assert None not in asked
-    # `test` names other extras, which stand there in full.
+    # `test` names other extras, whose requirements are listed separately.
     assert declared - own <= {("test", "agentnb")}
     assert {each for each in own - declared if each[0] != "test"} == set()
     assert metadata.get_all("Provides-Extra") == sorted(EXTRAS)
@@ -132,7 +132,7 @@ def test_each_dependency_has_a_lowest_version_that_can_be_tried() -> None:
         "anthropic==2.5",
         "httpx2==2.12",
     ]
-    assert named - tried == {"pydantic-core"}  # pydantic asks for exactly one version of it
+    assert named - tried == {"pydantic-core"}  # pydantic requires exactly one version of it
     paths = [word for words in TESTS.values() for word in words]
     assert [path for path in paths if not (ROOT / path.removeprefix("--ignore=")).exists()] == []
 

@@ -1,4 +1,4 @@
-"""Our values as the last line of a cell: a page at most, inert, the same in every replay."""
+"""agentnb's values as the last line of a cell: a page at most, inert, equal in every replay."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def finished(task: str = "root", a: str = "**A** is $5 or $6", why: str = "no") 
 
 
 def values_of(run: Run) -> dict[str, object]:
-    """All values of one run that show themselves."""
+    """All values of one run that have a display."""
     result = run.result(DEADLINE_S)
     assert run.tree is not None
     return {
@@ -136,7 +136,7 @@ def rows_of(bundle: dict[str, str]) -> list[str]:
 
 
 class Bundle(Page):
-    """Reads a value's HTML like a browser, and refuses what could act."""
+    """Reads a value's HTML like a browser, and refuses active content."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
@@ -372,7 +372,7 @@ def test_chain_of_agents_that_is_very_deep_shows_its_beginning() -> None:
     assert lines[1].endswith("not shown: 4,901 further agents: 4,901 completed")
 
 
-# -- our tuples and lists are tuples and lists ----------------------------------------------------
+# -- agentnb's tuples and lists are tuples and lists------------------------------------------------
 
 
 def test_list_of_ours_is_a_tuple_whose_slices_are_of_its_kind() -> None:

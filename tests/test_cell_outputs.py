@@ -1,4 +1,4 @@
-"""What differs between a cell's saved outputs and those of now, in words."""
+"""The differences between a cell's saved and new outputs, in words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def failed(why: str) -> Output:
     ("saved", "made"),
     [
         ([], []),
-        ([shown(["a\n", "b"])], [shown("a\nb")]),  # a file may have lines
+        ([shown(["a\n", "b"])], [shown("a\nb")]),  # a file may have a list of lines
         ([printed("a\n"), printed("b\n")], [printed("a\nb\n")]),
         ([printed("a"), printed("b", "stderr")], [printed("b", "stderr"), printed("a")]),
         ([shown("a")], [shown("a", **{"text/html": "<p>", "image/png": "abc="})]),

@@ -1,4 +1,4 @@
-"""`agentnb.check`: tests that pass, tests that fail with the tree, and what is no test."""
+"""`agentnb.check`: tests that pass, tests that fail with the tree, and misuse."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_skipped_task_is_no_spawned_agent() -> None:
 
 
 def test_tokens_are_the_providers_plain_ones() -> None:
-    usage = Usage(10, 5, 0, 1_000)  # a budget counts a tenth of the cached ones
+    usage = Usage(10, 5, 0, 1_000)  # a budget counts a tenth of the cached tokens
     run = run_of(ScriptedProvider([Reply("hello", usage=usage)]))
 
     agentnb.check(run).under(1_016)

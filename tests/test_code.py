@@ -1,6 +1,6 @@
-"""Agents that run code: the whole way from a session to a worker, and back.
+"""Agents that run code: all the way from a session to a worker, and back.
 
-`tests/workers` holds what one worker may do; here is what a person and a model see of it.
+`tests/workers` tests what one worker may do; this module, what a person and a model see of it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def session_of(provider: ScriptedProvider, **settings: Any) -> Session:
 
 
 def mark_of(run: agentnb.Run[Any]) -> str:
-    """What the processes of a run have in their environment."""
+    """The mark in the environment of a run's processes."""
     assert run._given is not None
     assert isinstance(run._given.code, InWorkers)
     return run._given.code.workers.mark
@@ -57,7 +57,7 @@ def mark_of(run: agentnb.Run[Any]) -> str:
 
 @pytest.fixture(scope="module")
 def worked() -> Iterator[tuple[agentnb.Run[Any], ScriptedProvider]]:
-    """One run for several looks: a root and two children that compute."""
+    """One run for several tests: a root and two children that compute."""
     child, blind = "Fit {{sales}}.", "Think without."
     provider = by_agent(
         {
@@ -171,7 +171,7 @@ def test_runaway_is_stopped_by_a_cancel_of_its_agent_and_its_parent_goes_on() ->
 
 
 def _wait_for_tool(run: agentnb.Run[Any], started: threading.Event) -> None:
-    """Wait until code is at work."""
+    """Wait until code runs."""
 
     def look() -> None:
         import asyncio

@@ -31,7 +31,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def names(provider: Any, agent: str = "root") -> list[str]:
-    """The tools that an agent is offered, but for those that start sub-agents."""
+    """The tools that an agent is offered, without those that start sub-agents."""
     offered = [spec.name for spec in requests_of(provider, agent)[0].tools]
     return [name for name in offered if not name.startswith("spawn")]
 
@@ -124,7 +124,7 @@ def test_profile_that_names_python_is_not_offered_where_no_code_runs(project: Pa
 
 @pytest.fixture
 def careful(project: Path) -> Path:
-    """The project, in which both need approval in every run."""
+    """The project; in it, both need approval in every run."""
     approval = "tools:\n  approval: [python, inspect]\n  spawn:\n"
     settings = SETTINGS.replace("tools:\n  spawn:\n", approval, 1)
     (project / "agentnb.yaml").write_text(settings, encoding="utf-8")

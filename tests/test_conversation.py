@@ -101,11 +101,11 @@ ANSWERED = results(
 
 @dataclass
 class Scene:
-    """A script, and what stands at the end of the root's conversation after its last request."""
+    """A script, and the end of the root's conversation after its last request."""
 
     replies: list[Any]
     tail: tuple[Message, ...] = ()
-    """If empty: what was streamed."""
+    """If empty: the streamed text."""
     status: AgentStatus = AgentStatus.COMPLETED
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -465,7 +465,7 @@ def test_reply_that_the_budget_stopped_in_the_middle_is_kept_as_far_as_it_came(
     tmp_path: Path,
 ) -> None:
     class Endless:
-        """Says more than it may."""
+        """A model that writes more than the limit."""
 
         name = "endless"
 
@@ -542,5 +542,5 @@ def test_file_of_the_first_version_tells_what_it_has() -> None:
     assert {agent.path: agent.is_whole for agent in run.agents} == {
         "root": False,
         "1": False,
-        "2": True,  # its reply broke off: its text is all that came
+        "2": True,  # its reply broke off: its text is what arrived
     }

@@ -428,7 +428,7 @@ def test_same_run_has_the_same_job_ids_when_it_is_repeated() -> None:
     [("I ask two.", {}), ("", {"user": "Ada"})],
 )
 def test_job_ids_hang_on_what_no_job_is_told(said: str, settings: dict[str, Any]) -> None:
-    """On what their parent says and what it knows: who has a task alone cannot foretell them."""
+    """They depend on their parent's reply and prompt, so a task alone does not predict them."""
     assert not set(ids_of_two_jobs()) & set(ids_of_two_jobs(said, **settings))
 
 

@@ -1,4 +1,4 @@
-"""Every code block of the documentation is run by a test, or says why it is not."""
+"""A test runs every code block of the documentation, or the page says why it is not run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PAGES = [
     *sorted(path.name for path in ROOT.glob("*.md")),
     *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")),
 ]
-# What is shown and not run; much of it is compared with the code by other tests.
+# Blocks that are shown but not run; other tests compare many of them with the code.
 SHOWN = {"json", "yaml", "xml", "text", "dockerfile", "{toctree}", "{eval-rst}"}
 
-# A page of this file, and what stands before its first block, before its second, and so on.
+# Code that this file puts before a page's first block, before its second, and so on.
 RUN_HERE = {
     "README.md": [],
     "docs/index.md": [],
@@ -106,7 +106,7 @@ def test_block_is_run_or_says_why_it_is_not(page: str) -> None:
 
     assert {block.language for block in blocks} <= {"python", "ipython", "bash", "sql"}
     assert [block.code for block in blocks if not block.runs and block.reason is None] == []
-    if "bash" in run:  # by the commands of `.ci/run`, or by the test below
+    if "bash" in run:  # run by the commands of `.ci/run`, or by the test below
         assert page in ("README.md", "docs/how-to/run-in-ci.md")
     if run - {"bash"}:
         assert (page in RUN_HERE) != (page in RUN_ELSEWHERE)
@@ -128,7 +128,7 @@ def test_commands_of_the_readme_are_those_of_ci() -> None:
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What each page of `RUN_HERE` printed, all run in one process."""
+    """The output of each page of `RUN_HERE`, all run in one process."""
     cells = {
         page: [cell for both in zip_longest(before, cells_of(page), fillvalue="") for cell in both]
         for page, before in RUN_HERE.items()
@@ -140,7 +140,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield run_cells(cells, tmp_path_factory.mktemp("pages"), os.environ)
 
 
-# Of what a page prints, with one blank for several.
+# Parts of a page's output, with several blanks as one.
 WORDS = {
     "README.md": ["2.1 ✓ completed · List what speaks for: Compare three ways"],
     "docs/index.md": ["All completed."],
@@ -187,7 +187,7 @@ def test_page_on_ci_records_and_replays(tmp_path: Path, monkeypatch: pytest.Monk
     )
     (workflow,) = (b for b in blocks_of(f"docs/how-to/{page}") if b.language == "yaml")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also ours, where it is installed
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also agentnb's, if it is installed
     monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
     monkeypatch.setenv("CI", "true")
     (tmp_path / "test_rivers.py").write_text(python.code, encoding="utf-8")

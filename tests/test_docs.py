@@ -103,7 +103,7 @@ def test_files_that_a_document_names_exist(document: str) -> None:
 def test_reference_has_each_public_name_once_and_no_other() -> None:
     pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    own = {"__version__", "load_ipython_extension"}  # a number; what `%load_ext` calls
+    own = {"__version__", "load_ipython_extension"}  # a version; a function that `%load_ext` calls
 
     shown = re.findall(
         r"^\.\. auto(?:class|function|exception):: agentnb\.(\w+)$", text, re.MULTILINE
@@ -207,11 +207,11 @@ def test_python_of_the_page_on_objects_in_words_says_what_the_page_says() -> Non
 def test_python_of_the_page_on_clusters_runs_from_top_to_bottom(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # At its end Dask may tell of a heartbeat that found nobody.
+    # At its end Dask may report a heartbeat without a receiver.
     monkeypatch.setenv("DASK_LOGGING__DISTRIBUTED", "critical")
     text = (ROOT / "docs" / "cluster.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    # A script starts processes of itself: as the page says, only below this line.
+    # A script starts itself again in processes: as the page says, only below this line.
     indented = "\n".join("    " + line for line in "\n".join(blocks).splitlines())
 
     said = run_python(f"if __name__ == '__main__':\n{indented}", debug=False)
@@ -308,7 +308,7 @@ except AssertionError as error:
 """
 
     said = run_python("\n".join([*blocks, last]))
-    # How many tokens a prompt has is not for this page to hold.
+    # The number of a prompt's tokens is not fixed by this page.
     said = re.sub(r"· [\d,]+ tokens", "· N tokens", said)
 
     assert len(blocks) == 4
@@ -335,7 +335,7 @@ def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
     *script, test_file = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     (workflow,) = re.findall(r"^```yaml\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also ours, where it is installed
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also agentnb's, if it is installed
     monkeypatch.setenv("CI", "true")
     Path("test_rivers.py").write_text(
         "import agentnb\n"

@@ -1,4 +1,4 @@
-"""`python -m agentnb doctor`, from outside, in environments that lack something; and its rules."""
+"""`python -m agentnb doctor`, from outside, in incomplete environments; and its rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 PIP = f"{shlex.quote(sys.executable)} -m pip"
 KEY = "sk-ant-0123456789-secret"
 
-# A package's metadata that Python finds first; one whose version is `-` is not found at all.
+# Package metadata that Python finds first; a package with the version `-` is not found at all.
 HIDING = """
 import importlib.metadata, sys
 hidden = {hidden!r}
@@ -42,7 +42,7 @@ importlib.metadata.Distribution.from_name = classmethod(from_name)
 
 
 class Place:
-    """A working directory and an environment, and what doctor finds there."""
+    """A working directory and an environment for doctor."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "work"
@@ -209,7 +209,7 @@ def test_what_a_settings_file_needs_and_lacks_is_told(place: Place) -> None:
 
 
 def test_table_has_a_line_for_each_check_and_one_for_each_fix(place: Place) -> None:
-    place.hides("agentnb")  # it is run from a folder, and not installed
+    place.hides("agentnb")  # agentnb is run from a folder, not installed
 
     done = place.doctor()
 

@@ -1,4 +1,4 @@
-"""Two records are equal but for ids and timing; any other difference is said in words."""
+"""Two records are equal but for ids and times; any other difference is described in words."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_event_that_hangs_on_time_is_left_out(event: Event) -> None:
 
 
 def _changed(kind: type[Any], **change: Any) -> Callable[[Sequence[Any]], list[Any]]:
-    """The last event of a kind, with other fields."""
+    """Change fields of the last event of a kind."""
 
     def edit(events: Sequence[Any]) -> list[Any]:
         at = max(place for place, event in enumerate(events) if isinstance(event, kind))

@@ -1,4 +1,4 @@
-"""A file is replaced as a whole, or stays unchanged."""
+"""A file is replaced as a whole or stays unchanged."""
 
 from __future__ import annotations
 

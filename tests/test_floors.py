@@ -1,6 +1,6 @@
 """The import floors, checked by pytest as well as by `lint-imports`.
 
-The contracts are in pyproject.toml. The tests run them, and try them on imports to be refused.
+The contracts are in pyproject.toml. The tests run them, also on imports that they must refuse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LINT = "from importlinter.cli import lint_imports_command as main; main()"
 
-# By what refuses it: the first words of a contract.
+# By the contract that refuses it: its first words.
 WRONG_IMPORTS = {
     "The core: ": {
         "agentnb/core/types.py": "from agentnb.core import events",
@@ -63,7 +63,7 @@ def test_module_without_a_floor_is_refused(refused: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each contract says of a copy of the package with all that is wrong."""
+    """The output of each contract for a copy of the package with all wrong imports."""
     copy = tmp_path_factory.mktemp("copy")
     copy_package(copy)
     for wrong in WRONG_IMPORTS.values():
@@ -93,7 +93,7 @@ def test_core_imports_the_standard_library_and_itself_only() -> None:
 
 
 def copy_package(directory: Path) -> None:
-    # A file of bytecode may have gone again: another test's process was writing it.
+    # A bytecode file may be gone again, if another test's process was writing it.
     no_bytecode = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "agentnb", directory / "agentnb", ignore=no_bytecode)
     shutil.copy(ROOT / "pyproject.toml", directory)

@@ -1,4 +1,4 @@
-"""Objects that a person gives to a run: who is told of them, who can read them, what is kept."""
+"""Objects that a person gives to a run: which agents know and read them, and what is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(name: str, **more: Any) -> Reply:
 
 
 def told(request: CompletionRequest) -> str:
-    """What a request's first message says behind the task."""
+    """The text after the task in a request's first message."""
     return "\n".join(b.text for b in request.messages[0].content[1:] if isinstance(b, TextBlock))
 
 
@@ -99,7 +99,7 @@ def test_child_of_a_block_has_what_its_task_names_and_no_other_name() -> None:
     refused = results(third)[1]
     assert refused.is_error
     for request in (first, second, third, *requests_of(provider, "Think.")):
-        # Its name may stand only in what the child itself said.
+        # Its name may be only in the child's own text.
         assert "salary" not in str(request)
     assert "secret" not in told(first) + str(first.tools)
     assert told(requests_of(provider, "Think.")[0]) == ""

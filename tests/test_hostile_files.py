@@ -41,7 +41,7 @@ def saved_with_tools() -> dict[str, Any]:
 
 
 def changed(saved: dict[str, Any], change: Callable[[Any, Any], object]) -> str:
-    """A saved run as text; `change` gets the document, and by kind each kind's first event."""
+    """A saved run as text; `change` gets the document and, by kind, each kind's first event."""
     document = json.loads(json.dumps(saved))
     first: dict[str, Any] = {}
     for line in document["entries"]:
@@ -227,7 +227,7 @@ def test_mutated_run_is_refused_or_every_look_at_it_works(
     assert looked > 25
 
 
-# -- what is no regular file ----------------------------------------------------------------------
+# -- not a regular file ---------------------------------------------------------------------------
 
 
 def test_pipe_and_device_are_no_runs_and_nobody_waits_for_them(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_link_to_a_saved_run_is_read(saved: dict[str, Any], tmp_path: Path) -> N
 
 def test_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
     with (tmp_path / "large.json").open("wb") as file:
-        file.truncate(2**40)  # a hole: it takes no room
+        file.truncate(2**40)  # a sparse file: it takes no room
 
     with pytest.raises(UnreadableRun, match="it is larger than 1,073,741,824 bytes"):
         load_run(tmp_path / "large.json")
@@ -261,7 +261,7 @@ def test_name_of_a_file_is_cut_in_the_error_and_in_its_cause() -> None:
     assert len(str(refused.value.__cause__)) < 500
 
 
-# -- what a run keeps to so that its file can be read ---------------------------------------------
+# -- limits of a run, so that its file can be read ------------------------------------------------
 
 
 def test_number_that_no_record_could_hold_is_refused_where_it_is_given() -> None:

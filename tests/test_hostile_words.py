@@ -1,6 +1,6 @@
 """A stranger's text, planted in every possible source, never acts where it is shown.
 
-Unicode's own tables decide here what may not be shown, not the rule under test.
+Unicode's own tables, not the rule under test, decide here what must not be shown.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 def acting_in(text: str) -> set[str]:
-    """Characters that act on a terminal or turn the reading order, but for newlines and tabs."""
+    """Characters that act on a terminal or change the reading order, except newlines and tabs."""
     return {
         character
         for character in text
@@ -117,7 +117,7 @@ def raised_by(action: Callable[[], object]) -> BaseException:
 
 class Careless(LlmError):
     def __init__(self, message: str) -> None:
-        pass  # and so the base is not asked
+        pass  # so that the base class is not called
 
 
 def errors_about(word: str, folder: Path) -> Iterator[BaseException]:
@@ -168,7 +168,7 @@ def errors_about(word: str, folder: Path) -> Iterator[BaseException]:
     yield raised_by(lambda: tools_of(wrong))
     yield raised_by(lambda: agentnb.tool(wrong))
     yield raised_by(lambda: Models([word], provider=None, config=session.config))
-    # What is typed behind a magic.
+    # The text after a magic.
     yield raised_by(lambda: fill("{{" + word + "}}", {}))
     yield raised_by(lambda: fill("{{" + f"a[{word!r}]" + "}}", {"a": {}}))
     yield raised_by(lambda: tools_named([word], {}, ()))
@@ -190,7 +190,7 @@ def test_no_error_holds_what_acts_or_has_no_look(tmp_path: Path) -> None:
         show_as_line(error)
         line = "".join(error._render_traceback_())  # type: ignore[attr-defined]
         for shown in (str(error), repr(error), line):
-            if not isinstance(error, OSError):  # whose words Python writes
+            if not isinstance(error, OSError):  # Python writes the text of these
                 names_in(shown)
             assert not acting_in(shown), ascii(shown)
         if isinstance(error, AgentnbError):
@@ -255,11 +255,11 @@ def test_words_and_kind_of_a_servers_error_do_nothing(
         assert not acting_in(str(error.event.error))  # type: ignore[union-attr]
 
 
-# -- every look at a run --------------------------------------------------------------------------
+# -- every view of a run --------------------------------------------------------------------------
 
 
 def hostile_run(word: str) -> Run:
-    """A run in which every word of a model, a tool, a person and a provider is a stranger's."""
+    """A run in which every text of a model, a tool, a person and a provider is a stranger's."""
 
     @agentnb.tool
     def shout(words: str) -> str:
@@ -293,7 +293,7 @@ def outline_of(run: RunRecord) -> str:
 
 
 def named(run: RunRecord) -> Iterator[str]:
-    """What a person sees of a run, without texts that are shown as paragraphs."""
+    """What a person sees of a run, without the texts that are shown as paragraphs."""
     yield from (repr(run), str(run), repr(run.tree), str(run.tree), outline_of(run))
     yield from (repr(run.cost), str(run.cost), run.cost.amount, repr(run.agents), repr(run.events))
     for agent in run.agents:
@@ -464,7 +464,7 @@ def test_what_is_wrong_with_a_settings_file_is_told_without_acting(
 def test_command_line_says_nothing_that_acts(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with suppress(SystemExit):  # argparse leaves so
+    with suppress(SystemExit):  # argparse exits so
         main(arguments)
 
     said = capsys.readouterr()

@@ -1,7 +1,7 @@
-"""A sub-agent started by a tool sees only what it was handed: checked on the wire, word by word.
+"""A sub-agent started by a tool sees only what it was given: checked on the wire, word by word.
 
-The real SDK sends every request to a server of ours. Each secret stands for one place that
-something could leak from, and for each agent it is written down which it may see, and which tools.
+The real SDK sends every request to a local server. Each secret stands for one place from which
+something could leak; a table has the secrets and the tools that each agent may see.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TASKS = {
 }
 ANSWERS = {name: f"answer-{name.lower()}-bb0{n}" for n, name in enumerate(TASKS)}
 JOBS = {name: f"the id of the job of {name}" for name in TASKS}
-"""What an id is called here: the ids themselves are known when the jobs are there."""
+"""Names for the ids, which are known only when the jobs exist."""
 
 SECRETS = {
     *(SOUL, IDENTITY, USER, MEMORY, MESSAGE, ROOT_SAID, FINAL, TOOL_RESULT, NOTE, KEPT),
@@ -86,12 +86,12 @@ def wait(*names: str) -> Call:
 
 
 class Wire:
-    """The server's script, and the requests that it saw of each agent."""
+    """The server's script, and the requests that it got from each agent."""
 
     def __init__(self, script: dict[str, list[Reply]]) -> None:
         self._script = script
         self._said: dict[str, str] = {}
-        """By agent, all of its requests."""
+        """All requests of each agent, by agent."""
         self.run: Future[Run] = Future()
         self.tools: dict[str, set[str]] = {}
         self.first: dict[str, dict[str, Any]] = {}
@@ -106,7 +106,7 @@ class Wire:
         return self._with_ids(replies.pop(0)) if replies else Reply(text=ANSWERS[who])
 
     def _with_ids(self, reply: Reply) -> Reply:
-        """Jobs are awaited by their names here."""
+        """Replace the names of jobs by their ids."""
         calls = [self._with_id(*call) for call in reply.tool_uses if isinstance(call, tuple)]
         return replace(reply, tool_uses=calls)
 
@@ -129,7 +129,7 @@ class Wire:
 
     @property
     def words(self) -> dict[str, set[str]]:
-        """By agent, the secrets in all of its requests."""
+        """The secrets in all requests of each agent, by agent."""
         jobs = {JOBS[name]: job for name, job in self.ids.items()}
         secrets = {secret: secret for secret in SECRETS} | jobs
         return {
@@ -195,7 +195,7 @@ AWAITED = {*(TASKS[n] for n in "PQR"), *(ANSWERS[n] for n in "PQR"), *(JOBS[n] f
 
 
 def root_script(*starts: Call) -> list[Reply]:
-    """It looks something up, starts its jobs knowing it, and waits for them."""
+    """The root looks something up, then starts its jobs, and waits for them."""
     return [
         Reply(text=ROOT_SAID, tool_uses=[("look", {})]),
         Reply(tool_uses=starts),
@@ -217,7 +217,7 @@ def test_jobs_see_what_they_were_handed_and_nothing_else(monkeypatch: pytest.Mon
     )
     run(wire, monkeypatch)
 
-    guessed = {JOBS["P"], JOBS["Q"]}  # P wrote these itself, and was told nothing for it
+    guessed = {JOBS["P"], JOBS["Q"]}  # P wrote these itself, and learned nothing by that
     assert wire.words == {
         "root": ROOT_HAS | AWAITED | {CONTEXT, ORDERED},
         "P": SHARED | guessed | {TASKS["P"], CONTEXT, ORDERED},
@@ -247,7 +247,7 @@ def test_job_has_its_own_profile_and_no_word_of_another(
     run(wire, monkeypatch, config=project(tmp_path))
 
     assert wire.words == {
-        # Of the strict one, that has no description, the first line of its prompt.
+        # The strict profile has no description: the first line of its prompt.
         "root": ROOT_HAS | AWAITED | {KIND_SAID, PROMPT_FILE, ORDERED},
         "P": SHARED | {TASKS["P"], STYLE, PROMPT_FILE, STRICT},
         "Q": SHARED | {TASKS["Q"], AGENTS, ORDERED},
@@ -277,7 +277,7 @@ def test_nested_jobs_know_of_no_ones_jobs_but_their_own(
     )
     run(wire, monkeypatch, config=project(tmp_path) if with_profiles else False, nested=True)
 
-    # Who may start sub-agents is told of the profiles that there are, and only that.
+    # An agent that may start sub-agents is told only which profiles there are.
     told = {KIND_SAID, PROMPT_FILE} if with_profiles else set[str]()
     files = {AGENTS} if with_profiles else set[str]()
     below = {*(TASKS[n] for n in ("P1", "P2")), *(ANSWERS[n] for n in ("P1", "P2"))}

@@ -87,7 +87,7 @@ def test_root_whose_pot_is_empty_after_it_awaited_still_has_its_last_words() -> 
     assert result.status is AgentStatus.EXHAUSTED
     last = requests_of(provider, "root")[-1]
     assert "The budget of this run is used up" in last.messages[-1].text
-    assert "xxx" not in last.messages[-1].text  # it stands above already
+    assert "xxx" not in last.messages[-1].text  # it is in an earlier message
     assert max(map(len, results_in(last))) < 30_000
 
 
@@ -218,7 +218,7 @@ def test_status_tells_what_a_job_is_at() -> None:
     async def count_rows(context: ToolContext) -> str:
         """Count rows."""
         context.report("row 5 of 9")
-        await asyncio.sleep(0)  # it is told by the loop
+        await asyncio.sleep(0)  # the loop reports it
         is_counting.set()
         await go_on()
         return "9"

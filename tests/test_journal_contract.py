@@ -1,4 +1,4 @@
-"""The journals of agentnb keep what a journal promises, and the contract finds what does not."""
+"""agentnb's journals keep a journal's promises, and the contract finds journals that do not."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _every_writer_ends() -> Iterator[None]:
 
 
 def close_writers() -> None:
-    """End the threads of the stores that `in_file` has opened."""
+    """Close the stores that `in_file` has opened."""
     while _writers:
         _writers.pop().close()
 
@@ -77,11 +77,11 @@ JOURNALS: Mapping[str, Callable[[Path], JournalFactory]] = {
     "memory": lambda folder: over(MemoryJournal),
     "sqlite": in_file,
 }
-"""Journals by name, each with an empty folder of its own. A further one joins by one line."""
+"""Journals by name, each with an empty folder. Another journal needs one more line."""
 
 
 def check_of(promise: str, factory: JournalFactory) -> Check:
-    """The check of that name, else the only one that has these words in its name."""
+    """The check with this name, else the only one with these words in its name."""
     checks = journal_contract(factory)
     exact = [check for check in checks if check.name == promise]
     (found,) = exact or [check for check in checks if promise in check.name]
@@ -121,7 +121,7 @@ class KeepsTheIntent(MemoryJournal):
 
 
 class MixesRuns(MemoryJournal):
-    """Its records know their path and their number, and not their run."""
+    """Its records have their path and number, but not their run."""
 
     def load(self, run_id: str) -> RunJournal:
         found = super().load(run_id)
@@ -134,7 +134,7 @@ class MixesRuns(MemoryJournal):
 
 
 class LosesTheNewest(MemoryJournal):
-    """Commits what it had written, and the newest batch is still in its queue."""
+    """Commits what it has written, while the newest batch is still in its queue."""
 
     async def commit(self) -> None:
         newest = self._waiting.pop() if len(self._waiting) > 1 else None
@@ -144,14 +144,14 @@ class LosesTheNewest(MemoryJournal):
 
 
 class ReturnsTooEarly(MemoryJournal):
-    """Hands the work to another task, and does not wait for it."""
+    """Passes the work to another task, and does not wait for it."""
 
     async def commit(self) -> None:
         asyncio.get_running_loop().call_soon(self._keep_waiting)
 
 
 class ReturnsWithTheFirst(MemoryJournal):
-    """Groups commits: those that come while one is under way return with it."""
+    """Groups commits: those that arrive during another one return with it."""
 
     committing: asyncio.Future[None] | None = None
 
@@ -177,7 +177,7 @@ class SortsPathsAsText(MemoryJournal):
 
 
 class DropsText(MemoryJournal):
-    """Has the text in the record of the call, and forgets to put it back among the entries."""
+    """Has the text in the call's record, and does not put it back among the entries."""
 
     def published(self, entries: Sequence[Entry]) -> None:
         rows: list[Row] = [row for row in rows_of(entries) if len(row) != 3]
@@ -229,7 +229,7 @@ class ShowsSecrets(MemoryJournal):
 
 
 class MasksEachPiece(MemoryJournal):
-    """Masks a text delta for itself, and a secret came in two of them."""
+    """Masks each text delta alone, so that a secret in two of them stays."""
 
     def load(self, run_id: str) -> RunJournal:
         found = super().load(run_id)
@@ -249,7 +249,7 @@ class LosesTheRestOnClose(MemoryJournal):
 
 
 class ReplacesHalfCharacters(MemoryJournal):
-    """Writes UTF-8, which has no half characters."""
+    """Writes UTF-8, which has no lone surrogates."""
 
     def keep(self, record: Kept) -> None:
         if isinstance(record, ToolCallRecord):
@@ -265,7 +265,7 @@ class HasWholeNumbersOf64Bits(MemoryJournal):
 
 
 class StopsAtTheEnd(MemoryJournal):
-    """Closes a run's record with its end, and `RunFinished` comes after it."""
+    """Closes a run's record at its end, before `RunFinished` arrives."""
 
     has_ended = False
 
@@ -320,7 +320,7 @@ async def test_broken_journal_fails_at_the_promise_that_it_breaks(
 
 
 class HasTheTextSoFar(MemoryJournal):
-    """Has the text of an open call in its record, too."""
+    """Also has the text of an open call in its record."""
 
     def load(self, run_id: str) -> RunJournal:
         found = super().load(run_id)
@@ -354,7 +354,7 @@ async def test_record_of_an_open_call_may_have_the_text_so_far_and_no_other() ->
 
 
 async def test_most_promises_hold_for_a_journal_with_one_bug() -> None:
-    """Else a contract would fail for any reason, and its name would say nothing."""
+    """Else a check could fail for any reason, and its name would mean nothing."""
     broken = journal_contract(over(ForgetsEqualOrders))
 
     failed = [check.name for check in broken if await _fails(check)]

@@ -1,4 +1,4 @@
-"""`code="kernel"` in this very process, a script without a kernel: pytest's main thread waits."""
+"""`code="kernel"` in this process, a script without a kernel, while pytest's main thread waits."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def came_of(code: str, **settings: Any) -> ToolResultBlock:
 
 @pytest.fixture(autouse=True)
 def names() -> Iterator[dict[str, Any]]:
-    """The names of this script, as they were afterwards."""
+    """This script's names, restored afterwards."""
     before, handler = dict(NAMES), signal.getsignal(signal.SIGINT)
     yield NAMES
     NAMES.clear()
@@ -215,7 +215,7 @@ def test_call_whose_agent_is_cancelled_while_it_waits_does_not_begin(
         async def on_thread(self, function: Callable[[], object]) -> object:
             return await run_in_thread(function)
 
-    monkeypatch.setattr(kernel_code, "SLICE_S", DEADLINE_S)  # the watch does not look again
+    monkeypatch.setattr(kernel_code, "SLICE_S", DEADLINE_S)  # the watch does not check again
     put, context = MAIN.put, Context()
 
     async def scene() -> None:
@@ -389,7 +389,7 @@ def test_replay_runs_no_code_and_asks_nobody(tmp_path: Path, names: dict[str, An
 
 
 def served(work: Callable[[Guarded], object], beside: Callable[[MainCall], object]) -> MainCall:
-    """A call that this thread makes, while another does something to it."""
+    """A call of this thread, while another thread acts on it."""
     call = MainCall("r", work)
     thread = threading.Thread(target=beside, args=(call,))
     MAIN.put(call)
@@ -414,7 +414,7 @@ def test_stop_that_comes_late_never_reaches_what_runs_next(
         except KeyboardInterrupt:
             return "stopped"
 
-    for _ in range(50):  # a stop that got out would end this test
+    for _ in range(50):  # a stop that escaped would end this test
         call = served(work, stop_until_it_ends)
         assert call.error is None
         assert not call.was_interrupted
@@ -483,7 +483,7 @@ def test_calls_that_a_wait_leaves_are_made_between_cells() -> None:
     async def kernel() -> None:
         of_cells, last = asyncio.Lock(), asyncio.Event()
         main.serve_between_cells(asyncio.get_running_loop(), of_cells)
-        async with of_cells:  # a cell, which waits and then gives up
+        async with of_cells:  # a cell that waits and then gives up
             with main.waits("r", lambda: None):
                 main.put(MainCall("r", lambda _: made.append("first")))
                 main.put(MainCall("r", lambda _: last.set()))

@@ -1,4 +1,4 @@
-"""`python -m agentnb`: its output, its exit code, and how little it loads."""
+"""`python -m agentnb`: its output, its exit code, and the few modules that it loads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A process holds no more after hundreds of runs than after the first.
 
-In fresh processes, since the measure is the whole process.
+In fresh processes, since the whole process is measured.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pytest
 from tests.soak.runs import faults_of, measured_in_a_fresh_process
 from tests.support import run_python
 
-# Warnings tell of a slow machine (asyncio) and of somebody's login (the SDK); a leak is an error.
+# Warnings may be of a slow machine (asyncio) or a person's login (the SDK); a leak is an error.
 _QUIET = "import logging; logging.disable(logging.WARNING)"
 
 
 def told(code: str) -> Any:
-    """The JSON that a fresh process prints, which runs as a user's does: a leak is one there."""
+    """The JSON that a fresh process prints. It runs as a user's process, so a leak is real."""
     return json.loads(run_python(f"{_QUIET}\n{textwrap.dedent(code)}", debug=False))
 
 
@@ -33,7 +33,7 @@ def test_hundreds_of_runs_of_every_fate_leave_nothing_behind() -> None:
 
 
 def test_fifty_trees_at_once_share_one_gate_and_leave_nothing_behind() -> None:
-    """Some are cancelled in mid-stream, from threads; all end, and nothing is left of any."""
+    """Some are cancelled in mid-stream, from threads; all end, and none leaves anything behind."""
     seen = told(
         """
         import json, threading
@@ -126,7 +126,7 @@ def test_fifty_trees_at_once_share_one_gate_and_leave_nothing_behind() -> None:
 
 
 def test_many_runs_over_http_give_their_connections_and_files_back() -> None:
-    """Thirty one after another, fifty at once with some cut off, through the real SDK."""
+    """Thirty in sequence, then fifty at once with some cut off, by the real SDK."""
     seen = told(
         """
         import json, os, threading
@@ -205,7 +205,7 @@ def test_many_runs_over_http_give_their_connections_and_files_back() -> None:
     assert after["objects"] == before["objects"]
     assert after["threads"] <= before["threads"] + 1, "the server has one more that waited"
     assert left == 0
-    # Fewer by those of the runtime's own loop.
+    # Without those of the runtime's own loop.
     assert files_after is None or files_after <= files_before
 
 

@@ -1,4 +1,4 @@
-"""A map over images and PDFs: what models get, what is kept of it, and what is refused before."""
+"""A map over images and PDFs: what models get, what is kept, and what is refused at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def b64(content: bytes) -> str:
 
 
 def seen(request: CompletionRequest) -> str:
-    """What a row's agent was given: its files, and its text."""
+    """What a row's agent got: its files and its text."""
     *files, text = request.messages[0].content
     assert isinstance(text, TextBlock)
     assert all(isinstance(each, MediaBlock) for each in files)
@@ -199,7 +199,7 @@ def test_killed_map_goes_on_with_the_files_that_it_had(tmp_path: Path) -> None:
 
 
 class WithoutMedia:
-    """A provider of a person's own, which says nothing of files."""
+    """A custom provider that does not declare files."""
 
     name = "own"
 

@@ -1,4 +1,4 @@
-"""What agents remember, through `Session`: kept, recalled, listed, deleted."""
+"""Agents' memories, by `Session`: kept, recalled, listed, deleted."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ SessionOf = Callable[..., Session]
 
 @pytest.fixture(params=["file", "memory"])
 def session_of(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionOf]:
-    """Makes sessions on one store, or one that is the only one on its memory."""
+    """Makes sessions on one file, or on one store in memory."""
     path = tmp_path / "runs.db"
     made: list[Session] = []
 
     def make(provider: ScriptedProvider, **settings: Any) -> Session:
         store = path if request.param == "file" else None
         session = Session(provider=provider, store=store, tools=["memory"], **settings)
-        if made and store is None:  # only the same store has the same memories
+        if made and store is None:  # only sessions on the same store share memories
             session.store = made[0].store
         made.append(session)
         return session

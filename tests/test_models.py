@@ -45,7 +45,7 @@ llm:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with settings, whose pools need providers of the tests' own."""
+    """A working directory with settings, whose pools need the tests' own providers."""
     (tmp_path / "agentnb.yaml").write_text(SETTINGS)
     (tmp_path / "reviewer.md").write_text("Look twice.")
     (tmp_path / "AGENTS.md").write_text("The house rules.")
@@ -55,7 +55,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def providers(*, first: Any = "by the first", second: Any = "by the second") -> FallbackProvider:
-    """Both providers that the pool `best` names."""
+    """Both providers of the pool `best`."""
     return FallbackProvider(
         [
             FallbackModel(ScriptedProvider(lambda request: first, name="first"), "first/x"),
@@ -64,7 +64,7 @@ def providers(*, first: Any = "by the first", second: Any = "by the second") -> 
     )
 
 
-# -- what nobody said ---------------------------------------------------------------------------
+# -- defaults -----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("project")
@@ -226,7 +226,7 @@ def test_profile_that_is_no_name_is_refused_with_the_known_ones(profile: Any) ->
 
 @pytest.fixture
 def nothing_installed(own_registry: None) -> None:
-    """No SDK can be loaded; the demo needs none."""
+    """No SDK can be imported; the demo needs none."""
 
     def missing(name: str) -> Callable[..., Provider]:
         def make(**settings: str) -> Provider:

@@ -1,4 +1,4 @@
-"""Which mode is in force, and which cassette is the notebook's: from what was said."""
+"""The mode in force and the notebook's cassette, from all settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def named(folder: Path, environment: Mapping[str, str], **variables: object) -> str | None:
-    """The name of the notebook's cassette, and who told the notebook's."""
+    """The name of the notebook's cassette, and the source of the notebook's name."""
     notebook = notebook_of(environment, variables, folder)
     found = cassette_of(None, environment, notebook, folder)
     return None if found is None else f"{found.path.relative_to(folder)} ({found.origin})"

@@ -1,4 +1,4 @@
-"""Runs of a session whose budget is money: what a person gives, is refused, and is shown."""
+"""Runs of a session with a budget in dollars: what a person sets, what is refused and shown."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_prices_of_a_run_are_kept_with_it(tmp_path: Path) -> None:
     ) as recorded:
         before = recorded.spawn("a task")
         before.result()
-    agentnb.set_prices({})  # a replay needs no price of today
+    agentnb.set_prices({})  # a replay needs no present price
     with Session(
         provider=ScriptedProvider([]), mode="replay", cassette=cassette, **ours
     ) as replayed:

@@ -1,7 +1,7 @@
 """The saved notebooks: they must have outputs, since nbval passes cells without any.
 
-These tests check what nbval cannot: that outputs exist, that they hold nothing of the machine and
-the moment in which they were made, and that each lesson has its exercises.
+These tests check what nbval cannot: that outputs exist, that they have nothing of the machine and
+the time at which they were made, and that each lesson has its exercises.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNSTABLE = {
 
 
 def complaints(saved: NotebookNode) -> Iterator[str]:
-    """Things that keep a saved notebook from being read on the web, or compared."""
+    """Faults by which a saved notebook cannot be read on the web, or compared."""
     cells = [c for c in saved.cells if c.cell_type == "code" and c.source.strip()]
     if cells and not any(cell.outputs for cell in cells):
         yield "no cell has outputs: run it, and save it"
@@ -123,11 +123,11 @@ _CHECK = re.compile(r"^(?:async )?def (check_\w+)\(", re.MULTILINE)
 
 
 def exercise_complaints(lesson: NotebookNode) -> Iterator[str]:
-    """What keeps a lesson from having two exercises, each as a reader meets it.
+    """Faults of a lesson's two exercises.
 
-    An exercise is three cells in a row, but for words: one defines a check, the next one calls it
-    and is to be changed, the last one is a solution, which is folded and calls it, too. What is to
-    be changed is a comment, or its saved output says that it is not solved.
+    An exercise is three code cells in a row: one defines a check; the next one calls it, for the
+    reader to change; the last one is a folded solution, which also calls it. The code to change is
+    a comment, or its saved output says that the exercise is not solved.
     """
     places = [at for at, cell in enumerate(lesson.cells) if "## Exercises" in cell.source]
     if not places:

@@ -1,4 +1,4 @@
-"""The isolation of the tests that conftest.py promises."""
+"""The isolation of tests that conftest.py promises."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_only_a_live_test_sees_the_users_keys_settings_and_network(tmp_path: Pat
     probe = tmp_path / "test_probe.py"
     probe.write_text(PROBE)
     options = ["-n1", "-p", "conftest", "-c", str(ROOT / "pyproject.toml"), "-m", "", "--tb=short"]
-    options += ["-p", "no:nbval", "-o", "addopts="]  # whose import takes longer than all the rest
+    options += ["-p", "no:nbval", "-o", "addopts="]  # its import takes longer than all the rest
 
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(probe)],

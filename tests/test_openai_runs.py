@@ -1,4 +1,4 @@
-"""Whole runs on a server of one's own: without a key, and with all features."""
+"""Whole runs on a local server: without a key, and with all features."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Look:
 async def test_tools_are_called_and_their_results_go_back_in_the_order_of_the_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # As a small server says it: whole, without ids, and with `stop` at the end.
+    # As small servers answer: whole, without ids, and with `stop` at the end.
     pieces = [
         {"index": 0, "function": {"name": "look", "arguments": arguments}}
         for arguments in ('{"at":1}', '{"bad":true}')

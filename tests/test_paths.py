@@ -43,7 +43,7 @@ def run_on(
     journal: Journal | None = None,
     **limits: Any,
 ) -> Run:
-    """A run whose root is the agent `thread_id`, and its first child has the number `first`."""
+    """A run with the root `thread_id`, whose first child has the number `first`."""
     request = RequestContext(RequestBudget(1_000_000), thread_id=thread_id, **limits)
     request.numbers.start(thread_id, first)
     bus = EventBus(request.run_id)
@@ -70,7 +70,7 @@ def script() -> ScriptedProvider:
 
 
 def told_by_paths(run: RunRecord) -> dict[str, Any]:
-    """Everything with paths that a person sees of a run, without ids and times."""
+    """All that a person sees of a run with paths in it, without ids and times."""
     assert run.tree is not None
     fold = PanelFold()
     fold.feed(run._bus.rows_since(0))
@@ -214,7 +214,7 @@ async def test_numbers_go_on_over_all_that_an_agent_asks_for_whatever_becomes_of
         {
             "root": [
                 beside_a_tool,
-                order(("spawn", {}), start("the task")),  # one is no order at all, one a cycle
+                order(("spawn", {}), start("the task")),  # one is not valid, one is a cycle
                 spawn("a", "b", "c"),
                 spawn("after the end"),
                 "together",
@@ -229,7 +229,7 @@ async def test_numbers_go_on_over_all_that_an_agent_asks_for_whatever_becomes_of
         orchestrator=AgentOrchestrator(delegation=Delegation(spawn_tools=spawn_tools())),
     )
 
-    # The block stands before the tool call in the reply, and is told of before the tool runs.
+    # The block is before the tool call in the reply, and is reported before the tool runs.
     assert {node.path: node.task for node in tree.result.agent_tree.walk()} == {
         "root": "the task", "3": "job", "5": "a", "6": "b",
     }  # fmt: skip

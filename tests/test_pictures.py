@@ -1,4 +1,4 @@
-"""Pictures that tools return: what models get, what is kept, and what a replay gives back."""
+"""Pictures from tools: what models get, what is kept, and what a replay returns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def look(what: str) -> Any:
 
 
 def draws(request: CompletionRequest) -> Any:
-    """Two calls in one turn, and then the answer."""
+    """Two calls in one turn, then the answer."""
     if len(request.messages) > 1:
         return "It is black."
     uses = ToolUse("u1", "plot", {"what": "coal"}), ToolUse("u2", "look", {"what": "ink"})
@@ -69,7 +69,7 @@ def draws(request: CompletionRequest) -> Any:
 
 
 class WithoutEyes(ScriptedProvider):
-    """A model that takes text only."""
+    """A model that accepts only text."""
 
     name = "blind"
 
@@ -242,7 +242,7 @@ def test_store_and_saved_run_hold_each_picture_once(
     path = tmp_path / "run.json"
     run.to_json(path)
     view, events = run.agent("root"), run.events
-    # Not by `Session.load`, which gives a run that this process has.
+    # Not by `Session.load`, which returns the run of this process.
     kept = store_at(tmp_path / "x.db").load(run.id, pricing=lambda calls: None)
     loaded = record_of(run.id, "What is it?", kept.rows, kept.whole_tool_calls)
 
@@ -292,7 +292,7 @@ def test_saved_run_whose_pictures_are_not_those_of_its_events_is_refused(
 
 @pytest.mark.parametrize("provider", [ScriptedProvider, WithoutEyes])
 def test_replay_gives_the_pictures_back(provider: type[ScriptedProvider], tmp_path: Path) -> None:
-    """Also where the model that did not take them is not there."""
+    """Also without the model that did not accept them."""
     settings: dict[str, Any] = {"store": None, "tools": [plot, look]}
     first = ended(drawn(session_in("record", provider=provider(draws), **settings)))
     lines = map(json.loads, (tmp_path / "x.cassette.jsonl").read_text().splitlines()[1:])

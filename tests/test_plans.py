@@ -1,4 +1,4 @@
-"""Plans of a session's runs: its settings reach them, and a person answers by the run's handle."""
+"""Plans of a session's runs: its settings apply, and a person answers by the run's handle."""
 
 from __future__ import annotations
 

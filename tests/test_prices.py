@@ -50,7 +50,7 @@ def cost(*calls: tuple[str, Usage], at: datetime | None = NOW) -> Cost:
     return cost_of([Call("root", model, usage, at) for model, usage in calls], paths=["root"])
 
 
-# -- one's own prices ---------------------------------------------------------------------------
+# -- a person's own prices ----------------------------------------------------------------------
 
 
 def test_each_kind_of_token_is_priced_by_its_own_price() -> None:
@@ -118,7 +118,7 @@ def test_prices_that_are_none_are_refused_and_change_nothing(wrong: Any) -> None
 
 
 def test_known_model_is_priced_kind_by_kind_as_its_data_say() -> None:
-    # Of the data, so that a change of prices is no change here.
+    # From the data, so that new prices change nothing here.
     import genai_prices
     from genai_prices.data_snapshot import get_snapshot
 
@@ -150,7 +150,7 @@ def test_known_models_cost_what_such_models_cost() -> None:
 
 
 def test_call_is_priced_by_its_own_size_and_not_by_the_runs() -> None:
-    # This model takes more for each token of a request above 200,000 tokens.
+    # This model costs more for each token of a request above 200,000 tokens.
     small, large = Usage(input_tokens=150_000), Usage(input_tokens=300_000)
     two, one = cost((SONNET, small), (SONNET, small)).usd, cost((SONNET, large)).usd
 

@@ -1,4 +1,4 @@
-"""The providers of agentnb keep what a provider promises, and the contract finds what does not."""
+"""agentnb's providers keep a provider's promises, and the contract finds those that do not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def over_wire(
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ProviderFactory]]:
-    """By a provider's name, a factory whose providers ask a server on this machine."""
+    """Returns, by a provider's name, a factory of providers that call a server on this machine."""
     opened: list[loopback.LoopbackServer] = []
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-planted-0123456789")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-0123456789")
@@ -90,7 +90,7 @@ PROMISES = [str(check) for check in provider_contract(ScriptedProvider)]
 
 
 def check_of(promise: str, factory: ProviderFactory) -> Check:
-    """The only check that has these words in its name."""
+    """The only check with these words in its name."""
     (found,) = [check for check in provider_contract(factory) if promise in check.name]
     return found
 
@@ -122,7 +122,7 @@ def test_factory_without_an_argument_gets_the_checks_that_any_answer_allows() ->
 
 
 class Wrapped:
-    """A scripted provider whose stream goes through the hands of a subclass."""
+    """A scripted provider whose stream a subclass can change."""
 
     name = "wrapped"
 
@@ -168,7 +168,7 @@ class SendsBackLess(Wrapped):
 
 
 class CountsEachPiece(Wrapped):
-    """Tells how many tokens came since the last count."""
+    """Reports the tokens since the last count."""
 
     def changed(self, event: StreamEvent) -> Sequence[StreamEvent]:
         return [Usage(5, 5), Usage(0, 5)] if isinstance(event, Usage) else [event]
@@ -182,7 +182,7 @@ class ChangesTheRequest(Wrapped):
 
 
 class HasOnePen(Wrapped):
-    """Collects the text in the provider, and not in the call."""
+    """Collects the text in the provider, not in the call."""
 
     said = ""
 
@@ -198,7 +198,7 @@ class HasOnePen(Wrapped):
 
 
 class TakesOneCall(Wrapped):
-    """Forgets that it is free again if its stream is not read to the end."""
+    """Stays busy if its stream is not read to the end."""
 
     is_busy = False
 
@@ -257,7 +257,7 @@ class GivesTextAsInput(Wrapped):
 
 
 class ForgetsTheConversation(Wrapped):
-    """Answers the first message only."""
+    """Answers only the first message."""
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:
         if len(request.messages) > 1:

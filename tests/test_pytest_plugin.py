@@ -1,4 +1,4 @@
-"""The pytest plugin, from outside: tests of a person, run by a pytest of their own."""
+"""The pytest plugin, from outside: a person's tests in a pytest of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import agentnb.pytest_plugin
-import agentnb.testing  # a pytest in this process forgets what it was the first to import
+import agentnb.testing  # a pytest in this process unloads modules that it imported first
 from agentnb.session import Session
 from tests.test_import import in_fresh_process
 
@@ -35,11 +35,11 @@ class Suite:
 
     def __init__(self, pytester: pytest.Pytester, patch: pytest.MonkeyPatch) -> None:
         self._pytester, self._patch = pytester, patch
-        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also ours, wherever it is installed
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also agentnb's, if it is installed
         patch.delenv("CI", raising=False)
 
     def run(self, code: str, *options: str, passed: int, **environment: str) -> None:
-        """Run tests of which all have to pass."""
+        """Run tests that must all pass."""
         self._pytester.makepyfile(test_it=AGENTS + code)
         for name, value in environment.items():
             self._patch.setenv(name, value)

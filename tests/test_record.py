@@ -1,4 +1,4 @@
-"""A saved run answers as it did before, without provider, key or network."""
+"""A saved run answers as before, without provider, key or network."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def reloaded(run: RunRecord, folder: Path) -> RunRecord:
 
 
 def told(run: RunRecord) -> dict[str, Any]:
-    """Everything that a record can be asked for."""
+    """All that a record has."""
     return {
         "id": run.id,
         "task": run.task,
@@ -146,7 +146,7 @@ def test_loaded_run_streams_from_the_beginning_to_the_end(tmp_path: Path) -> Non
 
 
 def held() -> tuple[Run, Hold]:
-    """A run of three agents: one is done, one is in mid-stream, and the root waits."""
+    """A run of three agents: one has completed, one is in mid-stream, and the root waits."""
     hold = Hold()
     script = [spawn("B", "A", mode="sequential"), "ok"]
     provider = by_agent({"root": script, "A": Reply("half of it, the rest", pause=hold)})

@@ -32,7 +32,7 @@ def nothing_is_left_running() -> Iterator[None]:
 
 
 def drawn(run: RunRecord, figure: str, *, dark: bool = False) -> bytes:
-    """A picture in a form that is equal for equal pictures."""
+    """A picture, in a form that is equal for equal pictures."""
     made = getattr(run, figure)(dark=dark)
     assert isinstance(made, Figure)
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""`session.recover`: a run whose process was killed goes on, in another process."""
+"""`session.recover`: a run whose process was killed continues in another process."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_run_that_is_killed_paused_is_recovered_paused_and_goes_on_when_resumed(
 ) -> None:
     store = tmp_path / "x.db"
     run_id = killed(store, "is paused")
-    assert killed(store, "is paused", run_id) == run_id  # while it is recovered, and paused
+    assert killed(store, "is paused", run_id) == run_id  # during its recovery, paused
     session, provider = session_of(store, "is paused")
 
     run = session.recover(run_id)
@@ -182,7 +182,7 @@ def test_run_of_a_message_goes_on_when_its_session_is_opened(tmp_path: Path) -> 
 
 
 def test_changed_agents_are_kept_as_recorded_or_do_their_work_again(tmp_path: Path) -> None:
-    """All agents have a tool that they had not before."""
+    """All agents have a new tool."""
 
     @agentnb.tool
     def look_up(what: str) -> str:
@@ -235,9 +235,8 @@ CHANGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], list[str], int]]
     "tool": ("calls a tool", ("root",), ("root",), ["root"], 2),
     "profile": ("has a profile", ("1",), ("1",), ["root"], 3),
 }
-"""By what is another one now: the scene, the agents that are found not to fit, those that are found
-when it goes on with what is recorded, what is asked then, and how many calls are made if their work
-is done again."""
+"""For each change: the scene, the agents that do not match, those that do not match if the run
+continues with recorded work, the calls made then, and the number of calls if work is redone."""
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -285,7 +284,7 @@ def test_refused_recovery_leaves_the_run_interrupted_and_is_not_the_newest_run(
     with pytest.raises(RunChanged) as caught:
         session.recover(run_id)
 
-    assert caught.value.__traceback__ is not None  # which keeps what was begun, as a notebook does
+    assert caught.value.__traceback__ is not None  # it keeps what was begun, as a notebook does
     assert session.newest_run is first
     assert session.run_ids == (first.id,)
     assert session.find_run(run_id) is None
@@ -300,7 +299,7 @@ def test_refused_recovery_leaves_the_run_interrupted_and_is_not_the_newest_run(
 
 
 def order_on_the_way(monkeypatch: pytest.MonkeyPatch, act: Callable[[Run], object]) -> None:
-    """Do something with a recovered run when it tells its first record again, on its loop."""
+    """Act on a recovered run, on its loop, when it replays its first record."""
     begun: queue.SimpleQueue[Run] = queue.SimpleQueue()
     acts = [act]
     remember, kept = Session._remember, Past.kept
@@ -370,7 +369,7 @@ def test_recovery_that_is_broken_off_changes_nothing(
 
 
 def _interrupt_the_wait(monkeypatch: pytest.MonkeyPatch, stopped: threading.Event) -> None:
-    """Interrupt the first wait for a recovery; `stopped` is set when the run has to stop."""
+    """Interrupt the first wait for a recovery; `stopped` is set when the run must stop."""
 
     class Interrupted(threading.Event):
         was_interrupted = False

@@ -1,4 +1,4 @@
-"""`session.recover(run, budget=…)`: an exhausted run goes on with a larger budget."""
+"""`session.recover(run, budget=…)`: an exhausted run continues with a larger budget."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_run_of_a_message_in_a_thread_goes_on_with_what_was_said_before(tmp_path
 
 
 def test_tool_with_effects_of_an_agent_that_decides_anew_is_named(tmp_path: Path) -> None:
-    """The root read what its exhausted job had, got more budget, and ordered something."""
+    """The root read its exhausted job's partial result, got more budget, and ordered something."""
     called: list[str] = []
 
     @agentnb.tool

@@ -1,4 +1,4 @@
-"""A run is recorded and done again without its models: by sessions, cassettes and real SDKs."""
+"""A run is recorded and replayed without its models: by sessions, cassettes and real SDKs."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def repeated(model: Any, act: Any = None, **settings: Any) -> tuple[Run, Run]:
-    """A run that is recorded, and the same from the cassette alone.
+    """A recorded run, and its replay from the cassette alone.
 
     Args:
-        model: What the scripted provider says.
-        act: Starts the run of a session; `spawn("Plan.")` when left out.
-        settings: Of both sessions.
+        model: The scripted provider's answers.
+        act: Starts the run of a session; by default `spawn("Plan.")`.
+        settings: The settings of both sessions.
     """
     act = act or (lambda session: session.spawn("Plan."))
     provider = settings.pop("provider", None) or ScriptedProvider(model)
@@ -64,7 +64,7 @@ def repeated(model: Any, act: Any = None, **settings: Any) -> tuple[Run, Run]:
 
 
 class Unasked:
-    """The same provider, which must not be asked: a chain has the same links."""
+    """The same provider, which must not be called: a chain has the same models."""
 
     def __init__(self, provider: Any) -> None:
         self.name = provider.name
@@ -77,7 +77,7 @@ class Unasked:
 
 
 def check(first: Run, again: Run) -> None:
-    """The replayed run tells the same as the recorded one, and ends in the same way."""
+    """Check that the replayed run has the events and the end of the recorded one."""
     assert equal_records(first, again) == []
     assert again.budget.tokens_used == first.budget.tokens_used
     errors = [each._future.exception() for each in (first, again)]
@@ -89,7 +89,7 @@ def check(first: Run, again: Run) -> None:
 def test_run_of_both_dialects_is_replayed_without_server_key_and_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Three levels, tools, a sequence, a failure, broken replies, calls that were refused once."""
+    """Three levels, tools, a sequence, a failure, broken replies, calls that fail once."""
     tries: Counter[recover_run.Call] = Counter()
 
     def answer(body: dict[str, Any]) -> Any:
@@ -97,7 +97,7 @@ def test_run_of_both_dialects_is_replayed_without_server_key_and_network(
         tries[call] += 1
         return recover_run.reply_to(call, body, tries[call])
 
-    for each in ("ANTHROPIC", "OPENAI"):  # the run sets them, and they go with this test
+    for each in ("ANTHROPIC", "OPENAI"):  # the run sets them; this restores them after the test
         monkeypatch.setenv(f"{each}_BASE_URL", "")
         monkeypatch.setenv(f"{each}_API_KEY", "")
     monkeypatch.setenv("AGENTNB_CASSETTE", CASSETTE)
@@ -116,7 +116,7 @@ def test_run_of_both_dialects_is_replayed_without_server_key_and_network(
 
 
 def by_task(replies: dict[str, Any]) -> Any:
-    """A model that answers each agent by its task and how often it has answered, from 0."""
+    """A model that answers each agent by its task and its number of earlier answers."""
 
     def model(request: CompletionRequest) -> Any:
         said = replies.get(task := task_of(request), f"done: {task}")
@@ -127,15 +127,15 @@ def by_task(replies: dict[str, Any]) -> Any:
 
 
 def in_turn(*replies: Any) -> Any:
-    """A model that says one after the other; an error is raised."""
+    """A model that gives these replies in turn; it raises an error among them."""
     left = iter(replies)
     return lambda request: next(left)
 
 
 def until_asked(run: Run) -> None:
-    """Return when the budget's question is open, and holds an agent.
+    """Return when the budget's question is open and holds an agent.
 
-    An order that came before would end the run before that agent has begun.
+    An earlier command would end the run before that agent has begun.
     """
 
     async def asked() -> None:
@@ -245,7 +245,7 @@ def test_orders_of_a_person_come_at_their_call(
     order: Any, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[Run] = []
-    monkeypatch.setattr(Viewers, "any", lambda _: True)  # somebody is there to be asked
+    monkeypatch.setattr(Viewers, "any", lambda _: True)  # a person is there to ask
 
     def model(request: CompletionRequest) -> Any:
         if (task := task_of(request)) == "A":
@@ -273,7 +273,7 @@ def test_orders_of_a_person_come_at_their_call(
 
 
 def cancelling(whom: str | None, replies: dict[str, Any]) -> tuple[Any, Any]:
-    """A model that lets a person cancel `whom` when it is asked for B, and what starts its run."""
+    """A model whose call for B cancels the agent `whom`, and a function that starts its run."""
     runs: list[Run] = []
 
     async def model(request: CompletionRequest) -> Any:
@@ -290,7 +290,7 @@ def cancelling(whom: str | None, replies: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def test_job_that_its_agent_stopped_is_not_reported_twice() -> None:
-    """The recorded cancel may come before the tool that ordered it is done again."""
+    """The recorded cancel may come before the replay of the tool that requested it."""
 
     async def model(request: CompletionRequest) -> Any:
         if task_of(request) == "A":
@@ -316,7 +316,7 @@ def test_cancel_of_the_whole_run_comes_again(mode: str) -> None:
 
 
 def test_auto_goes_on_with_a_run_that_was_stopped() -> None:
-    """Only what was open is asked for; the rest comes from the cassette."""
+    """Only open calls reach the model; the rest comes from the cassette."""
     model, act = cancelling(None, {"root": [spawn("A", "B", mode="sequential"), "All."]})
     ended(act(session_in("record", provider=ScriptedProvider(model))))
     provider = ScriptedProvider(by_task({"root": ["", "All."]}))
@@ -373,7 +373,7 @@ def test_cancel_of_one_and_later_of_those_above_it_each_come_at_their_place(
 def test_auto_cancels_again_only_the_agent_that_was_cancelled(
     tasks: Sequence[str], asked: Sequence[str]
 ) -> None:
-    """Not another one that stands in its place now."""
+    """Not another agent that has its place now."""
     model, act = cancelling("2", {"root": [spawn("A", "B"), "What there is."]})
     provider = ScriptedProvider(model)
     ended(act(session_in("record", provider=provider)))
@@ -392,7 +392,7 @@ def test_auto_cancels_again_only_the_agent_that_was_cancelled(
 
 
 def test_other_call_of_a_cancelled_agent_is_a_miss() -> None:
-    """It does not wait for a cancel that came in the call that it does not make now."""
+    """It does not wait for a cancel during a call that it does not make now."""
     model, act = cancelling("2", {"root": [spawn("A", "B"), "What there is."]})
     ended(act(session_in("record", provider=ScriptedProvider(model))))
     lines = [json.loads(line) for line in Path(CASSETTE).read_text().splitlines()]
@@ -408,7 +408,7 @@ def test_other_call_of_a_cancelled_agent_is_a_miss() -> None:
 
 
 def test_agent_that_was_cancelled_after_its_reply_starts_nobody() -> None:
-    """The cancel came when the reply was there, and its tasks had not been looked at."""
+    """The cancel came after the reply and before its tasks were read."""
     replies = {"root": [spawn("A", "X"), "What there is."], "X": [spawn("B"), "x"]}
     model, act = cancelling("2", replies)
     ended(act(session_in("record", provider=ScriptedProvider(model))))
@@ -432,7 +432,7 @@ def test_agent_that_was_cancelled_after_its_reply_starts_nobody() -> None:
 
 
 def forget(is_lost: Any) -> None:
-    """Take lines out of the cassette."""
+    """Remove lines from the cassette."""
     head, *lines = Path(CASSETTE).read_text().splitlines(keepends=True)
     kept = [line for line in lines if not is_lost(json.loads(line))]
     assert len(kept) < len(lines)
@@ -492,7 +492,7 @@ def test_auto_asks_nobody_for_what_is_recorded_and_leaves_the_file_as_it_was() -
 
     with new_kernel():
         session = session_in("auto", provider=provider)
-        runs = [ended(session.spawn("Plan.")) for _ in range(2)]  # the cell is run once more
+        runs = [ended(session.spawn("Plan.")) for _ in range(2)]  # the cell runs again
 
     assert provider.requests == []
     assert [run.result().output for run in runs] == ["All."] * 2
@@ -500,7 +500,7 @@ def test_auto_asks_nobody_for_what_is_recorded_and_leaves_the_file_as_it_was() -
 
 
 def test_auto_adds_the_changed_childs_calls_and_the_later_turns_above_it() -> None:
-    """Its prompt is another one, since its profile's text was edited."""
+    """The child's prompt has changed, since its profile's text was edited."""
     Path("agentnb.yaml").write_text(SETTINGS.format("Be brief."))
     config = {"config": "agentnb.yaml", "delegation": "tools"}
     script = {
@@ -538,7 +538,7 @@ def test_auto_adds_the_changed_childs_calls_and_the_later_turns_above_it() -> No
 
 
 async def test_tool_calls_that_are_used_no_more_are_not_waited_for() -> None:
-    """The third one had ended first, and the changed run does without it."""
+    """The third call had ended first, and the changed run does not make it."""
     ends = {3: asyncio.Event(), 1: asyncio.Event()}
 
     @agentnb.tool
@@ -665,7 +665,7 @@ def test_recording_that_was_killed_is_told_and_one_that_goes_on_is_not(
     session = session_in("auto", provider=ScriptedProvider(model))
 
     first = session.spawn("Plan.", name="first")
-    hold.wait()  # the root's call is in the file
+    hold.wait()  # the file has the root's call
     second = ended(session.spawn("Plan.", name="second", max_depth=0))
     assert capsys.readouterr().err == ""
     killed = Path(CASSETTE).read_bytes()
@@ -787,7 +787,7 @@ def test_reply_that_was_cut_answers_no_call_that_may_say_more() -> None:
 
 
 def test_auto_goes_on_with_a_run_that_was_cancelled_while_it_was_recorded() -> None:
-    """By the end of the kernel, for example."""
+    """For example by the end of the kernel."""
     runs: list[Run] = []
 
     def stops(request: CompletionRequest) -> Any:
@@ -812,7 +812,7 @@ def test_auto_goes_on_with_a_run_that_was_cancelled_while_it_was_recorded() -> N
 
 
 def test_auto_run_that_was_cancelled_midway_is_replayed_and_goes_on_in_the_next_auto() -> None:
-    """The cassette has calls from the time before, behind the place of the cancel."""
+    """The cassette has earlier calls after the place of the cancel."""
     runs: list[Run] = []
     script = {"root": [spawn("A", "B", mode="sequential"), "All."], "A": "a", "B": "b"}
     ended(session_in("record", provider=ScriptedProvider(by_task(script))).spawn("Plan."))

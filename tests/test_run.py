@@ -1,4 +1,4 @@
-"""`Run`: wait for it, watch and steer it from any thread and any loop."""
+"""`Run`: wait for it, watch it and steer it, from any thread and any loop."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def nothing_is_left_running() -> Iterator[None]:
 
 
 def held(text: str = "half of it") -> tuple[Session, Hold]:
-    """A session whose one agent stops in mid-stream."""
+    """A session whose one agent is held in mid-stream."""
     hold = Hold()
     return Session(provider=ScriptedProvider([Reply(text, pause=hold)])), hold
 
 
 def held_pair() -> tuple[Run, Hold, ScriptedProvider]:
-    """A run whose first child is in mid-stream, and whose second has completed."""
+    """A run whose first child is in mid-stream and whose second has completed."""
     hold = Hold()
     provider = by_agent(
         {
@@ -84,7 +84,7 @@ def held_pair() -> tuple[Run, Hold, ScriptedProvider]:
 
 
 def until(run: Run, kind: type[Any], path: str | None = None) -> Any:
-    """Wait for the first such event, on a separate loop."""
+    """Wait for the first event of a kind, on a separate loop."""
 
     async def first() -> Any:
         async with asyncio.timeout(DEADLINE_S):
@@ -429,7 +429,7 @@ def test_run_is_cancelled_before_its_first_step() -> None:
     session = Session(provider=provider)
 
     def spawn_and_cancel() -> Run:
-        run = session.spawn("a task")  # on the runtime's thread it cannot begin before we return
+        run = session.spawn("a task")  # on this thread, it cannot begin before this returns
         run.cancel(reason="changed my mind")
         return run
 
@@ -499,7 +499,7 @@ def test_paused_run_begins_nothing_more_and_goes_on_when_it_is_resumed() -> None
     hold.release()
     assert until(run, AgentWaiting, "root").reason == "paused"
     with pytest.raises(TimeoutError):
-        run.result(0.05)  # the run goes on: it waits for a person
+        run.result(0.05)  # the run continues: it waits for a person
     assert len(provider.requests) == asked
     assert run.status is AgentStatus.WAITING
     run.resume()
@@ -657,7 +657,7 @@ def test_order_says_whether_it_came_from_a_panel_or_from_code() -> None:
     run = attended()
     commands = run._live().commands
     assert commands is not None
-    commands.set_budget(90_000)  # first: without the agent that waits for an answer the run ends
+    commands.set_budget(90_000)  # first: the run ends without the agent that waits for an answer
     commands.cancel("1")
     run.result(DEADLINE_S)
 
@@ -749,8 +749,8 @@ INTERRUPT = "os.kill(os.getpid(), signal.SIGINT)"
     "interrupt",
     [
         INTERRUPT,
-        # Python keeps the signal for the main thread and does not wake it: as where one meets the
-        # main thread between its last look for signals and its sleep, which no test can time.
+        # Python keeps the signal for the main thread and does not wake it: as if it came between
+        # the main thread's last check for signals and its sleep, which no test can time.
         "signal.pthread_kill(threading.get_ident(), signal.SIGINT)",
     ],
     ids=["process", "another thread"],

@@ -1,4 +1,4 @@
-"""One thread and one loop, of which nothing is left at the end, with or without a fork."""
+"""One thread and one loop; nothing of them is left at the end, with or without a fork."""
 
 from __future__ import annotations
 

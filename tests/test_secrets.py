@@ -1,4 +1,4 @@
-"""Keys never appear: not in an error, however it is printed, a record or a view."""
+"""Keys never appear in an error, however it is printed, in a record or in a view."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from tests.support import DEADLINE_S
 
 HELLO = CompletionRequest(model="m", system="", messages=(user_message("Say hello"),))
 KEY = "k3y-Of.a+person/2026=(not|a[regex)*"
-"""With what means something to a pattern, an address, HTML or JSON."""
+"""With characters that are special in a pattern, an address, HTML or JSON."""
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ def closing() -> Iterator[Callable[[Any], Any]]:
         get_runtime().submit(provider.aclose()).result(DEADLINE_S)
 
 
-# -- how words leave -------------------------------------------------------------------------------
+# -- where a text can appear -----------------------------------------------------------------------
 
 
 def ways_out(error: BaseException, run: Run | None = None) -> Iterator[tuple[str, str]]:
-    """Each way by which an error, and the run that it ended, can be seen from outside."""
+    """Each way in which an error, and the run that it ended, can be seen."""
     yield "str", str(error)
     yield "repr", repr(error)
     whole = traceback.TracebackException.from_exception(error, capture_locals=True)
@@ -99,7 +99,7 @@ def ways_out(error: BaseException, run: Run | None = None) -> Iterator[tuple[str
 
 
 def looks(run: Run) -> Iterator[tuple[str, str]]:
-    """Everything that can be seen of a run."""
+    """All that can be seen of a run."""
     document = run.to_json()
     yield "to_json", document
     yield "repr", f"{run!r} {run.tree!r} {run.notes!r}"
@@ -154,7 +154,7 @@ async def failure_of(provider: Provider) -> Exception:
     raise AssertionError("nobody is there")
 
 
-# -- a server that says what it was sent -----------------------------------------------------------
+# -- a server that repeats its requests ------------------------------------------------------------
 
 ECHOES: dict[str, Callable[[str], str]] = {
     "whole": lambda key: f"Bad header: {key}!",
@@ -317,7 +317,7 @@ def test_call_that_is_stopped_in_the_middle_shows_no_key(
     check_unseen(ways_out(raised.value, run), KEY)
 
 
-# -- errors of other making ------------------------------------------------------------------------
+# -- errors of other code --------------------------------------------------------------------------
 
 
 class Careless:
@@ -363,9 +363,7 @@ def test_every_error_of_ours_is_masked_where_it_is_made_but_a_tools_own_words(
 
     assert error.args == ("a [secret SOME_SECRET]", 5)
     assert pickle.loads(pickle.dumps(error)).args == error.args
-    assert (
-        ToolError(f"a {KEY}").for_model == f"a {KEY}"
-    )  # a model is told it, and it is not changed
+    assert ToolError(f"a {KEY}").for_model == f"a {KEY}"  # a model gets it unchanged
 
 
 # -- what is written and shown ---------------------------------------------------------------------
@@ -454,7 +452,7 @@ def test_secret_that_streams_into_a_panel_is_never_shown_in_part(
         if told is not None:
             shown = told["text"] if told["reset"] and "text" in told else shown
             shown += told.get("add", "")
-        assert len(row) == 2 or KEY[:SHORTEST] not in shown  # the end of a reply may be anything
+        assert len(row) == 2 or KEY[:SHORTEST] not in shown  # a reply may end with any part of it
 
     assert shown == f"It is [secret MY_TOKEN], I say: {KEY[:20]}"
 
@@ -575,7 +573,7 @@ def test_work_grows_with_the_length_and_not_faster(text: str) -> None:
 
 
 def work_of(act: Callable[[], object]) -> int:
-    """How many lines of Python an act takes; what C does for each is linear in the text."""
+    """The Python lines that an act executes; the C code for each is linear in the text."""
     steps = 0
 
     def count(*_: object) -> Any:

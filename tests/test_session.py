@@ -39,7 +39,7 @@ from tests.support import (
 
 
 def ended(run: Run) -> Run:
-    """Wait for a run's end, and check what holds for every run."""
+    """Wait for a run's end, and check what must hold for every run."""
     result = run.result(DEADLINE_S)
     check_record(run.events)
     check_result(result, run.events)
@@ -140,7 +140,7 @@ def test_most_open_calls_hold_for_all_runs_of_a_session() -> None:
     first = session.spawn("first")
     holds[0].wait()
     second = session.spawn("second")
-    second.set_budget(second.budget.total)  # behind the second run's first step on its loop
+    second.set_budget(second.budget.total)  # after the second run's first step on its loop
     assert len(provider.requests) == 1
     assert second.status is AgentStatus.WAITING
     for hold in holds:
@@ -213,7 +213,7 @@ def test_spawn_all_takes_equal_tasks_as_often_as_they_are_given() -> None:
 
 
 def test_persons_list_is_run_whole_however_long_it_is() -> None:
-    """Twice as many texts as models may have sub-agents, with every setting at its default."""
+    """Twice as many texts as a model may have sub-agents, with all settings at their defaults."""
     texts = [f"text {n}" for n in range(2000)]
     provider = ScriptedProvider(lambda _: Reply("Done.", usage=Usage(10, 5)))
 
@@ -472,7 +472,7 @@ def test_setting_that_is_no_text_is_refused_by_its_name(setting: dict[str, Any])
         Session(provider=ScriptedProvider([]), **setting)
 
 
-# -- an interrupt before anybody waits -----------------------------------------------------------
+# -- an interrupt before the caller waits --------------------------------------------------------
 
 
 class InterruptedInBetween(Session):
@@ -521,7 +521,7 @@ def test_run_that_takes_too_long_ends_with_what_it_has() -> None:
     provider = by_agent({"root": "what there is", "A": Reply("half of A", pause=hold)})
     session = Session(provider=provider, max_time_s=0.05)
 
-    result = session.spawn_all(["A"]).result(DEADLINE_S)  # though nobody lets `A` go on
+    result = session.spawn_all(["A"]).result(DEADLINE_S)  # although `A` is still held
 
     assert result.status is AgentStatus.EXHAUSTED
     assert result.sub_agent_results[0].response == "half of A"

@@ -26,9 +26,9 @@ from tests.support import DEADLINE_S, Hold, spawn, task_of
 PRICES = {"scripted": Price(input=3, output=15)}
 USAGE = Usage(10_000, 1_000)
 TOKENS, MICROS = 11_000, 45_000
-"""What each call of these runs takes."""
+"""The cost of each call of these runs."""
 UNITS = {"tokens": (TOKENS, 30_000), "usd": (MICROS, "$0.12")}
-"""What a call takes, and a budget for two calls that not all of a third fits in."""
+"""The cost of a call, and a budget for two calls and part of a third."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def priced() -> Iterator[None]:
 
 
 def answer(hold: Hold | None) -> Any:
-    """The root has A and B done; B waits at the hold."""
+    """The root delegates A and B; B waits at the hold."""
 
     def reply(request: CompletionRequest) -> AnyReply:
         task = task_of(request)
@@ -58,7 +58,7 @@ def session(hold: Hold | None = None, **given: Any) -> Session:
 
 
 def used_in(run: Run[Any]) -> int:
-    """What is spent in the session's budget, with nothing held."""
+    """The spent part of the session's budget, while no lease is open."""
     (above,) = run.budget.above
     assert above.reserved == 0
     return above.tokens_used
@@ -83,7 +83,7 @@ def test_next_run_is_refused_once_it_is_used_up(
     runs = [ours.spawn("a task") for _ in range(2)]
     assert [run.result().status for run in runs] == [AgentStatus.COMPLETED] * 2
     assert used_in(runs[0]) == used_in(runs[1]) == 2 * each
-    ours.spawn("a task").result()  # by its estimate it fits
+    ours.spawn("a task").result()  # its estimate fits
 
     before = len(ours.runs(None))
     with pytest.raises(SessionBudgetUsedUp, match="session_budget"):
@@ -92,7 +92,7 @@ def test_next_run_is_refused_once_it_is_used_up(
         ours.map(["a row"], "{{text}}")
 
     assert len(ours.runs(None)) == before
-    if store is not None:  # whoever opens it again
+    if store is not None:  # also for a session that opens it again
         with pytest.raises(SessionBudgetUsedUp):
             session(session_budget=total, store=store, id=ours.id).spawn("a task")
 
@@ -116,7 +116,7 @@ def test_map_spends_no_more_than_the_session_has_left() -> None:
 
     assert result.status is AgentStatus.EXHAUSTED
     used = used_in(out)
-    # Two calls were open, and each took more than was estimated.
+    # Two calls were open, and each cost more than estimated.
     assert 9 * MICROS <= used <= 10 * MICROS + 2 * MICROS
     with pytest.raises(SessionBudgetUsedUp):
         ours.spawn("a task")
@@ -169,7 +169,7 @@ def test_it_is_a_setting_of_the_file_and_shown(
 
 @contextmanager
 def other_process(folder: Path, unit: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """A process in mid-run: three calls have ended or wait. With the ids of session and run."""
+    """A process in mid-run, with three calls made; and the ids of session and run."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.test_session_budget", str(folder), unit],
         stdin=subprocess.PIPE,
@@ -212,7 +212,7 @@ def test_killed_kernel_leaves_what_it_spent_and_nothing_that_it_held(
     assert used_in(run) == 3 * each
     again = ours.recover(run_id)
     assert again.result().status is AgentStatus.COMPLETED
-    # B and the synthesis; also the call of B that was lost, by its estimate.
+    # B and the synthesis; also the lost call of B, by its estimate.
     assert 5 * each < used_in(again) < 5 * each + each // 10
 
 
@@ -227,7 +227,7 @@ def main(folder: str, unit: str) -> None:
     assert hold.reached.wait(DEADLINE_S)
     while not any(agent.status is AgentStatus.COMPLETED for agent in run.agents):
         pass
-    ours.store.transactions().do(lambda db: None)  # all before is on disk
+    ours.store.transactions().do(lambda db: None)  # all earlier work is on disk
     print(ours.id, run.id, flush=True)  # noqa: T201
     sys.stdin.read()
 

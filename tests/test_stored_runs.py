@@ -1,4 +1,4 @@
-"""Runs in a session's store: where it is, what is listed, and what is loaded again."""
+"""Runs in a session's store: its place, the list of runs, and loading them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_relative_path_counts_from_where_the_session_was_made(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = session_of(store="runs/mine.db")
-    assert (project / "runs").is_dir()  # a mistake in the path shows at once
+    assert (project / "runs").is_dir()  # a mistake in the path is an error at once
     (project / "elsewhere").mkdir()
     monkeypatch.chdir(project / "elsewhere")
 
@@ -204,7 +204,7 @@ def test_tags_that_are_no_list_of_texts_are_refused(tags: Any, named: str) -> No
 
 
 class Keeper:
-    """A journal of one's own, which keeps the head alone."""
+    """A custom journal that keeps only the head."""
 
     def __init__(self) -> None:
         self.heads: list[RunHead] = []
@@ -250,7 +250,7 @@ def test_head_says_what_was_asked_of_whom_and_with_which_settings(
         "tasks": ["A", "B"],
         "synthesis": False,
     }
-    assert json.loads(json.dumps(plain(one.settings))) == one.settings  # no object of anyone's
+    assert json.loads(json.dumps(plain(one.settings))) == one.settings  # plain values only
     assert (one.first_child, one.settings.keys() & {"chain", "profiles"}) == (1, set())
 
 
@@ -325,7 +325,7 @@ def test_loaded_run_tells_what_the_live_one_told() -> None:
     agent, tree = run.agent("1"), str(run.tree)
     answer, usage = run.output, run.usage
     del run
-    session = session_of()  # the other one still has its newest run
+    session = session_of()  # the first session still has its newest run
 
     for name in (run_id, run_id[:-3], session.runs()[0]):
         loaded = session.load(name)
@@ -451,7 +451,7 @@ def test_without_a_store_only_the_newest_summaries_are_kept() -> None:
 
 
 def add_session(session: Session) -> bool:
-    """Write to the session's database. Returns whether the same session reads that back."""
+    """Write to the session's database. Returns whether the session reads it back."""
     work = partial(open_session, session_id=session.id, now=0.0)
     session.store.transactions().do(work)
     return session.store.transactions().do(partial(has_session, session_id=session.id))

@@ -1,4 +1,4 @@
-"""The dependencies of the package and its tools are declared, and bounded where it matters."""
+"""The dependencies of the package and its tools are declared, and bounded if it matters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OURS = {"agentnb", "conftest", "tests"}
 
-# What a new major version of these draws, or reads, is seen by who uses the package.
+# A new major version of these changes what users of the package see.
 RENDERING = {"anywidget": "<1", "markdown-it-py": "<5", "matplotlib": "<4", "pyyaml": "<7"}
 
 
@@ -34,7 +34,7 @@ def test_package_declares_what_it_imports_and_nothing_else() -> None:
     imported = dict(imports_of(files))
 
     assert undeclared(imported, needed | optional) == {}
-    # What runs in a worker's process, or is switched on, is imported there alone, with the extra.
+    # Imported only in a worker's process, or if switched on, with the extra installed.
     own = {ROOT / "agentnb" / "workers" / "inside", ROOT / "agentnb" / "telemetry"}
     of_every_process = {file for file in files if own.isdisjoint(file.parents)}
     assert undeclared(dict(imports_of(of_every_process, top_only=True)), needed) == {}
@@ -67,7 +67,7 @@ def imports_of(roots: Iterable[Path], *, top_only: bool = False) -> Iterator[tup
 
     Args:
         roots: Files, or folders of files.
-        top_only: Leave out imports within functions and conditions, which may never be run.
+        top_only: Leave out imports in functions and conditions, which may never run.
     """
     for root in roots:
         for path in [root] if root.is_file() else root.rglob("*.py"):

@@ -1,4 +1,4 @@
-"""`run.tell`: a person says something to an agent at work, from any thread."""
+"""`run.tell`: a person sends a note to a working agent, from any thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hold() -> Hold:
 
 @pytest.fixture
 def run(hold: Hold) -> Iterator[Run]:
-    """A run whose agent 1 is in the middle of its answer, and whose agent 2 has ended."""
+    """A run whose agent 1 is in the middle of its answer and whose agent 2 has ended."""
     provider = by_agent(
         {
             "root": [spawn("B", "A", mode="sequential"), "All."],
@@ -52,7 +52,7 @@ def told(run: Run) -> list[tuple[str, str, str]]:
 def test_agent_reads_it_and_its_conversation_and_outline_show_it(run: Run, hold: Hold) -> None:
     run.tell("2", "and <more>?")
     _ByPanel(run).tell(f"{run.thread_id}.2", "please")
-    assert told(run) == []  # it returns at once, and the agent is at work
+    assert told(run) == []  # it returns at once, while the agent works
 
     hold.release()
     result = run.result(DEADLINE_S)
@@ -126,7 +126,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_run_that_was_told_something_is_replayed_equal(
     monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
-    """A reads it in one turn more, in which it asks for sub-agents; the root with its results."""
+    """A reads it in one more turn and requests sub-agents; the root reads it with its results."""
     run: list[Run] = []
     started = threading.Event()
     asked: list[str] = []
@@ -169,7 +169,7 @@ def test_run_that_was_told_something_is_replayed_equal(
 
 @pytest.mark.usefixtures("kernel")
 def test_replay_of_another_words_says_where_they_differ() -> None:
-    """Its cassette has another conversation: the words are in the message that differs."""
+    """Its cassette has another conversation: the note is in the message that differs."""
     hold = Hold()
     provider = ScriptedProvider(
         lambda request: "b" if len(request.messages) > 1 else Reply("a", pause=hold)

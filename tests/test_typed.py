@@ -226,7 +226,7 @@ def test_mistakes_are_one_line_each_with_their_place_and_few() -> None:
 
 
 def _malformed(chance: random.Random) -> str:
-    """A reply as a model spoils it."""
+    """A reply with a typical fault of a model."""
     good = {**GOOD, "title": chance.choice(["t", "ü", "a \u201cb\u201d", "x" * 300])}
     text = json.dumps(good, ensure_ascii=chance.random() < 0.5)
     ways: list[Callable[[], str]] = [
@@ -301,7 +301,7 @@ def test_500_malformed_replies_are_valid_after_one_repair_or_fail_with_their_tex
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two texts are the same JSON: arguments of a tool are kept as that."""
+    """Whether two texts are the same JSON, as which a tool's arguments are kept."""
     try:
         return str(json.loads(one)) == str(json.loads(other))
     except ValueError:
@@ -386,7 +386,7 @@ def test_loaded_run_has_its_answer_as_plain_values(
     run = session.spawn("Do it.", output=Report)
     run.result(DEADLINE_S)
     run.to_json(tmp_path / "run.json")
-    # As in another process: this one has the run itself.
+    # As in another process, since this one has the run itself.
     monkeypatch.setattr("agentnb.run_store._kernel.alive", lambda run_id: None)
     loaded = session.load(run.id)
     opened = agentnb.load_run(tmp_path / "run.json")
