@@ -6,7 +6,7 @@ import { timeLeft, timeTaken, tokenCount, wholeNumber } from "./format.js";
 import { isFinal, makeMark, markOf, statusCounts, statusWords } from "./status.js";
 import { ToolMark } from "./tool_mark.js";
 
-const FIRST_TOLD = ["running", "waiting", "failed", "pending"];
+const FIRST_SHOWN = ["running", "waiting", "failed", "pending"];
 
 /**
  * What a card shows besides its row: `hidden` are the rows below it if it is collapsed, else
@@ -208,7 +208,7 @@ function tokenWords(row, hidden) {
 /** `12 hidden: 3 running, 9 completed`: working agents first, ended ones last. */
 export function hiddenWords(rows) {
   const counts = statusCounts(rows.map((row) => row.status));
-  const interest = ([status]) => (FIRST_TOLD.includes(status) ? FIRST_TOLD.indexOf(status) : 9);
+  const interest = ([status]) => (FIRST_SHOWN.includes(status) ? FIRST_SHOWN.indexOf(status) : 9);
   counts.sort((one, other) => interest(one) - interest(other));
   const words = counts.map(([status, count]) => `${wholeNumber(count)} ${status}`);
   return `${wholeNumber(rows.length)} hidden: ${words.join(", ")}`;

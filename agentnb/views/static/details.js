@@ -106,7 +106,7 @@ export class Details {
   }
 
   /** A command failed: it can be given again. */
-  orderFailed() {
+  commandFailed() {
     this.#asked = null;
     this.#cancel.disabled = false;
   }

@@ -238,7 +238,7 @@ export class View {
   #hearFailure({ command, about }) {
     if (command === "answer") this.#questions.failed(about);
     else if (command === "tell") this.#details.tell.failed(about);
-    else this.#details.orderFailed();
+    else this.#details.commandFailed();
     this.#soon();
   }
 
@@ -327,7 +327,7 @@ export class View {
   // A panel shows notices above the tree; a view without a panel shows them itself.
   #hearLines(lines) {
     if (!Array.isArray(lines)) return;
-    this.#details.orderFailed();
+    this.#details.commandFailed();
     if (!this.element.closest(".agentnb-panel")) this.#say(lines.join(" "));
     else if (this.#connection.isFirst(this)) this.#announcer.announceLines(lines.map(String));
   }

@@ -112,7 +112,7 @@ export function nextFrame(frame, before, { share = 0.05, seed = 1 } = {}) {
 }
 
 /** The kernel's answer to `details`. */
-export function madeUpLook({ view, agent, call, at }, frame, n) {
+export function madeUpDetails({ view, agent, call, at }, frame, n) {
   const one = frame.agents.find(({ path }) => path === agent);
   const text = Array.from(
     { length: 12 },

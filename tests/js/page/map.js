@@ -3,7 +3,7 @@
 
 import widget from "/agentnb/views/static/map_panel.js";
 import { fakeModel } from "./fake_model.js";
-import { madeUpLook } from "./made_up.js";
+import { madeUpDetails } from "./made_up.js";
 
 const asked = new URLSearchParams(location.search);
 const size = Number(asked.get("rows") ?? 40);
@@ -66,7 +66,7 @@ model.answer = (message) => {
   if (!one) return;
   const row = Math.floor((Number(one.path) - 1) / judges);
   const known = { task: `Which complaint is in: ${labels[row]}`, model: "demo/model-1", doing: "" };
-  const look = madeUpLook(
+  const look = madeUpDetails(
     message,
     { agents: [{ error: null, attempt: 1, ...known, ...one }] },
     looks,

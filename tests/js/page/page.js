@@ -4,7 +4,7 @@
 
 import widget from "/agentnb/views/static/panel.js";
 import { fakeModel } from "./fake_model.js";
-import { madeUpFrame, madeUpLook, nextFrame } from "./made_up.js";
+import { madeUpDetails, madeUpFrame, nextFrame } from "./made_up.js";
 
 const asked = new URLSearchParams(location.search);
 const done = asked.has("done");
@@ -20,7 +20,7 @@ document.body.dataset.jpThemeLight = String(!asked.has("dark"));
 model.answer = (message) => {
   if (message.type !== "details" || !rows.some(({ path }) => path === message.agent)) return;
   looks += 1;
-  const look = madeUpLook(message, { agents: rows }, looks);
+  const look = madeUpDetails(message, { agents: rows }, looks);
   setTimeout(() => {
     if (message.at !== null) model.tell(replayAt(message));
     model.tell(look);
