@@ -70,7 +70,7 @@ def finished(**settings: Any) -> Run:
     return run
 
 
-def test_agent_tells_what_it_was_asked_and_told_and_what_it_said() -> None:
+def test_agent_shows_its_task_its_calls_and_its_text() -> None:
     run = finished()
 
     agent = run.agent("1")
@@ -106,7 +106,7 @@ def test_agent_tells_what_it_was_asked_and_told_and_what_it_said() -> None:
         agent.text = ""  # type: ignore[misc]
 
 
-def test_agent_tells_what_it_used_alone_and_with_all_below_it() -> None:
+def test_agent_shows_its_own_usage_and_that_of_its_branch() -> None:
     run = finished()
     root, first, leaf = run.agent("root"), run.agent("1"), run.agent("1.1")
 
@@ -127,7 +127,7 @@ def test_all_agents_come_in_path_order_and_each_as_it_is_asked_for_alone() -> No
     assert run.agents == tuple(run.agent(agent.agent_id) for agent in run.agents)
 
 
-def test_failed_agent_tells_what_it_had_and_why() -> None:
+def test_failed_agent_shows_its_partial_result_and_the_reason() -> None:
     agent = finished().agent("3")
 
     assert (agent.status, agent.text) == (AgentStatus.FAILED, "half")
@@ -201,7 +201,7 @@ def test_loaded_run_tells_the_same_of_each_agent(tmp_path: Path) -> None:
     assert loaded.to_records() == run.to_records()
 
 
-def test_agent_at_work_tells_what_it_has_said_so_far_and_a_view_of_it_stays_as_it_is(
+def test_working_agent_shows_its_text_so_far_and_its_view_does_not_change(
     tmp_path: Path,
 ) -> None:
     hold = Hold()

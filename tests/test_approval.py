@@ -59,7 +59,7 @@ def yaml(folder: Path, text: str) -> Path:
     return file
 
 
-def test_nobody_there_denies_at_once_and_says_so() -> None:
+def test_without_a_person_approval_is_denied_at_once_with_the_reason() -> None:
     post = Post(approval=True)
 
     result = session(post).run_sync("Send it.")
@@ -280,7 +280,7 @@ def test_call_that_waited_when_the_process_died_is_asked_about_again_and_runs_on
     one.close()
 
 
-def test_replay_tells_the_answer_again_and_asks_nobody(tmp_path: Path) -> None:
+def test_replay_repeats_the_persons_answer_and_does_not_run_the_tool(tmp_path: Path) -> None:
     file = tmp_path / "x.cassette.jsonl"
     post = Post(approval=True)
     change = {"to": "ann"}

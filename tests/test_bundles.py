@@ -269,7 +269,7 @@ def test_empty_list_says_that_there_is_nothing() -> None:
     assert rows_of(bundle_of(SubAgentResults())) == ["no results"]
 
 
-def test_events_are_told_by_agent_since_their_order_between_agents_is_chance() -> None:
+def test_events_are_shown_by_agent_since_their_order_between_agents_is_chance() -> None:
     shown = bundle_of(finished().events)
 
     called = "agent_spawned → model_call_started"

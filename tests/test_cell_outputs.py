@@ -66,7 +66,7 @@ def test_same_texts_are_the_same_outputs(saved: list[Output], made: list[Output]
         ([shown("a\n")], [shown("a")], ["output 1", "  (only in the ends of lines)"]),
     ],
 )
-def test_each_difference_is_told_by_its_lines(
+def test_each_difference_is_shown_by_its_lines(
     saved: list[Output], made: list[Output], told: list[str]
 ) -> None:
     lines = differences(saved, made)

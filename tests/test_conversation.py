@@ -513,7 +513,7 @@ def test_cancelled_reply_is_kept_as_far_as_it_came(tmp_path: Path) -> None:
 DATA = Path(__file__).parent / "core" / "data"
 
 
-def test_file_from_before_replies_were_kept_whole_tells_what_it_has() -> None:
+def test_older_file_without_whole_replies_shows_what_it_has() -> None:
     run = load_run(DATA / "run_version_2.json")
 
     root, first, second = run.agents
@@ -528,7 +528,7 @@ def test_file_from_before_replies_were_kept_whole_tells_what_it_has() -> None:
     assert run.status is AgentStatus.COMPLETED
 
 
-def test_file_of_the_first_version_tells_what_it_has() -> None:
+def test_file_of_the_first_version_shows_what_it_has() -> None:
     run = load_run(DATA / "run_version_1.json")
 
     assert {agent.path: agent.messages[-1].text for agent in run.agents} == {

@@ -432,7 +432,7 @@ def test_job_ids_hang_on_what_no_job_is_told(said: str, settings: dict[str, Any]
     assert not set(ids_of_two_jobs()) & set(ids_of_two_jobs(said, **settings))
 
 
-def test_event_of_a_job_tells_its_id() -> None:
+def test_event_of_a_job_has_its_id() -> None:
     provider = by_agent({"root": [order(start("a")), order(wait()), "Done."]})
     run, _ = run_of(provider)
 

@@ -129,7 +129,7 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     assert pages - listed == set()
 
 
-def test_every_guarantee_names_a_test_that_is_there() -> None:
+def test_every_guarantee_names_an_existing_test() -> None:
     page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     promises = [line for line in page.splitlines() if line.startswith("| ")]
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
@@ -271,7 +271,7 @@ def test_page_on_a_persons_data_names_the_limits_of_the_code() -> None:
         assert words in text
 
 
-def test_python_of_the_page_on_local_models_runs_on_a_server_of_ones_own(
+def test_python_of_the_page_on_local_models_runs_on_a_local_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = (ROOT / "docs" / "local-models.md").read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ def session_of(provider: ScriptedProvider, **settings: Any) -> Session:
     return Session(provider=provider, store=None, **settings)
 
 
-def test_root_is_told_of_what_is_given_and_reads_more() -> None:
+def test_root_gets_descriptions_of_given_objects_and_reads_more() -> None:
     provider = by_agent({"root": [read("sales", what="statistics"), "done"]})
     session_of(provider).spawn("look", give={"sales": SALES}).result()
     first, second = requests_of(provider, "root")

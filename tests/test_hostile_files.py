@@ -309,7 +309,7 @@ def test_file_of_wrong_names_is_told_in_linear_work(
     assert max(told) < 2_000
 
 
-def test_near_name_is_told_as_long_as_there_are_few() -> None:
+def test_near_name_is_suggested_until_the_comparisons_are_used_up() -> None:
     hints = Hints(comparisons=5)
 
     assert hints.nearest("fats", ["fast", "slow"]) == "fast"

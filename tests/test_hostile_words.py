@@ -215,7 +215,7 @@ def test_error_that_is_cut_still_ends_with_what_to_do() -> None:
     assert str(error).endswith("Set the key to one that is valid.")
 
 
-def test_model_is_told_the_text_of_a_tools_error_as_it_is() -> None:
+def test_model_gets_the_text_of_a_tools_error_unchanged() -> None:
     error = ToolError(HOSTILE)
 
     assert error.for_model == HOSTILE

@@ -41,7 +41,7 @@ def test_session_loads_nothing_heavy_either() -> None:
     assert loaded.isdisjoint(HEAVY)
 
 
-def test_every_public_name_is_there_when_it_is_asked_for() -> None:
+def test_every_public_name_can_be_imported() -> None:
     missing = in_fresh_process(
         "import agentnb", "[n for n in agentnb.__all__ if getattr(agentnb, n, None) is None]"
     )

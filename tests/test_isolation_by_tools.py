@@ -321,7 +321,7 @@ def test_notes_of_the_workspace_reach_who_was_given_it_and_asked(
     assert NOTE not in wire.words["root"]
 
 
-def test_job_that_nobody_awaited_brings_its_parent_its_own_result_and_no_other(
+def test_job_that_was_not_awaited_reports_only_its_own_result_to_its_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wire = Wire(

@@ -52,7 +52,7 @@ def test_spawn_in_the_last_turn_is_refused() -> None:
     assert result.output == "All of it."
 
 
-def test_results_too_long_for_one_answer_are_cut_evenly_and_every_job_is_told() -> None:
+def test_results_too_long_for_one_answer_are_cut_evenly_and_every_job_is_reported() -> None:
     provider = by_agent(
         {
             "root": [order(start("a"), start("b"), start("c")), order(wait()), "Done."],
@@ -91,7 +91,7 @@ def test_root_whose_pot_is_empty_after_it_awaited_still_has_its_last_words() -> 
     assert max(map(len, results_in(last))) < 30_000
 
 
-def test_agent_out_of_turns_tells_what_it_awaited_last_and_did_not_see() -> None:
+def test_agent_out_of_turns_reports_the_last_results_that_it_awaited_and_did_not_read() -> None:
     waiting = Reply("I wait.", tool_uses=(ToolUse("w", "spawn_await", {"job_ids": "*"}),))
     provider = by_agent({"root": [order(start("a")), waiting]})
 
@@ -110,7 +110,7 @@ def test_agent_out_of_turns_with_open_jobs_is_marked_as_cut() -> None:
     assert (result.output, result.cut) == ("With a.", True)
 
 
-def test_block_beside_tool_calls_is_not_followed_and_the_model_is_told() -> None:
+def test_block_beside_tool_calls_is_not_followed_and_is_reported_to_the_model() -> None:
     both = Reply(spawn("by block", before="Both."), tool_uses=order(start("by tool")).tool_uses)
     provider = by_agent({"root": [both, order(wait()), "Done."]})
 
@@ -288,7 +288,7 @@ def test_synchronous_tool_cannot_start_jobs_and_harms_nothing_by_trying() -> Non
     assert (result.output, list(paths(result))) == ("Alone.", ["root"])
 
 
-def test_agent_that_awaited_one_job_and_then_writes_a_block_is_told_of_it_once() -> None:
+def test_job_that_was_awaited_before_a_block_is_reported_once() -> None:
     provider = by_agent({"root": [order(start("a")), order(wait()), spawn("b"), "Together."]})
 
     run_of(provider, delegation="both")

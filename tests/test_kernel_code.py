@@ -117,7 +117,7 @@ def test_error_has_its_line_and_the_names_that_were_bound_stay(names: dict[str, 
         ("x = (", "SyntaxError"),
     ],
 )
-def test_code_that_cannot_be_run_is_an_error_and_the_script_goes_on(code: str, said: str) -> None:
+def test_code_that_cannot_run_is_an_error_and_the_script_continues(code: str, said: str) -> None:
     result = came_of(code)
 
     assert result.is_error
@@ -264,7 +264,7 @@ def test_code_that_keeps_interrupts_from_itself_is_named_as_still_running(
     assert receipts[0].still_running == (run.thread_id,)
 
 
-def test_agent_is_told_that_its_code_goes_on_after_its_time_limit(
+def test_agent_learns_that_its_code_continues_after_its_time_limit(
     monkeypatch: pytest.MonkeyPatch, names: dict[str, Any]
 ) -> None:
     monkeypatch.setattr("agentnb.core._call.tool_call.THREAD_PATIENCE_S", 0.1)
@@ -371,7 +371,7 @@ def test_code_that_waits_for_code_is_an_error_at_once_and_no_standstill(
     assert "touched" not in names
 
 
-def test_replay_runs_no_code_and_asks_nobody(tmp_path: Path, names: dict[str, Any]) -> None:
+def test_replay_runs_no_code_and_calls_no_model(tmp_path: Path, names: dict[str, Any]) -> None:
     cassette = tmp_path / "x.cassette.jsonl"
     names["times"] = []
     script: dict[str, Any] = {"root": [run_code("times.append(1)\nlen(times)"), "done"]}

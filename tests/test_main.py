@@ -19,7 +19,7 @@ def saved(path: Path, *views: dict[str, object]) -> str:
     return str(path)
 
 
-def test_each_file_is_told_of_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_file_has_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = saved(tmp_path / "one.ipynb", view())
     many = saved(tmp_path / "many.ipynb", view(), view(), view())
     none = saved(tmp_path / "none.ipynb")

@@ -122,7 +122,7 @@ def test_model_of_a_pool_without_a_key_is_passed_over() -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_pool_may_stand_in_a_chain() -> None:
+def test_pool_can_be_part_of_a_chain() -> None:
     session = Session(["demo", "pool:best"], provider=providers())
 
     assert session.model == ("demo", "first/a", "second/b")
@@ -139,7 +139,7 @@ def test_unknown_pool_is_refused_by_session_and_run() -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_pool_with_a_provider_that_the_session_does_not_have_is_told_with_its_line() -> None:
+def test_pool_with_a_provider_that_the_session_does_not_have_is_an_error_with_its_line() -> None:
     with pytest.raises(ConfigError) as raised:
         Session()
 
@@ -281,7 +281,7 @@ def test_pool_of_a_profile_is_looked_at_when_the_profile_is_used(project: Path) 
 # -- the session of the magics --------------------------------------------------------------------
 
 
-def test_configure_reads_the_settings_anew(project: Path) -> None:
+def test_configure_reads_the_settings_again(project: Path) -> None:
     configure(provider=providers())
     (project / "agentnb.yaml").write_text("llm: {pools: {mine: [demo]}, default_pool: mine}")
 

@@ -144,7 +144,7 @@ def a_chain() -> FallbackProvider:
 
 
 @pytest.mark.parametrize("makes", [lambda: WithoutEyes(draws), a_chain])
-def test_model_that_takes_no_pictures_is_told_of_them(makes: Callable[[], Any]) -> None:
+def test_model_that_accepts_no_pictures_gets_a_line_about_them(makes: Callable[[], Any]) -> None:
     provider = makes()
     with Session(provider=provider, store=None, tools=[plot, look]) as session:
         run = session.spawn("What is it?")

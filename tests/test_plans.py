@@ -44,7 +44,7 @@ async def test_plan_is_answered_by_the_handle_of_its_run(tmp_path: Path) -> None
     assert [each.tasks for each in events_of(loaded.events, SpawnPlanned)] == [("A", "B")]
 
 
-def test_recorded_run_is_replayed_with_its_answers_and_asks_nobody(tmp_path: Path) -> None:
+def test_recorded_run_is_replayed_with_its_answers_and_calls_no_model(tmp_path: Path) -> None:
     cassette = tmp_path / "plans.cassette.jsonl"
 
     def one(planned: SpawnPlanned) -> int:

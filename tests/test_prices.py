@@ -394,7 +394,7 @@ def test_run_of_a_model_without_a_price_is_unpriced() -> None:
     assert str(run.cost) == "unpriced: no price is known for scripted (1,269 tokens)"
 
 
-def test_cost_of_a_run_that_goes_on_is_no_number_to_add_up() -> None:
+def test_cost_of_an_open_run_is_not_a_number_to_add_up() -> None:
     set_prices({"scripted": Price(10, 100)})
     hold = Hold()
     first = Reply(spawn("A"), usage=Usage(100, 10))

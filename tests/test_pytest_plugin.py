@@ -72,7 +72,7 @@ def test_same_task_twice(agentnb_session, again):
 """
 
 
-def test_each_test_records_its_own_file_and_replays_it_when_that_is_there(suite: Suite) -> None:
+def test_each_test_records_its_own_file_and_replays_it_once_it_exists(suite: Suite) -> None:
     suite.run(RIVERS, "--agentnb-mode=record", passed=6, WANTED="record: --agentnb-mode")
     assert [name.removeprefix("cassettes/test_it/") for name in suite.cassettes] == [
         "TestRivers.test_length-Danube-Donau-204909.cassette.jsonl",

@@ -101,7 +101,7 @@ def test_loaded_run_tells_what_the_run_told(tmp_path: Path) -> None:
     assert repr(record) == "RunRecord('root', completed)"
 
 
-def test_loaded_run_has_a_pot_that_stands_as_the_runs_stood(tmp_path: Path) -> None:
+def test_loaded_run_has_the_budget_of_the_run(tmp_path: Path) -> None:
     run = a_run(budget=123_456)
     assert run.result().total_tokens_used > 0
 

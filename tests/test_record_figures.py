@@ -41,7 +41,7 @@ def drawn(run: RunRecord, figure: str, *, dark: bool = False) -> bytes:
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_figure_of_a_run_is_there_before_in_and_after_it_and_of_the_file(
+def test_figure_of_a_run_can_be_drawn_before_during_and_after_it_and_from_its_file(
     figure: str, tmp_path: Path
 ) -> None:
     hold = Hold()

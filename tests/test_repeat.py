@@ -315,7 +315,7 @@ def test_cancel_of_the_whole_run_comes_again(mode: str) -> None:
     assert str(again.status) == "cancelled"
 
 
-def test_auto_goes_on_with_a_run_that_was_stopped() -> None:
+def test_auto_continues_a_run_that_was_stopped() -> None:
     """Only open calls reach the model; the rest comes from the cassette."""
     model, act = cancelling(None, {"root": [spawn("A", "B", mode="sequential"), "All."]})
     ended(act(session_in("record", provider=ScriptedProvider(model))))
@@ -407,7 +407,7 @@ def test_other_call_of_a_cancelled_agent_is_a_miss() -> None:
     assert isinstance(run._future.exception(), NotRecorded)
 
 
-def test_agent_that_was_cancelled_after_its_reply_starts_nobody() -> None:
+def test_agent_that_was_cancelled_after_its_reply_starts_no_sub_agent() -> None:
     """The cancel came after the reply and before its tasks were read."""
     replies = {"root": [spawn("A", "X"), "What there is."], "X": [spawn("B"), "x"]}
     model, act = cancelling("2", replies)
@@ -439,7 +439,7 @@ def forget(is_lost: Any) -> None:
     Path(CASSETTE).write_text("".join([head, *kept]))
 
 
-def test_list_of_a_person_and_a_thread_that_goes_on_are_replayed() -> None:
+def test_list_of_a_person_and_a_continued_thread_are_replayed() -> None:
     def talk(session: Session) -> Run:
         plan = ended(session.spawn_all(["A", "B"], name="plan"))
         run = ended(session.spawn("And then?", thread=plan.thread_id))
@@ -484,7 +484,7 @@ def test_task_that_an_agent_assigns_is_replayed_with_its_own_run_and_news() -> N
 # -- which recording answers -----------------------------------------------------------------------
 
 
-def test_auto_asks_nobody_for_what_is_recorded_and_leaves_the_file_as_it_was() -> None:
+def test_auto_makes_no_recorded_call_and_does_not_change_the_file() -> None:
     script = by_task({"root": [spawn("A", "B"), "All."], "B": "b"})
     ended(session_in("record", provider=ScriptedProvider(script)).spawn("Plan."))
     before = Path(CASSETTE).read_bytes()
@@ -657,7 +657,7 @@ def test_miss_of_a_sub_agent_fails_the_run_and_is_not_worked_around() -> None:
     assert len(lost) == 1
 
 
-def test_recording_that_was_killed_is_told_and_one_that_goes_on_is_not(
+def test_killed_recording_is_reported_and_an_open_one_is_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     hold = Hold()
@@ -786,7 +786,7 @@ def test_reply_that_was_cut_answers_no_call_that_may_say_more() -> None:
         assert isinstance(run._future.exception(), NotRecorded) is not is_found
 
 
-def test_auto_goes_on_with_a_run_that_was_cancelled_while_it_was_recorded() -> None:
+def test_auto_continues_a_run_that_was_cancelled_during_its_recording() -> None:
     """For example by the end of the kernel."""
     runs: list[Run] = []
 
@@ -811,7 +811,7 @@ def test_auto_goes_on_with_a_run_that_was_cancelled_while_it_was_recorded() -> N
     assert equal_records(run, replayed) == []
 
 
-def test_auto_run_that_was_cancelled_midway_is_replayed_and_goes_on_in_the_next_auto() -> None:
+def test_auto_run_that_was_cancelled_midway_is_replayed_and_continues_in_the_next_auto() -> None:
     """The cassette has earlier calls after the place of the cancel."""
     runs: list[Run] = []
     script = {"root": [spawn("A", "B", mode="sequential"), "All."], "A": "a", "B": "b"}

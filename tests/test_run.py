@@ -184,7 +184,7 @@ def test_run_sync_works_in_a_plain_thread() -> None:
     assert in_thread(lambda: session.run_sync("a task")).output == "ok"
 
 
-def test_result_that_comes_too_late_raises_the_built_in_error_and_the_run_goes_on() -> None:
+def test_result_that_comes_too_late_raises_the_built_in_error_and_the_run_continues() -> None:
     session, hold = held()
     run = session.spawn("a task")
     hold.wait()
@@ -490,7 +490,7 @@ def test_many_cancels_at_once_stop_each_agent_once() -> None:
 # -- pauses ---------------------------------------------------------------------------------------
 
 
-def test_paused_run_begins_nothing_more_and_goes_on_when_it_is_resumed() -> None:
+def test_paused_run_begins_nothing_more_and_continues_when_it_is_resumed() -> None:
     run, hold, provider = held_pair()
     asked = len(provider.requests)
 

@@ -381,7 +381,7 @@ def test_configure_keeps_the_settings_that_it_is_not_given() -> None:
 
 
 @pytest.mark.usefixtures("default_session")
-def test_configure_does_not_touch_runs_that_go_on() -> None:
+def test_configure_does_not_change_open_runs() -> None:
     hold = Hold()
     provider = ScriptedProvider([Reply("half of it", pause=hold)])
     run = configure(provider=provider).spawn("a task")

@@ -122,7 +122,7 @@ def test_map_spends_no_more_than_the_session_has_left() -> None:
         ours.spawn("a task")
 
 
-def test_raised_total_holds_for_runs_that_go_on_and_for_configured_successors() -> None:
+def test_raised_total_applies_to_open_runs_and_to_configured_successors() -> None:
     hold = Hold()
     first = session(hold, session_budget=100_000)
     run = first.spawn("two tasks")

@@ -254,7 +254,7 @@ def test_head_says_what_was_asked_of_whom_and_with_which_settings(
     assert (one.first_child, one.settings.keys() & {"chain", "profiles"}) == (1, set())
 
 
-def test_head_in_the_file_has_the_version_and_the_first_number_of_a_thread_that_goes_on(
+def test_head_in_the_file_has_the_version_and_the_first_number_of_a_continued_thread(
     project: Path,
 ) -> None:
     provider = by_agent({"root": [spawn("A", "B"), "first", spawn("C"), "second"]})

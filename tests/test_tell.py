@@ -68,7 +68,9 @@ def test_agent_reads_it_and_its_conversation_and_outline_show_it(run: Run, hold:
     assert not any("note_from_person" in text_of(each.request) for each in run.agent("root").calls)
 
 
-def test_agent_that_has_ended_and_one_that_never_was_are_told_apart(run: Run, hold: Hold) -> None:
+def test_notes_to_an_ended_and_to_an_unknown_agent_are_different_errors(
+    run: Run, hold: Hold
+) -> None:
     with pytest.raises(AgentEnded) as ended:
         run.tell("1", "late")
     with pytest.raises(UnknownAgent):

@@ -154,7 +154,7 @@ def test_what_is_no_type_is_refused_in_one_line_before_any_call(wrong: Any) -> N
         '{"value": {}}',
     ],
 )
-def test_answer_is_found_in_what_stands_around_it(text: str) -> None:
+def test_answer_is_found_inside_other_text(text: str) -> None:
     found = read(Report, text.replace("{}", json.dumps(GOOD)))
 
     assert isinstance(found, TypedAnswer)

@@ -74,7 +74,7 @@ def test_bar_moves_as_tokens_are_spent(desk: Desk) -> None:
     assert int(panel.bar.get_attribute("aria-valuenow") or 0) > before
 
 
-def test_number_below_what_is_used_is_refused_and_the_run_goes_on(desk: Desk) -> None:
+def test_budget_below_the_used_part_is_refused_and_the_run_continues(desk: Desk) -> None:
     with a_door() as door:
         notebook = started(desk, HELD, door=door, budget=50_000)
         panel = Panel(notebook.output(1))

@@ -169,7 +169,7 @@ def test_interrupt_button_stops_the_run_of_the_cell_that_owns_it(
     expect(notebook.output(2)).to_contain_text("True cancelled")
 
 
-def test_interrupt_of_a_cell_that_only_waits_lets_the_run_go_on(
+def test_interrupt_of_a_cell_that_only_waits_does_not_stop_the_run(
     desk: Desk, server: LoopbackServer, going_on: threading.Event
 ) -> None:
     cell = "run = agentnb.get_session().spawn('Count everything.')\ndisplay(run.panel())\nawait run"

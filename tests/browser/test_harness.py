@@ -38,7 +38,7 @@ def test_click_and_key_reach_the_kernel_while_a_cell_awaits(desk: Desk) -> None:
     expect(notebook.output(0)).to_contain_text("let go at 4")
 
 
-def test_kernel_runs_the_code_of_this_clone_and_nobodys_settings(desk: Desk) -> None:
+def test_kernel_runs_the_code_of_this_clone_without_a_persons_settings(desk: Desk) -> None:
     import agentnb
 
     notebook = desk.notebook(

@@ -125,7 +125,7 @@ def test_hostile_names_arguments_and_results_of_tools_are_shown_as_text(desk: De
     expect(panel.tree).to_be_visible()
 
 
-def test_line_of_a_megabyte_is_shown_and_the_page_goes_on(desk: Desk) -> None:
+def test_line_of_a_megabyte_is_shown_and_the_page_keeps_working(desk: Desk) -> None:
     replies = """{
         "root": [spawn("long"), "Brought together."],
         "long": "x" * 1_000_000 + " and the end of it",

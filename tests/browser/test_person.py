@@ -213,7 +213,7 @@ def test_questions_pauses_and_hostile_text_in_both_themes(open_tree: Open, query
         assert findings(tree.page) == []
 
 
-def test_agent_is_paused_told_and_resumed_in_its_details(open_tree: Open) -> None:
+def test_agent_is_paused_gets_a_note_and_is_resumed_in_its_details(open_tree: Open) -> None:
     tree = open_tree("agents=12")
     page = tree.page
     tree.frame(new_agent("1.2"), new_agent("1.1", status="completed", ended=61.0))

@@ -45,7 +45,7 @@ def expect_time_that_goes_on(time: Locator) -> None:
 # -- on a card --------------------------------------------------------------------------------
 
 
-def test_open_call_is_a_mark_with_its_name_and_its_time_which_goes_on(open_tree: Open) -> None:
+def test_open_call_is_a_mark_with_its_name_and_a_growing_time(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     card = tree.item("root")
 
@@ -60,7 +60,7 @@ def test_open_call_is_a_mark_with_its_name_and_its_time_which_goes_on(open_tree:
     expect(card).to_have_accessible_name(re.compile(r" look_up and 2 more$"))
 
 
-def test_report_stands_on_the_card_and_is_not_read_out_again_and_again(open_tree: Open) -> None:
+def test_report_is_on_the_card_and_is_not_announced_repeatedly(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     tree.frame(AT_WORK)
     card = tree.item("root")
@@ -130,7 +130,7 @@ def test_card_does_not_grow_or_move_with_its_calls(open_tree: Open) -> None:
         ]
 
 
-def test_closed_branch_tells_of_those_below_and_not_of_its_own_calls(open_tree: Open) -> None:
+def test_collapsed_branch_shows_the_agents_below_and_not_its_own_calls(open_tree: Open) -> None:
     tree = open_tree("agents=12")
     tree.frame(AT_WORK)
     card = tree.item("root")
@@ -157,7 +157,7 @@ def test_closed_branch_tells_of_those_below_and_not_of_its_own_calls(open_tree: 
         ("interrupted", "interrupted", "interrupted"),
     ],
 )
-def test_details_tell_how_a_call_stands_by_word_and_shape(
+def test_details_show_the_state_of_a_call_by_word_and_shape(
     open_tree: Open, status: str, word: str, shape: str
 ) -> None:
     tree = open_tree("agents=3")
@@ -185,7 +185,7 @@ def test_details_list_calls_with_arguments_result_and_time(open_tree: Open) -> N
     expect(second).to_contain_text("KeyError: 'x'")
 
 
-def test_call_that_is_at_work_shows_its_report_and_a_time_that_goes_on(open_tree: Open) -> None:
+def test_open_call_shows_its_report_and_a_growing_time(open_tree: Open) -> None:
     tree = open_tree("agents=3")
 
     tree.looked_at(tools=[line(1, status="open", said="3 of 9", duration_ms=None)])
@@ -198,7 +198,7 @@ def test_call_that_is_at_work_shows_its_report_and_a_time_that_goes_on(open_tree
     expect(call).not_to_contain_text("3 of 9")
 
 
-def test_new_calls_come_and_others_go_on_in_their_places(open_tree: Open) -> None:
+def test_new_calls_are_added_and_others_keep_their_places(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     tree.looked_at(tools=[line(1, "one", "open"), line(2, "two", "open")])
 
@@ -210,7 +210,7 @@ def test_new_calls_come_and_others_go_on_in_their_places(open_tree: Open) -> Non
     assert (names, states) == (["one", "two", "three"], ["open", "done", "open"])
 
 
-def test_long_text_is_shown_whole_when_asked_for_and_stays_so_while_others_come(
+def test_long_text_is_shown_whole_on_request_and_stays_so_while_others_come(
     open_tree: Open,
 ) -> None:
     tree = open_tree("agents=3")

@@ -184,7 +184,7 @@ def test_button_of_a_branch_closes_it_and_says_how_many_it_hides(open_tree: Open
     expect(button).to_have_text(f"+{below}")
 
 
-def test_closed_branch_tells_what_happens_inside(open_tree: Open) -> None:
+def test_collapsed_branch_shows_what_happens_inside(open_tree: Open) -> None:
     tree = open_tree()
     tree.page.get_by_role("button", name="Collapse 2", exact=True).click()
     below = [
@@ -310,7 +310,7 @@ def test_fit_follows_growth_and_size_until_a_person_zooms_and_comes_back_when_as
     assert board.evaluate(FITS)
 
 
-def test_details_stand_below_the_tree_where_the_cell_is_narrow(open_tree: Open) -> None:
+def test_details_are_below_the_tree_in_a_narrow_cell(open_tree: Open) -> None:
     tree = open_tree("agents=6")
     page, board = tree.page, tree.page.locator(".agentnb-board")
 
@@ -366,7 +366,7 @@ def test_growth_above_does_not_move_what_is_looked_at(open_tree: Open) -> None:
     assert tree.item("3.1").bounding_box() == before
 
 
-def test_new_agents_stand_in_the_order_of_their_numbers(open_tree: Open) -> None:
+def test_new_agents_are_in_the_order_of_their_numbers(open_tree: Open) -> None:
     tree = open_tree("agents=3")
 
     tree.frame(new_agent("10"), new_agent("2"), new_agent("9"))
@@ -475,7 +475,7 @@ def test_missed_part_of_a_text_is_asked_for(open_tree: Open) -> None:
     expect(box).not_to_contain_text("torn")
 
 
-def test_megabyte_of_text_is_shown_from_its_end_and_whole_when_asked_for(open_tree: Open) -> None:
+def test_megabyte_of_text_is_shown_from_its_end_and_whole_on_request(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     view = tree.sent("hello")[0]["view"]
     whole = {"type": "details", "view": view, "n": 0, "reset": True, "agent": "root", "at": None}
@@ -591,7 +591,7 @@ def test_replay_shows_the_tree_as_it_was_and_the_end_leaves_it(open_tree: Open) 
     expect(tree.item("root")).to_have_attribute("data-status", "completed")
 
 
-def test_replay_plays_by_itself_and_steps_from_change_to_change(open_tree: Open) -> None:
+def test_replay_plays_automatically_and_steps_from_change_to_change(open_tree: Open) -> None:
     tree = open_tree("agents=12&done")
     page = tree.page
 
@@ -681,7 +681,7 @@ def test_odd_messages_change_nothing_and_raise_nothing(open_tree: Open) -> None:
     assert tree.item("root").evaluate(BUT_ITS_TIME) == text
 
 
-def test_kernel_that_is_gone_is_told_and_asked_no_more(open_tree: Open) -> None:
+def test_lost_kernel_is_shown_and_gets_no_more_messages(open_tree: Open) -> None:
     tree = open_tree("agents=3")
 
     tree.page.evaluate("page.model.close()")
@@ -734,7 +734,7 @@ def test_handle_of_a_slider_made_later_gets_its_name(open_tree: Open) -> None:
     expect(tree.page.get_by_role("slider", name="Budget in tokens")).to_have_count(1)
 
 
-def test_handle_of_a_budget_in_dollars_speaks_of_dollars_wherever_it_stands(
+def test_handle_of_a_budget_in_dollars_has_its_value_in_dollars_at_every_position(
     open_tree: Open,
 ) -> None:
     tree = open_tree("agents=3")
@@ -760,7 +760,7 @@ def test_handle_of_a_budget_in_dollars_speaks_of_dollars_wherever_it_stands(
     expect(handle).to_have_attribute("aria-valuetext", "$0.05")
 
 
-def test_end_of_agents_and_run_is_told_to_a_screen_reader(open_tree: Open) -> None:
+def test_end_of_agents_and_run_is_announced_to_a_screen_reader(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     tree.frame({"path": "1", "status": "running"})
 

@@ -60,7 +60,7 @@ def test_rate_limit_is_shown_with_its_seconds_which_count_down(desk: Desk) -> No
     notebook.wait(1)
 
 
-def test_agent_that_brings_no_text_is_shown_as_stalled_until_it_goes_on(desk: Desk) -> None:
+def test_agent_without_text_is_shown_as_stalled_until_it_continues(desk: Desk) -> None:
     # So that the test does not take half a minute.
     sooner = "import agentnb.views.panel.fold as fold; fold.STALLED_AFTER_S = 0.5"
     replies = """{"root": Reply("Begun and then held, and ended.", pause=hold)}"""

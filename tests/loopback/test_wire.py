@@ -124,7 +124,7 @@ def test_stall_ends_when_the_client_hangs_up(reply: Reply) -> None:
         assert [request.number for request in server.closed] == [0]
 
 
-def test_drip_goes_on_until_the_test_lets_go() -> None:
+def test_drip_continues_until_the_test_lets_go() -> None:
     reply = Reply(before=(Drip(b"ab"), Act.HANG_UP))
     with LoopbackServer({"": reply}) as server, asked(server) as client:
         server.wait_stalled(1)
@@ -151,7 +151,7 @@ def test_compressed_stream_shows_each_event_as_soon_as_it_is_said() -> None:
     assert first == ON_THE_WIRE
 
 
-def test_lines_end_as_they_are_told_to() -> None:
+def test_lines_have_the_line_end_of_the_script() -> None:
     content = answered(Reply(events=(PING, Act.HANG_UP), line_end="\r\n"))
 
     assert ON_THE_WIRE.replace(b"\n", b"\r\n") in body_of(content)
@@ -168,7 +168,7 @@ def test_body_of_the_script_is_sent_as_it_is(status: int) -> None:
     assert b"content-length: 2\r\n" in content
 
 
-def test_connection_of_one_reply_can_be_waited_for_alone() -> None:
+def test_test_can_wait_for_the_connection_of_one_reply() -> None:
     with LoopbackServer({"": [Reply(events=(Act.HANG_UP,)), Reply(events=(Act.STALL,))]}) as server:
         with asked(server) as first:
             all_of(first)

@@ -1,7 +1,7 @@
 """Runs tests with the lowest versions that pyproject.toml allows.
 
-There are two environments, since an extra may require higher versions than agentnb does:
-`dependencies` has the lowest versions of the dependencies, `extras` those of the extras' packages.
+There are two environments, since an extra may ask for more than agentnb does: `dependencies` has
+the lowest versions of what every installation needs, `extras` those of what the extras add.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.release.environment import ROOT, Environment, Step
 _FLOOR = re.compile(r"(?P<name>[\w.-]+)(?:\[[^\]]*\])?>=(?P<version>[^,\s]+)")
 _OF_EXTRAS = ("code", "dask", "lab", "mcp", "nest", "openai", "otel")
 _OF_BOTH = ("code", "openai")
-"""Extras that most tests need: `dependencies` has their lowest versions, too."""
+"""Extras that most tests need: with the dependencies, too, at their lowest."""
 TESTS = {
     "dependencies": (
         *("tests/config", "--ignore=tests/config/test_mcp.py", "tests/mapping", "tests/objects"),
@@ -29,7 +29,7 @@ TESTS = {
         "tests/test_openai_runs.py",
     ),
 }
-"""The tests to run in each environment."""
+"""What is run in each environment."""
 
 
 def floors(lines: Iterable[str]) -> list[str]:
