@@ -93,7 +93,7 @@ def answer(run: Run, answering: Answering) -> str:
     except ValueError as error:  # the question does not take this answer
         raise NotebookError(str(error)) from None
     said = f"{word} {value}" if isinstance(value, int) else word
-    return f"{visible(question_id, 20)} is answered: {said}."
+    return f"Answered {visible(question_id, 20)}: {said}."
 
 
 def _value_and_reason(word: str, rest: str) -> tuple[Any, str | None]:
@@ -107,6 +107,6 @@ def _value_and_reason(word: str, rest: str) -> tuple[Any, str | None]:
         return json.loads(rest), None
     except ValueError:
         raise NotebookError(
-            f"After `{visible(word, 20)}` goes JSON, not {literal(rest)}: "
+            f"`{visible(word, 20)}` takes JSON, not {literal(rest)}: "
             '`%spawn answer q1 approve {"to": "ann"}`, or `%spawn answer q2 fewer 4`.'
         ) from None

@@ -167,7 +167,8 @@ def read_options(
 
 def _unknown(typed: str, options: Mapping[str, Option], *, magic: str) -> str:
     close = get_close_matches(typed, options, n=1, cutoff=0.7)
-    hint = f"did you mean {literal(close[0])}?" if close else f"known are {', '.join(options)}."
+    known = f"the options are {', '.join(options)}."
+    hint = f"did you mean {literal(close[0])}?" if close else known
     return f"`{magic}` has no option {literal(typed)}: {hint}"
 
 

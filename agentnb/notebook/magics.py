@@ -266,7 +266,7 @@ class AgentMagics(Magics):
             word, *arguments = words_of(line) or ["help"]
             if word not in AGENTNB_VERBS:
                 known = ", ".join(AGENTNB_VERBS)
-                raise NotebookError(f"`%agentnb` does not know {literal(word)}: known are {known}.")
+                raise NotebookError(f"`%agentnb` has no command {literal(word)} (known: {known}).")
             if AGENTNB_VERBS[word].words is None and arguments:
                 raise NotebookError(does_not_take(arguments, f"%agentnb {word}"))
             print(AGENTNB_VERBS[word].act(*arguments))
@@ -290,7 +290,7 @@ def _mode(*wanted: str) -> str:
 
 def _nest() -> str:
     allow_nested_loops()
-    return "asyncio.run() works inside cells now; all loops are slower for it."
+    return "asyncio.run() now works in cells; every event loop of this kernel is slower."
 
 
 def _freeze() -> str:
@@ -313,7 +313,9 @@ def _trust(*files: str) -> str:
         raise NotebookError("`%agentnb trust` takes one file, in quotes if it holds spaces.")
     config = load_config(files[0]) if files else config_at_hand()
     if not config.source:
-        raise NotebookError("No agentnb.yaml is read here: name the file after `%agentnb trust`.")
+        raise NotebookError(
+            "This session uses no agentnb.yaml: name the file after `%agentnb trust`."
+        )
     return trust(config)
 
 
@@ -376,7 +378,7 @@ def _start(request: _CellRequest) -> Run:
         _bind(request.variable, run)
         if wanted_display() != "none":
             print(
-                "Started in the background: `%spawn status` shows how it goes, "
+                "Started in the background: `%spawn status` shows its progress, "
                 "`%spawn cancel` stops it."
             )
     return run
@@ -475,7 +477,7 @@ def _run_verb(line: str) -> None:
         print(SPAWN_VERBS[verb].act(_run_for(values.get("run")), arguments))
     else:
         raise NotebookError(
-            f"`%spawn` does not know {literal(verb)}: known are {', '.join(SPAWN_VERBS)}. "
+            f"`%spawn` has no command {literal(verb)} (known: {', '.join(SPAWN_VERBS)}). "
             "A task goes into a cell that begins with `%%spawn`."
         )
 
@@ -525,7 +527,7 @@ def _runs() -> str:
         for at, info in enumerate(found[:ROWS])
     ]
     table = Table(("", "run", "status", "agents", "tokens"), rows).plain
-    more = "\n… and earlier ones: `agentnb.runs(limit=None)` has all." if found[ROWS:] else ""
+    more = "\n… and older runs: `agentnb.runs(limit=None)` lists them." if found[ROWS:] else ""
     return table + more
 
 
@@ -590,7 +592,7 @@ def _budget(run: Run, arguments: list[str]) -> str:
         run.set_budget(total)
     except NotMoney as error:
         raise NotebookError(str(error)) from None
-    return f"The budget is {run.budget.in_words(run.budget.total)} now."
+    return f"The budget is now {run.budget.in_words(run.budget.total)}."
 
 
 SPAWN_VERBS = {

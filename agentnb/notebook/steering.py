@@ -73,7 +73,9 @@ def tell(run: Run, telling: Telling) -> str:
         raise
     except ValueError as error:  # the words cannot be said
         raise NotebookError(str(error)) from None
-    return f"{path_of(telling.path, run.thread_id)} reads it at its next turn."
+    path = path_of(telling.path, run.thread_id)
+    who = "The root" if path == ROOT_PATH else f"Agent {path}"
+    return f"Sent. {who} reads it at its next turn."
 
 
 def pause(run: Run, arguments: Sequence[str]) -> str:
@@ -82,7 +84,7 @@ def pause(run: Run, arguments: Sequence[str]) -> str:
     before = run.paused
     run.pause(agent)
     if new := set(run.paused) - set(before):
-        return f"Paused: {_paths(new)}. What is open runs to its end."
+        return f"Paused: {_paths(new)}. Open calls and tools finish."
     return "Already paused: nothing has changed."
 
 

@@ -75,7 +75,7 @@ def _verb_and_rest(line: str) -> tuple[str, str]:
         return "list", line
     if first not in TASK_VERBS:
         raise NotebookError(
-            f"`%task` does not know {literal(first)}: known are {', '.join(TASK_VERBS)}."
+            f"`%task` has no command {literal(first)} (known: {', '.join(TASK_VERBS)})."
         )
     return first, rest.strip()
 
@@ -139,7 +139,7 @@ def _list(rest: str) -> Bundle:
 def _table_of(tasks: Sequence[Task]) -> Bundle:
     """Tasks as a board, with the names of their agents."""
     names = {agent.thread_id: agent.name for agent in _session().agents()}
-    return task_board(tasks, names, none="; `%task help` shows how to make one.")
+    return task_board(tasks, names, none="; `%task help` shows how to create one.")
 
 
 def _one(rest: str) -> object:

@@ -82,8 +82,8 @@ def _meant(name: str, notebook: Mapping[str, Any], of_session: Sequence[Tool]) -
     known = dict.fromkeys([*_functions_of(notebook), *others])
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     listed = ", ".join(literal(each) for each in list(known)[-_MOST_NAMES:])
-    hint = f"did you mean {literal(close[0])}?" if close else f"known are {listed}."
-    raise NotebookError(f"There is no function {literal(name)} in this notebook: {hint}")
+    hint = f": did you mean {literal(close[0])}?" if close else f" (known: {listed})."
+    raise NotebookError(f"There is no function {literal(name)} in this notebook{hint}")
 
 
 def _functions_of(notebook: Mapping[str, Any]) -> list[str]:

@@ -34,9 +34,9 @@ def type_named(name: str, notebook: Mapping[str, Any]) -> Any:
     known = names_of_types(notebook)
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     listed = ", ".join(literal(each) for each in known[-_MOST_NAMES:])
-    hint = f"did you mean {literal(close[0])}?" if close else f"known are {listed}."
+    hint = f": did you mean {literal(close[0])}?" if close else f" (known: {listed})."
     raise NotebookError(
-        f"There is no type {literal(name)} in this notebook: {hint} "
+        f"There is no type {literal(name)} in this notebook{hint} "
         "Give a type such as `list[int]` a name first."
     )
 

@@ -480,7 +480,7 @@ def test_magic_trusts_the_file_that_the_next_run_has_or_the_one_that_is_named(
     other = project / "with a space"
     other.mkdir()
     written(other, f"base_url: {AWAY}")
-    with pytest.raises(agentnb.AgentnbError, match=r"No agentnb\.yaml is read here"):
+    with pytest.raises(agentnb.AgentnbError, match=r"This session uses no agentnb\.yaml"):
         AGENTNB_VERBS["trust"].act()
 
     session = configure(config=other, model="openai/m")

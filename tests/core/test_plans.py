@@ -238,7 +238,7 @@ async def test_plan_is_asked_about_and_begins_with_go() -> None:
     assert question.options == ("go", "stop", "fewer")
     cents = -(-int(Decimal(str(plan.estimated_cost_usd)) * 10_000) // 100) / 100
     assert question.text == (
-        f"4 agents, at most {plan.estimated_tokens:,} tokens, at most ${cents:.2f}: "
+        f"Start 4 agents, at most {plan.estimated_tokens:,} tokens, at most ${cents:.2f}: "
         "go, stop, or fewer?"
     )
     assert started(tree) == []

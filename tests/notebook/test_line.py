@@ -46,7 +46,7 @@ def test_line_is_split_into_options_and_the_rest(
         ("--bugdet 5", "`%%spawn` has no option '--bugdet': did you mean '--budget'?"),
         (
             "--zebra",
-            "`%%spawn` has no option '--zebra': known are --budget, --model, --bg, -o.",
+            "`%%spawn` has no option '--zebra': the options are --budget, --model, --bg, -o.",
         ),
         ("--budget", "'--budget' of `%%spawn` needs a value."),
         ("--budget --bg", "'--budget' of `%%spawn` needs a value."),

@@ -304,7 +304,7 @@ def test_spawn_line_steers_the_newest_run(kernel: Kernel, door: Door) -> None:
     assert "running" in status.stdout
     assert "1 ► running · first part" in status.stdout
     assert "90,000" in budget.stdout
-    assert told.stdout.strip() == "root reads it at its next turn."
+    assert told.stdout.strip() == "Sent. The root reads it at its next turn."
     assert (
         kernel.value("'Don\\'t use jargon.</note' in tree.agent('root').messages[-2].text") is True
     )

@@ -162,7 +162,7 @@ def test_newest_definition_of_a_function_is_the_one_that_is_called(kernel: Kerne
     ("names", "words"),
     [
         ("lok_up", "There is no function 'lok_up' in this notebook: did you mean 'look_up'?"),
-        ("zzz", "known are 'look_up', 'depth', 'from_session'"),
+        ("zzz", "(known: 'look_up', 'depth', 'from_session'"),
         ("number", "'number' is a int, and `--tools` takes names of functions."),
         ("Thing", "'Thing' is a type, and `--tools` takes names of functions."),
         ("look_up,", "'--tools' takes names separated by commas, not 'look_up,'."),
@@ -218,7 +218,7 @@ def test_questions_of_a_run_in_the_background_are_listed_and_answered(kernel: Ke
         assert words in wrong.error
         assert "\n" not in wrong.error.strip()
     answered = kernel.ok('%spawn answer q1 approve {"to": "ann\'s list"}')
-    assert answered.stdout == "q1 is answered: approve.\n"
+    assert answered.stdout == "Answered q1: approve.\n"
     kernel.ok("result = first.result()")
     assert kernel.ok("sent").result == '["ann\'s list"]'
     assert kernel.ok("%spawn questions").stdout == "No question is open.\n"

@@ -51,7 +51,7 @@ def question_text(warning: BudgetWarning) -> str:
     """The question in words."""
     return (
         f"{share_in_words(warning.tokens_used, warning.budget_total, warning.unit)} "
-        f"{'are' if warning.unit == TOKENS else 'is'} used: go on, or stop? "
+        f"{'are' if warning.unit == TOKENS else 'is'} used. Continue or stop? "
         "New calls wait for the answer."
     )
 

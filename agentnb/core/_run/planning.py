@@ -258,4 +258,4 @@ def _event(delegation: Upcoming, tasks: Sequence[NumberedTask], estimate: Estima
 
 def _question(planned: SpawnPlanned) -> str:
     estimate = Estimate(planned.estimated_tokens, planned.estimated_cost_usd)
-    return f"{in_words(len(planned.tasks), estimate)}: go, stop, or fewer?"
+    return f"Start {in_words(len(planned.tasks), estimate)}: go, stop, or fewer?"
