@@ -123,9 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     trust = verbs.add_parser(
         "trust",
         help=words,
-        description="Let what a settings file says of servers and key variables count, also for "
-        "servers that are not on this machine, and let its settings have a run spend more, until "
-        "the file changes. It prints what that sends where.",
+        description="Trust a settings file until it changes: it may then name servers on other "
+        "machines, which get conversations and keys, start MCP servers, and let a run spend more. "
+        "Prints what that allows.",
     )
     trust.add_argument("files", nargs="+", metavar="FILE", help="an agentnb.yaml, or its folder")
     words = "check the set-up, and say how to fix it"
@@ -144,8 +144,8 @@ def _parser() -> argparse.ArgumentParser:
     prune = tidy.add_parser(
         "prune",
         help=words,
-        description="Take the calls out of cassettes that the newest `auto` run of their notebook "
-        "did without, and name them. Use it while nothing records.",
+        description="Remove from each cassette the calls that the newest `auto` run of its "
+        "notebook did not use, and list them. Use it while nothing is recording.",
     )
     prune.add_argument("files", nargs="+", metavar="FILE", help="NAME.cassette.jsonl")
 

@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("agentnb").addoption(
         _OPTION,
         choices=_MODES,
-        help="how runs go in tests with `agentnb_session` or `agentnb_cassette`, and in notebooks "
+        help="mode of runs in tests with `agentnb_session` or `agentnb_cassette`, and in notebooks "
         "under nbval; overrides AGENTNB_MODE. By default recorded runs are replayed.",
     )
 

@@ -89,11 +89,11 @@ class Tally:
     def __str__(self) -> str:
         """One line."""
         if not self.recorded:
-            return "nothing was recorded before, so all its calls are asked"
-        asked = "no call asked anew"
+            return "nothing was recorded before, so all calls are new"
+        asked = "no new calls"
         if self.asked:
             paths = listed(sorted(set(self.asked), key=path_key), most=_MOST_TOLD)
-            asked = f"{counted(len(self.asked), 'call')} asked anew ({paths})"
+            asked = f"{counted(len(self.asked), 'new call')} ({paths})"
         parts = [asked, f"{len(self.used):,} answered from the cassette"]
         if unused := self.recorded - len(self.used):
             parts.append(f"{counted(unused, 'recorded call')} not used")
@@ -321,7 +321,7 @@ def _about_unused(cassette: Cassette) -> Iterator[str]:
         return
     calls = "1 recorded call is" if len(gone) == 1 else f"{len(gone):,} recorded calls are"
     name = shlex.quote(cassette.path.name)
-    yield f"{calls} used no more (`python -m agentnb cassette prune {name}` takes them out):"
+    yield f"{calls} unused (`python -m agentnb cassette prune {name}` removes them):"
     yield from (f"- {call}" for call in gone[:_MOST_TOLD])
     if len(gone) > _MOST_TOLD:
         yield f"- and {len(gone) - _MOST_TOLD:,} more"
@@ -359,10 +359,10 @@ def _tool_in_words(miss: Miss, source: str) -> str:
     if miss.was is None:
         return f"{what} is not recorded. {advice}"
     if (tool.result, tool.is_error) == (miss.was.result, miss.was.is_error):
-        return f"{what} was run again and returned other pictures than the recorded ones. {advice}"
+        return f"{what} was run again and returned other pictures than those recorded. {advice}"
     return (
-        f"{what} was run again and returned {literal(tool.result, 200)}, and not "
-        f"{literal(miss.was.result, 200)}, which is recorded. {advice}"
+        f"{what} was run again and returned {literal(tool.result, 200)}, not the "
+        f"recorded {literal(miss.was.result, 200)}. {advice}"
     )
 
 

@@ -148,7 +148,7 @@ WORDS = {
     "docs/configuration.md": ["completed $0.50"],
     "docs/typed-answers.md": ["title='(demo) food' stars="],
     "docs/panel.md": ["TreeView()", "()\nboth"],
-    "docs/cassette.md": ["is used.", "('tides',) ['root', '1']"],
+    "docs/cassette.md": ["is already used.", "('tides',) ['root', '1']"],
     "docs/tables.md": [
         "about urgent status path\na delivery True completed 1\nb none False completed 2\n"
         "c price False completed 3\n1\n3 0 completed\ndelivery True\n"

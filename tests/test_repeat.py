@@ -678,7 +678,7 @@ def test_killed_recording_is_reported_and_an_open_one_is_not(
         replay = session_in("replay", provider=ScriptedProvider([]))
         ended(replay.spawn("Plan.", name="second", max_depth=0))
         ended(replay.spawn("Plan.", name="second", max_depth=0))
-    assert capsys.readouterr().err.count("did not come to an end: 'first'") == 1
+    assert capsys.readouterr().err.count("did not end: 'first'") == 1
 
 
 def test_replay_without_a_cassette_says_how_to_record_one() -> None:

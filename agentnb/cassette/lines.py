@@ -290,8 +290,8 @@ class _Reader:
         begun = {line.label for line in self.lines if line.kind == "run"}
         for line in self.lines:
             if line.label not in begun:
-                why = f"nothing says what the run {literal(line.label, 60)} was: it has no line"
-                raise self.bad(line.place, f'{why} of the kind "run"', _NO_RUN)
+                why = f'its run {literal(line.label, 60)} has no line of the kind "run"'
+                raise self.bad(line.place, why, _NO_RUN)
 
     def _link(self, line: Line) -> None:
         """Find the call that a call's request continues."""
@@ -301,7 +301,7 @@ class _Reader:
         if (after := request.get("after")) is not None:
             base = self._calls.get((line.recording, *own, after)) or self._calls.get((*own, after))
             if base is None:
-                why = f"its request goes on after the call {after}, which is not before it"
+                why = f"its request continues the call {after}, which does not precede it"
                 raise self.bad(line.place, why)
             if request.get("kept", 0) > base.messages:
                 raise self.bad(line.place, "its request keeps more messages than there were")
@@ -322,7 +322,7 @@ class _Reader:
         if other.fields != line.fields:
             why = f"it contradicts line {other.place:,} about the same record"
             raise self.bad(line.place, why, _RECORD_AGAIN)
-        self.notes.append(f"line {line.place:,} says the same as line {other.place:,}")
+        self.notes.append(f"line {line.place:,} repeats line {other.place:,}")
         return False
 
 
@@ -347,7 +347,7 @@ def notes_of(content: Content) -> tuple[str, ...]:
     if open_ones:
         which = ", ".join(literal(label, 40) for label in open_ones[:3])
         which += ", …" if len(open_ones) > 3 else ""
-        notes.append(f"{counted(len(open_ones), 'run')} did not come to an end: {which}")
+        notes.append(f"{counted(len(open_ones), 'run')} did not end: {which}")
     return tuple(notes)
 
 

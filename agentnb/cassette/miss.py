@@ -262,7 +262,7 @@ def _story(miss: Miss) -> Iterator[str]:
     path, number = miss.nearest
     where = f", line {miss.line:,} of {_name(miss.source)}" if miss.line else ""
     if not miss.differences:
-        yield f"The same request was recorded as call {number} of {_who(path)}{where}, and is used."
+        yield f"The same request is call {number} of {_who(path)}{where}, which is already used."
         return
     yield f"The nearest is call {number} of {_who(path)}{where}. It differs in:"
     for each in miss.differences[:_MOST_SHOWN]:

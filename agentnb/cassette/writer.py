@@ -94,7 +94,7 @@ class CassetteFile:
                 state = None
             if state is None or state[1] == 0 or state == self._state:
                 if state is None and self.path.is_symlink():
-                    raise BadCassette(str(self.path), None, "it is a link to nothing")
+                    raise BadCassette(str(self.path), None, "it is a broken link")
                 return
             data = read_bytes(self.path)
             self._content, self._added = content_of(data, str(self.path)), set()

@@ -43,10 +43,10 @@ _DELEGATION = {
     "both": "by spawn block and by tools",
 }
 _MEANS = {
-    LIVE: "Models are asked as they are named.",
-    RECORD: "Models are asked, and what they say is written to {}.",
-    AUTO: "What {} has is answered from it; the rest is asked and added to it.",
-    REPLAY: "All is answered from {}: no model is asked.",
+    LIVE: "Calls go to the models.",
+    RECORD: "Calls go to the models and are recorded in {}.",
+    AUTO: "Recorded calls are answered from {}; new ones go to the models and are added to it.",
+    REPLAY: "All calls are answered from {}; no model is called.",
 }
 """What a mode does, with the name of its cassette."""
 _MOST = 50
@@ -82,7 +82,7 @@ def settings_text(session: Session) -> str:
 
 def _head(config: Config) -> str:
     if not config.source:
-        return f"No {FILE_NAME} is read: what is not set in code has its default."
+        return f"No {FILE_NAME} is used: settings that are not set in code have their defaults."
     head = f"Settings of {visible(Path(config.source).name, LONGEST_IN_ERROR)}"
     if config.has_changed():
         return (

@@ -22,7 +22,7 @@ class NetworkClosed(RuntimeError):
     def __init__(self, target: object, why: str) -> None:
         self.target = target
         aim = "" if target is None else f" to {target!r}"
-        super().__init__(f"A connection{aim} was to be opened, and the network is closed. {why}")
+        super().__init__(f"A connection{aim} was attempted, but the network is closed. {why}")
 
 
 @contextmanager

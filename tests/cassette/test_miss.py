@@ -148,7 +148,8 @@ async def test_request_that_was_recorded_and_is_used_up_says_so(cassette: Casset
     miss = asked(cassette, "1", 1, call_of(cassette, "1", 1).request)
 
     assert miss.differences == ()
-    assert "was recorded" in str(miss)
+    assert "The same request is call 1 of agent 1" in str(miss)
+    assert "which is already used" in str(miss)
 
 
 async def test_run_that_was_not_recorded_says_so(cassette: Cassette) -> None:

@@ -52,7 +52,7 @@ async def test_what_has_finished_is_in_the_file_after_a_commit(path: Path) -> No
 
     cassette = Cassette.read(path)
     assert [(c.path, c.number) for c in cassette.calls("a run")] == [("1", 1), ("2", 1)]
-    assert any("did not come to an end" in note for note in cassette.notes)
+    assert any("did not end" in note for note in cassette.notes)
     assert cassette.journal("a run").ends == ()
 
 

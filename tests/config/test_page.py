@@ -162,7 +162,7 @@ OpenAI-compatible server (llm.providers.openai):
 def test_without_a_file_the_defaults_are_shown(project: Path) -> None:
     assert settings_text(Session("demo")) == (
         """\
-No agentnb.yaml is read: what is not set in code has its default.
+No agentnb.yaml is used: settings that are not set in code have their defaults.
   model         demo (set in code)
   default pool  none (the default)
   delegation    by spawn block (the default)

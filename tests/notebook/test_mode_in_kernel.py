@@ -178,7 +178,7 @@ def test_auto_tells_what_it_asked_and_what_is_used_no_more_outside_of_the_output
 
     assert asked(kernel) == count + 2
     assert (shown.text.strip(), shown.stderr) == ("Perhaps.", "")
-    assert "2 calls asked anew (root, 2), 1 answered from the cassette" in said
+    assert "2 new calls (root, 2), 1 answered from the cassette" in said
     assert f"python -m agentnb cassette prune {CASSETTE}" in said
     assert "agent 2, call 1 (scripted): 'How long is the Rhine?'" in said
     replayed = kernel.ok("%agentnb mode replay", LIST)
