@@ -380,7 +380,7 @@ class TreeFold:
                 note = f"switched to {event.to_provider}: {event.error}"
                 agent.notes.append(one_line(note, limit=80))
             case AgentTold():
-                agent.notes.append(one_line(f"was told: {event.text}", limit=80))
+                agent.notes.append(one_line(f"received a note: {event.text}", limit=80))
             case ModelCallFinished():
                 agent.tokens_used += event.usage.total_tokens
                 for usage in (agent.usage, self._usage):

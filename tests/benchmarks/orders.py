@@ -88,7 +88,7 @@ _WATCH = """{
         attributes: true, childList: true, subtree: true, characterData: true,
     });
 }"""
-_IS_TOLD = 'document.querySelector(".agentnb-tell-line").textContent.startsWith("It reads this")'
+_IS_TOLD = 'document.querySelector(".agentnb-tell-line").textContent.startsWith("The agent reads")'
 
 
 def took_ms(page: Page, effect: str, act: Callable[[], object]) -> float:

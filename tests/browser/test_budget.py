@@ -83,7 +83,7 @@ def test_budget_below_the_used_part_is_refused_and_the_run_continues(desk: Desk)
         panel.number.press("Enter")
         expect(panel.number).not_to_have_value("5")
         expect(panel.number).to_have_value("50000")
-        expect(notebook.output(1)).to_contain_text("are used already")
+        expect(notebook.output(1)).to_contain_text("are already used")
         door.open()
         notebook.wait(1)
 

@@ -196,7 +196,7 @@ def test_questions_pauses_and_hostile_text_in_both_themes(open_tree: Open, query
         )
         tree.page.locator(".agentnb-question-head").nth(2).click()
         tree.item("1.2").click()
-        tree.looked_at("1.2", notes=["was told: " + evils[1]])
+        tree.looked_at("1.2", notes=["received a note: " + evils[1]])
         for path, words in {"1.1": "asks", "1.2": "running, paused", "2": "paused"}.items():
             expect(tree.item(path)).to_have_accessible_name(re.compile(f"^{path} {words}"))
         shapes = [
@@ -230,17 +230,17 @@ def test_agent_is_paused_gets_a_note_and_is_resumed_in_its_details(open_tree: Op
 
     expect(field).to_have_value("")
     expect(field).to_be_focused()
-    expect(tree.details).to_contain_text("It reads this at its next turn")
-    tree.look_goes_on(told=1, notes=["was told: Look at the second file too."])
-    expect(tree.details).to_contain_text("It has read this")
+    expect(tree.details).to_contain_text("The agent reads this at its next turn")
+    tree.look_goes_on(told=1, notes=["received a note: Look at the second file too."])
+    expect(tree.details).to_contain_text("The agent has read this")
     field.fill("And then?")
     tree.details.get_by_role("button", name="Send").click()
     tree.tell({"type": "failed", "command": "tell", "about": "1.2"})
-    expect(tree.details).to_contain_text("It was not sent")
+    expect(tree.details).to_contain_text("Not sent")
     expect(field).to_have_value("And then?")
     tree.item("1.1").click()
     expect(field).to_be_disabled()
-    expect(tree.details).to_contain_text("It has ended")
+    expect(tree.details).to_contain_text("This agent has ended")
 
     assert [sent["agent"] for kind in ("pause", "resume") for sent in tree.sent(kind)] == [
         "1.2",

@@ -130,9 +130,9 @@ class _BudgetControl(RunWidget):
         self._put(self._pending.shown)
         if total > wanted:
             many = "that many are" if self._unit == TOKENS else "that much is"
-            self._say(f"The budget is set to {in_words(total, self._unit)}: {many} used already.")
+            self._say(f"The budget is set to {in_words(total, self._unit)}: {many} already used.")
         elif total < wanted:
-            self._say(f"The budget is set to {in_words(total, self._unit)}: it may not be larger.")
+            self._say(f"The budget is set to {in_words(total, self._unit)}: that is the maximum.")
 
     def fail(self, error: Exception) -> None:
         """Show an error: raised from a widget's callback, it would be printed into some cell."""
@@ -143,7 +143,7 @@ class _BudgetControl(RunWidget):
 def _below_used(used: int, total: int, unit: str) -> str:
     of_it = f"{used:,} are" if unit == TOKENS else f"{in_words(used, unit)} is"
     return (
-        f"The budget stays at {in_words(total, unit)}: {of_it} used already, and a total below "
+        f"The budget stays at {in_words(total, unit)}: {of_it} already used, and a total below "
         "that would end the run. To end the run, cancel it."
     )
 

@@ -54,7 +54,7 @@ _MOST_PATHS = 12
 _WHY_RESUMED = {
     "stop": "Stopped at the budget's question: no new calls start.",
     "timeout": "The budget's question was not answered in time: no new calls start.",
-    "lowered": "The total was set to no more than what is used.",
+    "lowered": "The total was set to what is already used, or less.",
 }
 
 
@@ -298,7 +298,8 @@ class RunNotices:
         root = next((agent for agent in tree.agents.values() if not agent.depth), None)
         why = root.error if root is not None and root.error else "the budget ended"
         done = [a.path for a in tree.agents.values() if a.status is AgentStatus.COMPLETED]
-        return [visible(f"Not combined: {why}. Done: {_listed(done) or 'nothing'}.", 300)]
+        line = f"The results were not combined: {why}. Done: {_listed(done) or 'nothing'}."
+        return [visible(line, 300)]
 
 
 def unreported_notes(tree: TreeFold) -> dict[str, list[str]]:

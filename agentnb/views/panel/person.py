@@ -51,7 +51,7 @@ _BY = {
     "panel": "in the panel",
     "code": "by code",
     "gate": "by your function",
-    "limit": "nobody answered",
+    "limit": "no answer",
     "agent": "by an agent",
 }
 

@@ -110,7 +110,7 @@ export class ConversationPane {
   describe(row) {
     if (!row) return;
     setText(this.#name, row.name);
-    const what = [row.model, row.kind, row.task && `works on “${row.task}”`];
+    const what = [row.model, row.kind, row.task && `working on “${row.task}”`];
     setText(this.#about, what.filter(Boolean).join(" · ") || "conversation");
   }
 

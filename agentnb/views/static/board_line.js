@@ -41,7 +41,7 @@ export class BoardLine {
     const before = this.#line;
     this.#line = line;
     this.element.dataset.who = line.who;
-    const kinds = [KINDS[line.kind] ?? "", line.queued ? "waits for its turn" : ""];
+    const kinds = [KINDS[line.kind] ?? "", line.queued ? "queued" : ""];
     setText(this.#words.author, line.author);
     setText(this.#words.kind, kinds.filter(Boolean).join(", "));
     if (before?.text !== line.text || String(before?.rich) !== String(line.rich)) {
@@ -54,7 +54,7 @@ export class BoardLine {
 
   takeCalls(tools) {
     this.#tools?.calls.set(Array.isArray(tools) ? tools : []);
-    if (this.#tools) setText(this.#tools.note, tools?.length ? "" : "They are not known any more.");
+    if (this.#tools) setText(this.#tools.note, tools?.length ? "" : "No longer available.");
   }
 
   #offerTools({ tools, run }) {

@@ -70,7 +70,8 @@ export class Tell {
     const hasEnded = isFinal(row.status);
     const hadFocus = this.element.contains(document.activeElement);
     this.#field.disabled = this.#button.disabled = hasEnded;
-    setText(this.#line, hasEnded ? "It has ended and reads no more notes." : this.#waiting());
+    const ended = "This agent has ended and reads no more notes.";
+    setText(this.#line, hasEnded ? ended : this.#waiting());
     return hadFocus && (hasEnded || !canTell);
   }
 
@@ -87,8 +88,9 @@ export class Tell {
   #waiting() {
     const sent = this.#sent.get(this.#path);
     if (!sent) return "";
-    if (sent.hasFailed) return "It was not sent: a line above the tree says why.";
-    return this.#told >= sent.until ? "It has read this." : "It reads this at its next turn.";
+    if (sent.hasFailed) return "Not sent: a line above the tree says why.";
+    const hasRead = this.#told >= sent.until;
+    return hasRead ? "The agent has read this." : "The agent reads this at its next turn.";
   }
 
   #send(onTell) {

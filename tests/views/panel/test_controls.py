@@ -173,7 +173,7 @@ def test_number_below_what_is_used_is_refused_and_says_why() -> None:
 
     assert stage.given == []
     assert page.state["value"] == 50_000
-    assert line_of(number).startswith("The budget stays at 50,000 tokens: 12,345 are used already")
+    assert line_of(number).startswith("The budget stays at 50,000 tokens: 12,345 are already used")
     assert stage.whole().summary.notices == ()
 
 
@@ -190,7 +190,7 @@ def test_total_above_the_ceiling_is_the_ceiling_and_that_is_reported(
     stage.frame()
 
     assert stage.given == [("set_budget", 60_000)]
-    words = "The budget is set to 60,000 tokens: it may not be larger."
+    words = "The budget is set to 60,000 tokens: that is the maximum."
     assert told_by(control, stage) == words
 
 
@@ -206,7 +206,7 @@ def test_slider_below_what_is_used_becomes_what_is_used_and_says_why() -> None:
     assert page.state["value"] == 12_345
     (notice,) = stage.whole().summary.notices
     assert "12,345 tokens" in notice
-    assert "used already" in notice
+    assert "already used" in notice
 
 
 @BOTH
@@ -248,7 +248,7 @@ def test_controls_of_a_budget_of_money_speak_of_dollars(monkeypatch: pytest.Monk
     assert (slider.description, page.state["value"]) == ("Budget $6.50", "$6.50")
     assert line_of(number) == "6.5 is $6.50."
 
-    for typed, why in {"$1": "$1.50 is used already", "€3": "not in dollars"}.items():
+    for typed, why in {"$1": "$1.50 is already used", "€3": "not in dollars"}.items():
         page.moves(value=typed)
         assert why in line_of(number)
     assert len(stage.given) == 1

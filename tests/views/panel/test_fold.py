@@ -326,7 +326,9 @@ def test_notice_of_results_that_were_not_brought_together_says_why_and_what_is_t
     ended = AgentExhausted(agent_id=id_of("root"), reason="the budget left too little")
     run = ManualRun().began().spawned("1").completed("1").tell(ended).ended(AgentStatus.EXHAUSTED)
 
-    assert summary(run).notices == ("Not combined: the budget left too little. Done: 1.",)
+    assert summary(run).notices == (
+        "The results were not combined: the budget left too little. Done: 1.",
+    )
 
 
 def cancelled(path: str) -> AgentCancelled:
@@ -448,7 +450,7 @@ def test_notice_of_a_recovery_is_its_receipt_or_else_that_there_was_one() -> Non
     fold = recovered(RECEIPT)
     assert notices(fold) == (
         "Recovered: 3 calls and 1 tool call reused (1,200 tokens); 1 was open and is made again.",
-        "No longer as recorded: 1.",
+        "No longer match their record: 1.",
     )
     assert notices(fold) is notices(fold)
     assert notices(recovered(None)) == ("Recovered 2 times after its process had died.",)

@@ -116,7 +116,7 @@ def test_trouble_with_keeping_the_run_is_told_once() -> None:
 
 def test_line_on_how_a_run_was_answered_is_told_once_when_it_has_ended() -> None:
     run = ManualRun().began()
-    publisher, screen = FramePublisher(run.bus, at_end=lambda: "2 calls asked anew."), Screen()
+    publisher, screen = FramePublisher(run.bus, at_end=lambda: "2 new calls."), Screen()
     with publisher.lock:
         publisher.attach(screen)
         assert [*screen.frames[-1].summary.notices] == []
@@ -124,7 +124,7 @@ def test_line_on_how_a_run_was_answered_is_told_once_when_it_has_ended() -> None
         publisher._tick()
         publisher._tick()
     wait_for_no_thread()
-    assert [*screen.frames[-1].summary.notices] == ["2 calls asked anew."]
+    assert [*screen.frames[-1].summary.notices] == ["2 new calls."]
 
 
 def test_begin_of_a_reply_is_shown_at_once() -> None:

@@ -175,7 +175,7 @@ def test_notes_tell_question_and_answer_on_one_line_and_plans_and_words() -> Non
         ({"answer": "fewer", "value": 3}, "(fewer 3, in the panel)"),
         (
             {"by": "limit", "reason": "nobody was there"},
-            "(deny, nobody answered: nobody was there)",
+            "(deny, no answer: nobody was there)",
         ),
         ({"answer": "ended", "by": "limit"}, "(it ended before an answer)"),
     ],
