@@ -63,8 +63,8 @@ def delegation_of(
     for name in NAMES:
         if name in known:
             raise ValueError(
-                f"The tool {literal(name)} has the name of one that starts sub-agents: give it "
-                "another, by `agentnb.tool(function, name=...)`."
+                f"The tool {literal(name)} has the name of one that starts sub-agents: rename "
+                "it by `agentnb.tool(function, name=...)`."
             )
     bootstrap_of(None)  # an unreadable file fails here, not when a model starts a sub-agent
     settings = _settings(

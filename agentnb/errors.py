@@ -216,7 +216,7 @@ class TrustNotKept(AgentnbError, ValueError):
     def __init__(self, source: str, why: str) -> None:
         self.source = source
         super().__init__(
-            f"{source} is not trusted, since your configuration folder cannot keep it "
+            f"{source} is not trusted: your configuration folder cannot store the trust "
             f"({why}). `AGENTNB_TRUST=1` in the environment (`%env AGENTNB_TRUST=1` in a notebook) "
             "trusts every file until this process ends."
         )

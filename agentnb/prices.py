@@ -488,7 +488,7 @@ class _Sum:
 
 def _left_out(unpriced: Unpriced) -> str:
     if unpriced.reason == _OPEN:
-        return f"what is still open of {visible(unpriced.model, 80)}"
+        return f"open calls of {visible(unpriced.model, 80)}"
     return f"{unpriced.tokens:,} tokens of {visible(unpriced.model, 80)}"
 
 

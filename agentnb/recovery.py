@@ -94,8 +94,8 @@ class RecoveryReceipt(Shown):
             parts.append(f"{calls:,} " + ("was open and is" if calls == 1 else "were open and are"))
             parts[-1] += " made again"
         if tools:
-            was, it = ("was", "it") if tools == 1 else ("were", "they")
-            parts.append(f"{counted(tools, 'tool call')} {was} open: nobody knows what {it} did")
+            words = "was open: its outcome is" if tools == 1 else "were open: their outcomes are"
+            parts.append(f"{counted(tools, 'tool call')} {words} unknown")
         return "; ".join(parts) + "."
 
     @property
@@ -103,8 +103,8 @@ class RecoveryReceipt(Shown):
         """The lines shown while the run continues: one, and one more for changes."""
         return (
             str(self),
-            *_named("With more budget go on", self.again),
-            *_named("No longer as recorded", self.changed),
+            *_named("Continuing with more budget", self.again),
+            *_named("No longer match their record", self.changed),
         )
 
     @property
@@ -169,12 +169,12 @@ def undone_for(run: str, journal: RunJournal, budget: int) -> Undone:
                 why = f"its `{entry.event.limit}` ended it, which `budget=` does not raise"
                 raise CannotRecover(run, f"{why}; start its task again")
     if any(each.kind == "admitted" and "assigned" in each.value for each in journal.verdicts):
-        why = "it assigned tasks, and what these spend stands in its budget; see `session.tasks`"
+        why = "it assigned tasks that use its budget; see `session.tasks`"
         raise CannotRecover(run, why)
     _check_total(budget, journal, is_over=is_over)
     undone = undo_want_of_budget(journal)
     if is_over and not undone.again:
-        raise CannotRecover(run, "none of its work lacked budget")
+        raise CannotRecover(run, "none of its agents lacked budget")
     return undone
 
 

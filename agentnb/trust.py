@@ -269,7 +269,7 @@ def trust(config: Config) -> str:
     if does := foreign_engines(config):
         allowed.append(f"engines may be used ({does})")
     if config.prices:
-        allowed.append("budgets of money may count by its `prices`")
+        allowed.append("budgets in dollars may use its `prices`")
     if not allowed:
         return f"{name} names only servers on this machine, which need no trust. Nothing was saved."
     try:
@@ -279,7 +279,7 @@ def trust(config: Config) -> str:
     except OSError as error:
         raise TrustNotKept(config.source, error.strerror or type(error).__name__) from error
     if not is_trusted(config):
-        raise TrustNotKept(config.source, "what is written there belongs to another user")
+        raise TrustNotKept(config.source, "files written there belong to another user")
     return f"{name} is trusted: {'; '.join(allowed)}. A changed file needs trust again."
 
 

@@ -235,7 +235,7 @@ def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom() -> None:
         "True ['root', 'root']",
         "['# %% root', 'by_region = sales.groupby(\"region\", as_index=False).units.sum()']",
         "['sales']",
-        "{'numbers': [1, 2]} {'pattern': 'a re.Pattern is not among the types that can come back'}",
+        "{'numbers': [1, 2]} {'pattern': 'values of the type re.Pattern cannot come back'}",
     ]
 
 

@@ -114,7 +114,7 @@ def test_sound_set_up_has_no_fault_and_is_left_as_it_was(place: Place) -> None:
     assert report["versions"]["pydantic"]
     assert "ANTHROPIC_API_KEY" in checks["keys"]["found"]
     assert KEY not in json.dumps(report)
-    assert checks["store"]["found"].endswith(".agentnb/agentnb.db': made at the first run")
+    assert checks["store"]["found"].endswith(".agentnb/agentnb.db': created by the first run")
     assert list(place.folder.iterdir()) == []
 
 

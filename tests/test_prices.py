@@ -405,7 +405,7 @@ def test_cost_of_an_open_run_is_not_a_number_to_add_up() -> None:
     goes_on = run.cost
     assert {path: part.usd for path, part in goes_on.by_agent.items()} == {"root": 0.002, "1": None}
     assert (goes_on.usd, goes_on.at_least_usd) == (None, 0.002)
-    assert str(goes_on) == ("at least $0.0020 (estimate; unpriced: what is still open of scripted)")
+    assert str(goes_on) == ("at least $0.0020 (estimate; unpriced: open calls of scripted)")
     hold.release()
     run.result(DEADLINE_S)
     assert (run.cost.usd or 0) > 0.002

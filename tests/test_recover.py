@@ -455,9 +455,9 @@ def test_receipt_in_words_for_one_and_for_many() -> None:
     )
     assert words(1, 0, 0, 1) == (
         "Recovered: 1 call reused (120,400 tokens, $0.4100 saved); "
-        "1 tool call was open: nobody knows what it did."
+        "1 tool call was open: its outcome is unknown."
     )
     assert words(0, 0, 1, 2) == (
         "Recovered: nothing to reuse; 1 was open and is made again; "
-        "2 tool calls were open: nobody knows what they did."
+        "2 tool calls were open: their outcomes are unknown."
     )

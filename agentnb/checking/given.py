@@ -37,7 +37,7 @@ def record_of(run: Checkable) -> RunRecord:
                 "the run itself."
             )
     raise ValueError(
-        f"A run is expected (a `Run`, a `RunRecord` of `session.load(...)` or `agentnb.load_run`, "
+        f"Pass a run (a `Run`, a `RunRecord` of `session.load(...)` or `agentnb.load_run`, "
         f"or a result), not {literal(run)}."
     )
 

@@ -512,7 +512,7 @@ class NoOpenQuestion(AgentnbError):
         super().__init__(
             f"No question {literal(question_id)} is open: it was answered, its agent has ended, "
             f"or the run never asked it. Open: {known_names(open_ids)}. "
-            "`run.questions` has them."
+            "`run.questions` lists them."
         )
 
 

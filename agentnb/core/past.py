@@ -48,11 +48,11 @@ from agentnb.core.records import (
 from agentnb.core.types import ROOT_PATH, CompletionRequest, path_of
 from agentnb.core.words import Note
 
-NO_LONGER_FITS = "its record does not fit any more"
+NO_LONGER_FITS = "its record no longer fits"
 """Why a run is cancelled whose recovery is refused."""
-OTHER_CALL = "its call is another one than the one that was recorded"
-OTHER_TOOL_CALL = "its tool call is another one than the one that was recorded"
-MORE_RECORDED = "more is recorded of it than it does now"
+OTHER_CALL = "its call differs from the recorded one"
+OTHER_TOOL_CALL = "its tool call differs from the recorded one"
+MORE_RECORDED = "its record has steps that it no longer takes"
 
 
 def spent_in(journal: RunJournal) -> int:

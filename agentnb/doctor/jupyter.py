@@ -130,7 +130,7 @@ def check_kernel(jupyter: Jupyter, here: Installation) -> Iterator[Finding]:
     elif not jupyter.has_ipykernel:
         yield fault(
             "kernel",
-            "ipykernel is not in this environment, so that a notebook runs in another one",
+            "ipykernel is not in this environment, so notebooks run in another one",
             f"`{here.pip} install 'agentnb[code]'`",
         )
     elif spec is None:

@@ -38,7 +38,7 @@ def check_page(here: Installation, *, wanted: str, displayed: bool, shown: bool)
     if displayed:
         return warn(
             "live views",
-            "no page has reported showing one of this kernel's",
+            "no page has reported showing a live view of this kernel",
             f"`{here.pip} install jupyterlab_widgets anywidget` in the environment of JupyterLab, "
             "start it again, and load the page again",
         )

@@ -221,7 +221,7 @@ def check_store(store: StoreFile, *, newest: int) -> Iterator[Finding]:
 def _about(store: StoreFile, newest: int) -> str:
     network = ", on a network" if store.on_network else ""
     if store.version is None:
-        return f": made at the first run{network}"
+        return f": created by the first run{network}"
     older = "" if store.version == newest else f", which the next run upgrades to {newest}"
     return f": opens, schema {store.version}{older}{network}"
 

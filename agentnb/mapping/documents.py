@@ -118,7 +118,7 @@ def words_for(document: Document, *, has_texts: bool) -> str:
         return f"(see the attached {name})"
     raise ValueError(
         f"{literal(name, 100)} is attached before the prompt, and has no "
-        "`{{text}}`: remove that from the prompt. `{{name}}` and `{{path}}` are there."
+        "`{{text}}`: remove that from the prompt. It has `{{name}}` and `{{path}}`."
     )
 
 

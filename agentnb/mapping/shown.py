@@ -29,7 +29,7 @@ def result_bundle(result: MapResult) -> Bundle:
     if len(result.columns) - len(hidden) > _COLUMNS:
         hidden.update(*result.of_judges.values())
     columns = {name: values for name, values in result.columns.items() if name not in hidden}
-    below = ("Its df has all rows and columns.",) if len(result) else ()
+    below = ("All rows and columns are in its `df`.",) if len(result) else ()
     return _bundle(result.in_words, columns, result.places(), below)
 
 

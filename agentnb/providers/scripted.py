@@ -24,6 +24,7 @@ from agentnb.core.budget import (
 )
 from agentnb.core.errors import LlmError
 from agentnb.core.media import MEDIA_TYPES
+from agentnb.core.shown import counted
 from agentnb.core.text import literal, one_line
 from agentnb.core.types import (
     Block,
@@ -157,7 +158,7 @@ class ScriptedProvider:
         if isinstance(script, Mapping):
             key = _key_for(request.last_user_text, list(script))
             if key is None:
-                raise self._one_too_many(request, f"no key of {list(script)} stands in it")
+                raise self._one_too_many(request, f"none of the keys {list(script)} matches")
             rule = script[key]
             if isinstance(rule, str | Reply | LlmError):
                 return rule
@@ -172,7 +173,9 @@ class ScriptedProvider:
         used = self._used.get(key, 0)
         if used >= len(replies):
             where = "the script has" if key is None else f"its key {literal(key)} has"
-            raise self._one_too_many(request, f"{where} {len(replies)} replies, all used")
+            used_up = ", all used" if replies else ""
+            why = f"{where} {counted(len(replies), 'reply')}{used_up}"
+            raise self._one_too_many(request, why)
         self._used[key] = used + 1
         return replies[used]
 

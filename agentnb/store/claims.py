@@ -86,7 +86,7 @@ def claim(
         why = None if is_exhausted else "it is running in this process"
     elif owner is not None and is_alive(owner):
         is_elsewhere = "it is running in another process"
-        where = "the process that ran it lives" if is_exhausted else is_elsewhere
+        where = "its process is still running" if is_exhausted else is_elsewhere
         why = f"{where}; recover it when that has ended"
     if why is not None:
         raise CannotRecover(run, why)

@@ -265,13 +265,13 @@ CHOSEN = StreamPromises()
 promise = CHOSEN.promise
 
 
-@promise("text arrives as it was said, in any script")
+@promise("text arrives unchanged, in any script")
 async def _(model: Model) -> None:
     text = "Two lines,\n\n  indented: naïve 猫 🙂 \u05d0 <b>&amp;</b> {json}\n"
     same((await call(model.that_says(Reply(text)))).text, text, "the text")
 
 
-@promise("the end of a turn is told by its reason")
+@promise("`Stopped` says why a turn ended")
 async def _(model: Model) -> None:
     for reason in ("end_turn", "max_tokens", "refusal"):
         answer = await call(model.that_says(replace(HELLO, stop_reason=reason)))
@@ -307,14 +307,14 @@ async def _(model: Model) -> None:
     same(answer.stopped.message.text, "Nothing there.", "the second reply")
 
 
-@promise("a failure that may pass is an `LlmError` that may be tried again")
+@promise("a temporary failure is an `LlmError` that is `retryable`")
 async def _(model: Model) -> None:
     slow_down = RateLimited("Slow down.", status_code=429)
     error = await _error_of(model, Reply(error=slow_down))
     holds(error.retryable, f"{error!r} is not `retryable`")
 
 
-@promise("a failure that will not pass is an `LlmError` that is not tried again")
+@promise("a permanent failure is an `LlmError` that is not `retryable`")
 async def _(model: Model) -> None:
     wrong = InvalidRequest("The request is wrong.", status_code=400)
     error = await _error_of(model, Reply(error=wrong))
@@ -331,7 +331,7 @@ async def _error_of(model: Model, reply: Reply) -> LlmError:
     return cast("LlmError", answer.error)
 
 
-@promise("a reply that breaks off has no end mark, and its text so far was told")
+@promise("a reply that breaks off has no end mark, and its text so far arrives")
 async def _(model: Model) -> None:
     broken = StreamBroken("The reply broke off.")
     provider = model.that_says(replace(HELLO, error=broken), HELLO)

@@ -44,7 +44,7 @@ def tools_of(
         check_name(name)
         if names.count(name) > 1:
             raise ValueError(
-                f"Two tools have the name {literal(name)}: give one of them another, by "
+                f"Two tools have the name {literal(name)}: rename one of them by "
                 "`agentnb.tool(function, name=...)`."
             )
     return tuple(made)

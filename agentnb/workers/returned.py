@@ -100,7 +100,7 @@ class Reader:
             raise NotReadable("it is not in the form that a worker writes")
         make = _MAKERS.get(node["t"])
         if make is None:
-            raise NotReadable(f"{node['t'][:60]!r} is not among the types that can come back")
+            raise NotReadable(f"values of the type {node['t'][:60]!r} cannot come back")
         self._depth += 1
         try:
             if self._depth > DEEPEST + 5:

@@ -192,7 +192,7 @@ ONE_OF_EACH: list[AgentnbError] = [
     AgentEnded("2.1"),
     NoSuchRun("7f"),
     CannotRecover("7f", "it is running in this process"),
-    RunChanged("7f01", {"1.2": "its call is another one than the one that was recorded"}),
+    RunChanged("7f01", {"1.2": "its call differs from the recorded one"}),
     NoSuchMemory(7),
     AmbiguousRun("7f", known=["7f01", "7f1a"]),
     UnreadableRun("run.json", "it is JSON, but not a run"),

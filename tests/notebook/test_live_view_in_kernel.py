@@ -175,7 +175,7 @@ def test_doctor_tells_a_live_view_that_no_page_has_said_to_show(kernel: Kernel) 
     seen = line_of("live views", kernel.ok("%agentnb doctor").stdout)
 
     assert before == "ok     none yet: run a `%%spawn` cell, then this again"
-    assert unseen == "warn   no page has reported showing one of this kernel's"
+    assert unseen == "warn   no page has reported showing a live view of this kernel"
     assert seen == "ok     a page has shown one"
 
 

@@ -188,7 +188,7 @@ def test_exhausted_run_goes_on_with_a_larger_budget(
     assert "`budget=` gives it more" in alone.error
     assert "at least 41" in too_small.error
     assert "whole number of tokens" in wrong.error
-    assert "With more budget go on: root." in recovered.stdout
+    assert "Continuing with more budget: root." in recovered.stdout
     assert recovered.views
     assert ended == ("Well said.", ["completed"])
     assert "No run was interrupted or exhausted" in none_left.error

@@ -132,7 +132,7 @@ async def test_script_that_is_used_up_says_which_request_was_one_too_many() -> N
         await streamed(provider, "And\nthen?")
 
     assert str(caught.value) == (
-        "Request 2 has no scripted reply: the script has 1 replies, all used. Its last user "
+        "Request 2 has no scripted reply: the script has 1 reply, all used. Its last user "
         "message was 'And then?'. Add a reply for it."
     )
     assert caught.value.permanent
@@ -144,9 +144,9 @@ async def test_used_up_key_and_missing_key_say_so() -> None:
     provider = ScriptedProvider({"a": ["one"]})
     await streamed(provider, "a")
 
-    with pytest.raises(ScriptExhausted, match=r"Request 2 .* its key 'a' has 1 replies, all used"):
+    with pytest.raises(ScriptExhausted, match=r"Request 2 .* its key 'a' has 1 reply, all used"):
         await streamed(provider, "a")
-    with pytest.raises(ScriptExhausted, match=r"Request 3 .* no key of \['a'\] stands in it"):
+    with pytest.raises(ScriptExhausted, match=r"Request 3 .* none of the keys \['a'\] matches"):
         await streamed(provider, "b")
 
 

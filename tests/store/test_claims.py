@@ -139,7 +139,7 @@ def test_of_several_processes_one_gets_the_run_until_it_dies(
                 for other in others:
                     other.say("go")
         where = (
-            "it is running in another process" if ended is None else "the process that ran it lives"
+            "it is running in another process" if ended is None else "its process is still running"
         )
         refused = f"{where}; recover it when that has ended\n"
         assert sorted(said) == sorted(["abc\n", refused, refused])

@@ -191,14 +191,14 @@ class Text(str):
 LOOP: list[Any] = []
 LOOP.append(LOOP)
 UNKNOWN = {
-    "a class of the user": (OfTheUser(), "OfTheUser is not among the types"),
-    "a subclass": (Text("x"), "Text is not among the types"),
+    "a class of the user": (OfTheUser(), "OfTheUser cannot come back"),
+    "a subclass": (Text("x"), "Text cannot come back"),
     "an object that holds itself": (LOOP, "nested more than 40 levels"),
     "an array of records": (np.zeros(2, [("a", "i4")]), "cannot come back"),
-    "an array with one": (np.array([OfTheUser()], dtype=object), "OfTheUser is not among"),
+    "an array with one": (np.array([OfTheUser()], dtype=object), "OfTheUser cannot"),
     "a column of lists": (pl.DataFrame({"a": [[1], [2]]}), r"a column of List\(Int64\) cannot"),
     "a lazy frame": (pl.LazyFrame({"a": [1]}), "`collect\\(\\)` it"),
-    "a generator": ((i for i in "a"), "generator is not among the types"),
+    "a generator": ((i for i in "a"), "generator cannot come back"),
     "too many values": ([0] * 600_000, "put them into an array"),
 }
 

@@ -314,7 +314,7 @@ def test_names_come_back_as_objects_and_what_was_not_changed_does_not(pool: Pool
     assert isinstance(objects["fig"], Picture)
     assert type(objects["sum_x"]) is np.float64
     assert list(returned.left_out) == ["model"]
-    assert "__main__.Model is not among the types" in returned.left_out["model"]
+    assert "__main__.Model cannot come back" in returned.left_out["model"]
 
 
 def test_end_returns_what_was_bound_and_then_no_code_runs(pool: Pool) -> None:

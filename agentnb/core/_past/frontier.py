@@ -11,7 +11,7 @@ from agentnb.core._past.answers import Answers, parent_of
 from agentnb.core.types import ROOT_PATH
 
 A = TypeVar("A", bound=Answers)
-NOT_STARTED = "it was started before, and is not now"
+NOT_STARTED = "it was started before, but not this time"
 
 
 class Frontier(Generic[A]):

@@ -122,7 +122,7 @@ class _Writer:
                     return written
         kind = type(value)
         raise CannotLeave(
-            f"a {kind.__module__}.{kind.__qualname__} is not among the types that can come back"
+            f"values of the type {kind.__module__}.{kind.__qualname__} cannot come back"
         )
 
 
