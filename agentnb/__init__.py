@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         ToolUse,
     )
     from agentnb.default_session import configure, delete_run, get_session, prune, runs
-    from agentnb.errors import BadCassette, CheckFailed, ConfigError, NoCassette
+    from agentnb.errors import BadCassette, CheckFailed, ConfigError, ModeChanged, NoCassette
     from agentnb.mapping.agreement import Agreement
     from agentnb.mapping.result import MapResult
     from agentnb.mapping.run import MapRun
@@ -105,6 +105,7 @@ _HOMES = {
     "MediaBlock": "core.types",
     "MemoryEntry": "core.durable",
     "MemoryList": "core.durable",
+    "ModeChanged": "errors",
     "NoCassette": "errors",
     "NoOpenQuestion": "core.errors",
     "NoSuchMemory": "core.errors",
@@ -181,6 +182,7 @@ __all__ = [
     "MediaBlock",
     "MemoryEntry",
     "MemoryList",
+    "ModeChanged",
     "NoCassette",
     "NoOpenQuestion",
     "NoSuchMemory",

@@ -8,6 +8,7 @@
     ├── BadCassette                 a cassette that cannot be read; has `path`, `line` and `why`
     ├── UnreadableNotebook          a file that is not a notebook, or cannot be read
     ├── NoCassette                  a mode that needs a cassette, and no cassette set
+    ├── ModeChanged                 a session made before `%agentnb mode` named another mode
     ├── NotebookError               a magic's line or cell could not be understood
     └── CheckFailed                 a run is not what `agentnb.check` expected of it
         └── UnknownPrice            a call has no price, so its run's cost cannot be checked
@@ -32,6 +33,24 @@ class NotebookError(AgentnbError, ValueError):
 
 class NoCassette(AgentnbError, ValueError):
     """A run needs a cassette, and none is set. The message says what to set."""
+
+
+class ModeChanged(AgentnbError, RuntimeError):
+    """A session was made before `%agentnb mode` named another mode. It starts no run.
+
+    Else a run could ask a model that a person believes to be replayed, or stay unrecorded.
+
+    Args:
+        mode: The session's mode.
+        wanted: The mode that `%agentnb mode` named last.
+    """
+
+    def __init__(self, mode: str, wanted: str) -> None:
+        self.mode, self.wanted = mode, wanted
+        super().__init__(
+            f"This session was made before `%agentnb mode {wanted}` and still has mode `{mode}`. "
+            "Use `session = agentnb.get_session()`, or make your own session again."
+        )
 
 
 class UnreadableNotebook(AgentnbError, ValueError):

@@ -20,6 +20,8 @@ from agentnb.core.text import literal
 LIVE, RECORD, AUTO, REPLAY = MODES = ("live", "record", "auto", "replay")
 MODE_VARIABLE, CASSETTE_VARIABLE = "AGENTNB_MODE", "AGENTNB_CASSETTE"
 SUFFIX = ".cassette.jsonl"
+BY_CODE = "set in code"
+"""Who says a mode, or names a cassette: the settings of a session."""
 _NOTEBOOK = ".ipynb"
 _OFF = ("", "0", "false")
 _RTC = "RTC:"
@@ -100,7 +102,7 @@ def cassette_of(
         cwd: The working directory.
     """
     if given is not None:
-        return CassetteFile(cwd / Path(str(given)).expanduser(), "set in code")
+        return CassetteFile(cwd / Path(str(given)).expanduser(), BY_CODE)
     if named := environment.get(CASSETTE_VARIABLE, "").strip():
         return CassetteFile(cwd / Path(named).expanduser(), CASSETTE_VARIABLE)
     if notebook is None:
@@ -131,7 +133,7 @@ def mode_of(
     if named and named not in MODES:
         known = ", ".join(MODES[:-1]) + f" or {MODES[-1]}"
         raise ValueError(f"{MODE_VARIABLE} must be {known}, not {literal(named)}.")
-    said = ((given, "set in code"), (magic, "%agentnb mode"), (named or None, MODE_VARIABLE))
+    said = ((given, BY_CODE), (magic, "%agentnb mode"), (named or None, MODE_VARIABLE))
     for name, why in said:
         if name is not None:
             return Mode(name, why, cassette, _nothing_named(name, cassette, environment))

@@ -27,9 +27,10 @@ from agentnb.core.request import new_run_id, new_thread_id
 from agentnb.core.shown import counted, listed
 from agentnb.core.text import LONGEST_LINE, literal, visible
 from agentnb.core.types import path_key
-from agentnb.errors import BadCassette, NoCassette
+from agentnb.errors import BadCassette, ModeChanged, NoCassette
 from agentnb.modes import (
     AUTO,
+    BY_CODE,
     LIVE,
     RECORD,
     REPLAY,
@@ -199,6 +200,16 @@ class Repeat:
         trouble = self.mode.trouble
         if trouble is not None and (self.name != LIVE or _uses_network(provider)):
             raise NoCassette(trouble)
+
+    def check_current(self) -> None:
+        """Check that `%agentnb mode` has named no other mode since, unless code set this one.
+
+        Raises:
+            ModeChanged: It has.
+        """
+        is_older = self._pass != _pass and self.mode.why != BY_CODE
+        if is_older and _said is not None and _said != self.name:
+            raise ModeChanged(self.name, _said)
 
     def take(self, name: str, task: str, thread_id: str) -> Take | None:
         """A run's part in the cassette; `None` for a live run.

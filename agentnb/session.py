@@ -752,8 +752,10 @@ class Session:
         self._desk.check_open()
         given = self.given.keys()
         now = self._reread()
-        if options.order is None and options.recovering is None:
-            self._desk.check_budget()
+        if options.order is None:
+            self._repeat.check_current()
+            if options.recovering is None:
+                self._desk.check_budget()
         parts = self._maker.make(
             options, now, store=self.store, given=given, session_pot=self._desk.session_budget
         )

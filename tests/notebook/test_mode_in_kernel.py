@@ -115,6 +115,23 @@ def test_mode_that_code_has_set_is_left_to_code(kernel: Kernel) -> None:
     assert "configure(mode=None)" in shown.error
 
 
+def test_session_of_before_starts_no_run_in_the_mode_of_before(kernel: Kernel) -> None:
+    kernel.ok(
+        "own = agentnb.Session(provider=provider, mode='live', store=None)",
+        *("%agentnb mode record", "%agentnb mode live", "session.run_sync(length)"),
+        "%agentnb mode record",
+    )
+    before = asked(kernel)
+    for call in ("session.run_sync(length)", "session.spawn_all([length])", "thread.send(length)"):
+        shown = kernel.run(f"thread = session.threads()[0]\n{call}")
+        assert (shown.status, shown.error_name) == ("error", "ModeChanged")
+        assert "agentnb.get_session()" in shown.error
+    assert asked(kernel) == before
+
+    # Code has set the mode of the one; the other was made since.
+    kernel.ok("own.run_sync(length)", "agentnb.get_session().run_sync(length)")
+
+
 def test_words_of_mode_are_completed(kernel: Kernel) -> None:
     assert kernel.completed("%agentnb mode |") == [f"%agentnb mode {mode}" for mode in MODES]
     assert kernel.completed("%agentnb mode rep|") == ["%agentnb mode replay"]
