@@ -8,10 +8,10 @@ Streamed output is counted piece by piece and booked a little later: far from th
 nothing depends on the order. Near it, every piece is booked as it arrives. `tokens_used` is exact
 at any time.
 
-A budget may stand below another, and that one below a third: a chain. What is reserved or spent in
-a budget is reserved and spent in each above it, at once: all budgets that are connected have one
-lock. Budgets of tokens and of money may stand in one chain: a call then holds both, as an `Amount`,
-and each budget takes its own part. Plain numbers are of the unit of the budget that gets them.
+A budget may be below another one, and that one below a third: a chain. What is reserved or spent in
+a budget is reserved and spent in each budget above it at the same time: all connected budgets share
+one lock. A chain may mix budgets of tokens and of money: a call then holds both, as an `Amount`,
+and each budget takes its own part. A plain number is in the unit of the budget that gets it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BYTES_PER_TOKEN = 4
 OUTPUT_SLICE = 256
 """Output tokens that a call reserves ahead of what has streamed.
 
-Far from the warning line and the total, it may stream as many before they are booked.
+Far from the warning line and the total, a call may also stream this many before they are booked.
 """
 
 
@@ -93,7 +93,8 @@ def _tokens_of(part: Message | ToolSpec) -> int:
 
 
 _known_tools: dict[int, tuple[ToolSpec, int]] = {}
-"""By identity: all agents of a table have the same. They are kept, so that no other gets the id."""
+"""By identity, since all agents of a table share them. Each is kept, so that no other object gets
+its id."""
 _MOST_TOOLS = 64
 
 
@@ -111,7 +112,7 @@ _encode = json.JSONEncoder(default=str).encode  # `json.dumps` would create one 
 
 
 def as_json(value: Mapping[str, Any]) -> str:
-    """`value` as JSON, as a provider would send it; only its size is used."""
+    """`value` as JSON text. Values that JSON does not have are written as text."""
     return _encode(dict(value))
 
 
@@ -128,7 +129,7 @@ class InputEstimate:
     def of(self, request: CompletionRequest) -> int:
         """Tokens of the next request's whole input by its size."""
         if len(request.messages) < _MESSAGES_OF_A_LONG_CONVERSATION:
-            return estimate_input_tokens(request)  # not worth a cache, and true for most agents
+            return estimate_input_tokens(request)  # most agents: not worth a cache
         tokens, known = estimate_tokens(request.system), self._known
         for part in _parts_of(request):
             found = known.get(id(part))
@@ -156,9 +157,9 @@ class Shortage(NamedTuple):
 
     budget: RequestBudget
     free: int
-    """What the call could get of it now, in the budget's unit."""
+    """How much of it a call could get now, in the budget's unit."""
     may_pass: bool
-    """Whether calls are open in it, which may settle for less than they hold."""
+    """Whether it has open calls, which may settle for less than they hold."""
 
 
 class RequestBudget:
@@ -170,8 +171,8 @@ class RequestBudget:
         total: At least 0.
         warn_at: Fraction of the total at which a warning is due, above 0 and at most 1.
         below: The budget above this one, in which everything counts, too.
-        used: What was spent before, which the budgets above it have counted.
-        name: What it is called in a run below it that it ends.
+        used: What was spent before and is counted in the budgets above already.
+        name: Its name in the messages of a run below that it ends.
         unit: `tokens`, or `usd` for micro-dollars.
 
     Raises:
@@ -201,19 +202,19 @@ class RequestBudget:
         self.above: tuple[RequestBudget, ...] = () if below is None else (below, *below.above)
         """The budgets above it, nearest first."""
         self.units = frozenset(each.unit for each in (self, *self.above))
-        """Of all budgets of the chain."""
+        """The units of all budgets of the chain."""
         self._is_mixed = len(self.units) > 1
         self._place = UNITS.index(unit)
-        """Of its part in an `Amount`."""
+        """Index of its part in an `Amount`."""
         self._slice = OUTPUT_SLICE if unit == TOKENS else 0
-        """Most that one call may stream before it is booked."""
+        """Most that one call may stream before it is booked, in its unit."""
         self._used = self._checked(used, "`used`")
         self._used_below = 0
         self._unshown = 0
-        """Tokens that its run, which is done again, has yet to spend again."""
+        """What its run, while it repeats its record, has yet to spend again."""
         self._reserved = 0
         self._calls = 0
-        """Number of open reservations, those of budgets below included."""
+        """Number of open reservations, including those of budgets below."""
         self._armed = self._used < self._warning_line() or used == 0
         self._ahead: dict[Reservation, _Part] = {}
         """Reservations that may have streamed more than is booked."""
@@ -223,20 +224,20 @@ class RequestBudget:
         self._on_new_total: Callable[[], None] | None = None
         self._keeps: Callable[[], int] | None = None
         self._watching: dict[RequestBudget, Callable[[], None]] = {}
-        """By budget, this one or one below it: what its run is to be called with."""
+        """By budget, this one or one below it: the callback of its run."""
 
     def __repr__(self) -> str:
         return f"RequestBudget(used {share_in_words(self._used, self._total, self.unit)})"
 
     def in_words(self, amount: int) -> str:
-        """An amount of its unit for a person to read: `80,000 tokens`, `$4.00`."""
+        """An amount in its unit, for a person to read: `80,000 tokens`, `$4.00`."""
         return in_words(amount, self.unit)
 
     def _checked(self, n: int, name: str) -> int:
         return _checked(n, name, self.unit)
 
     def _taken(self, n: int | Amount, name: str) -> int | Amount:
-        """`n` as it counts in this chain: a plain number if all have one unit, else both parts."""
+        """`n` as this chain counts it: a plain number if all units are equal, else an `Amount`."""
         if isinstance(n, Amount):
             return n if self._is_mixed else n[self._place]
         self._checked(n, name)
@@ -253,7 +254,7 @@ class RequestBudget:
 
     @property
     def tokens_used(self) -> int:
-        """Tokens spent, estimates of open calls and budgets below included."""
+        """What is spent, including estimates of open calls, and budgets below."""
         with self._lock:
             return self._tokens_used
 
@@ -264,7 +265,7 @@ class RequestBudget:
 
     @property
     def tokens_used_below(self) -> int:
-        """Those of the tokens spent that were spent in the budgets below."""
+        """The part of `tokens_used` that was spent in the budgets below."""
         with self._lock:
             return self._tokens_used_below
 
@@ -276,7 +277,7 @@ class RequestBudget:
 
     @property
     def tokens_used_by_run(self) -> int:
-        """Those of the tokens spent that were not spent in the budgets below."""
+        """The part of `tokens_used` that was not spent in the budgets below."""
         with self._lock:
             return self._tokens_used - self._tokens_used_below
 
@@ -295,7 +296,7 @@ class RequestBudget:
     def remaining(self) -> int:
         """What is not spent, at least 0; some of it may be reserved.
 
-        The least of the budgets of the chain that have this unit.
+        The minimum over the budgets of the chain that have this unit.
         """
         with self._lock:
             chain = [each for each in (self, *self.above) if each.unit == self.unit]
@@ -307,9 +308,9 @@ class RequestBudget:
         return max(0, self.free())
 
     def free(self, *, leave: int = 0) -> int:
-        """What a reservation could get; negative where a budget of the chain is overdrawn.
+        """What a reservation could get; negative if a budget of the chain is overdrawn.
 
-        Those of the chain that count another unit are left out: see `output_room`.
+        Budgets of the chain in another unit are left out: see `output_room`.
 
         Args:
             leave: What must stay free in this budget.
@@ -322,11 +323,11 @@ class RequestBudget:
             return free
 
     def output_room(self, input_: Amount, rate: Rate, *, leave: int = 0) -> int:
-        """Tokens of output that a call could reserve beside its input; may be negative.
+        """Output tokens that a call could reserve besides its input; may be negative.
 
         Args:
-            input_: Its input.
-            rate: What a token of output costs.
+            input_: The call's input.
+            rate: Prices of the call's tokens.
             leave: What must stay free in this budget.
         """
         with self._lock:
@@ -341,15 +342,15 @@ class RequestBudget:
 
     @property
     def kept(self) -> int:
-        """Tokens that its run keeps for the root's synthesis: budgets below leave them."""
+        """What its run reserves for the root's synthesis: calls of budgets below must leave it."""
         keeps = self._keeps
         return 0 if keeps is None else keeps()
 
     def keep(self, tokens: Callable[[], int] | None) -> None:
-        """Have `tokens()` as `kept`; `None` when the run is over.
+        """Make `kept` return `tokens()`; `None` when the run is over.
 
         Args:
-            tokens: Called under the budget's lock.
+            tokens: Returns the reserve in the budget's unit. Called under the budget's lock.
         """
         self._keeps = tokens
         if tokens is None:
@@ -366,17 +367,18 @@ class RequestBudget:
         return self._armed
 
     def warning_line(self, total: int) -> int:
-        """Tokens at which a warning is due for a total."""
+        """The amount at which a warning is due for a total, in the budget's unit."""
         return math.floor(self._warn_at * total)
 
     def spent_before(self, spent: int) -> None:
-        """Begin with what the budget's own run had spent before its process died.
+        """Start with what the budget's own run had spent before its process died.
 
-        It counts from now on, here alone: the budgets above have counted it, and so may this one,
-        with what was spent below it. `tokens_used` shows it as it is spent again.
+        It counts from now on, and only here: the budgets above have counted it already. So may this
+        one, together with what was spent below it. `tokens_used` shows it step by step, as
+        `spend_again` is called.
 
         Args:
-            spent: By the run's own finished calls.
+            spent: What the run's own finished calls have spent.
         """
         with self._lock:
             self._used = max(self._used, self._checked(spent, "`spent`"))
@@ -385,19 +387,19 @@ class RequestBudget:
             self._armed = self._used < self._warning_line()
 
     def spend_again(self, n: int | Amount) -> None:
-        """Show what was spent before."""
+        """Show `n` of what was spent before in `tokens_used`."""
         with self._lock:
             self._unshown = max(0, self._unshown - self._part_of(n))
 
     def leave_unspent(self) -> None:
-        """What the run has not spent again by now was for work that is given up."""
+        """Drop what the run has not spent again by now: it was for work that is given up."""
         with self._lock:
             self._used -= self._unshown
             self._unshown = 0
             self._armed = self._used < self._warning_line()
 
     def disarm(self) -> None:
-        """Warn no more for this total: the line was crossed before the process died."""
+        """Do not warn again for this total: the line was crossed before the process died."""
         self._armed = False
 
     def add_tokens(self, n: int | Amount) -> BudgetStatus:
@@ -416,7 +418,7 @@ class RequestBudget:
         Args:
             n: At least 0.
             leave: What must stay free in this budget.
-            rate: What a token of output costs that streams, for budgets of money.
+            rate: Prices of the call's streamed output, for budgets of money.
 
         Returns:
             The reservation; `None` if it does not fit now, here or in a budget above.
@@ -475,11 +477,11 @@ class RequestBudget:
         self._tell_others()
 
     def catch_up(self, used: int, *, total: int | None = None) -> None:
-        """Count what another process has spent in this budget, while nothing is open in it here.
+        """Count what other processes have spent in this budget, while no call is open in it here.
 
         Args:
-            used: Spent by all processes; less than is counted here changes nothing.
-            total: The total that it has by now; it stays as it is when left out.
+            used: Spent by all processes; a lower number than is counted here changes nothing.
+            total: The new total; `None` to leave it unchanged.
         """
         with self._lock:
             self._used = max(self._used, self._checked(used, "`used`"))
@@ -491,11 +493,11 @@ class RequestBudget:
         self._on_new_total = callback
 
     def when_others_change(self, callback: Callable[[], None] | None) -> None:
-        """Call `callback` when another run changed what this budget has; `None` removes it.
+        """Call `callback` when another run changed the room in this budget; `None` removes it.
 
-        That is: a call of another run, in this budget or one above, was settled or released; the
-        run of a budget above is over and keeps nothing any more; the total of one above was set.
-        It is called in the thread of that change.
+        These changes are: a call of another run, in this budget or one above, was settled or
+        released; the run of a budget above ended and reserves nothing more; the total of a budget
+        above was set. The callback runs in the thread of the change.
         """
         with self._lock:
             for each in (self, *self.above):
@@ -505,7 +507,7 @@ class RequestBudget:
                     each._watching[self] = callback
 
     def _tell_others(self) -> None:
-        """Tell the runs of the other budgets that a call of this one gave tokens back."""
+        """Notify the runs of the other budgets that this one may have released some room."""
         if not self.above and len(self._watching) == 1 and self in self._watching:
             return  # only its own run, as usual: no lock for each call
         with self._lock:
@@ -528,7 +530,7 @@ class RequestBudget:
             reservation._book_ahead()
 
     def _is_line_near(self, ahead: int) -> bool:
-        """Whether `ahead` calls that stream unbooked could cross the next line unnoticed."""
+        """Whether `ahead` calls that stream unbooked could cross the next line without notice."""
         line = self._warning_line() if self._armed else self._total
         return self._used + self._slice * ahead >= line
 
@@ -545,12 +547,12 @@ class RequestBudget:
         return self.warning_line(self._total)
 
     def _spend_below(self, n: int) -> None:
-        """Spend `n` that a call of a budget below has spent."""
+        """Count `n` that a call of a budget below has spent."""
         self._used_below += n
         self._spend(n)
 
     def _spend(self, n: int) -> BudgetStatus:
-        """Add `n` to the used tokens (negative for an estimate that was too high)."""
+        """Add `n` to what is used; negative if an estimate was too high."""
         self._used = max(0, self._used + n)
         if self._ahead and self._is_line_near(len(self._ahead)):
             self._book_all()
@@ -564,7 +566,7 @@ class RequestBudget:
 
 
 class _Part:
-    """What one call holds of all budgets of its chain that have one unit."""
+    """What one call holds in all budgets of its chain that have one unit."""
 
     __slots__ = ("budgets", "held", "metered", "rate")
 
@@ -573,18 +575,18 @@ class _Part:
         self.held = held
         self.metered = 0
         self.rate = rate
-        """`None` where tokens are counted."""
+        """`None` if the unit is tokens."""
 
     def of_output(self, tokens: int) -> int:
         return tokens if self.rate is None else self.rate.of_output(tokens)
 
     @property
     def output_held(self) -> int:
-        """Tokens of output that are held at least."""
+        """Output tokens that `held` covers at least."""
         return self.held if self.rate is None else self.rate.output_in(self.held)
 
     def hold(self, n: int) -> None:
-        """Hold `n` more, less if negative, in each budget."""
+        """Hold `n` more in each budget; less if `n` is negative."""
         self.held += n
         for each in self.budgets:
             each._reserved += n
@@ -601,8 +603,8 @@ class _Part:
 
 
 def _parts_of_call(budget: RequestBudget, n: int | Amount, rate: Rate | None) -> tuple[_Part, ...]:
-    """A call's parts, that of its own budget's unit first."""
-    if not isinstance(n, Amount):  # all budgets have one unit, as nearly always
+    """A call's parts; the one in its own budget's unit comes first."""
+    if not isinstance(n, Amount):  # all budgets have one unit, as in nearly all chains
         budgets = (budget, *budget.above) if budget.above else (budget,)
         return (_Part(budgets, n, None if budget.unit == TOKENS else rate),)
     chain = (budget, *budget.above)
@@ -617,7 +619,7 @@ def _parts_of_call(budget: RequestBudget, n: int | Amount, rate: Rate | None) ->
 
 
 class Reservation:
-    """What is held for one call. Closed by `settle` or `release`; closing again does nothing."""
+    """What one call holds. Closed by `settle` or `release`; closing again does nothing."""
 
     __slots__ = ("_booked", "_budget", "_open", "_parts", "free_until", "streamed")
 
@@ -626,14 +628,14 @@ class Reservation:
         self._parts = _parts_of_call(budget, n, rate)
         self._open = True
         self._booked = 0
-        """Tokens of output."""
+        """Output tokens booked so far."""
         self.streamed = 0
         """Bytes of output so far. The lease adds to it, and calls `book` above `free_until`."""
         self.free_until = 0
         """Bytes of output that may arrive unbooked."""
 
     def _begin(self) -> None:
-        """Hold it in all budgets."""
+        """Hold the call's amounts in all budgets."""
         for part in self._parts:
             for each in part.budgets:
                 each._open_call(part.held, part.rate)
@@ -661,7 +663,7 @@ class Reservation:
                 return BudgetStatus.OK
             self._leave_ahead()
             status = self._spend(self._take_unbooked())
-            # Not beyond what is held: what is beyond may be another call's.
+            # Not beyond what is held: the rest may belong to another call.
             ahead = min(OUTPUT_SLICE, limit - self._booked)
             for part in self._parts:
                 ahead = min(ahead, part.output_held)
@@ -680,7 +682,7 @@ class Reservation:
         return status
 
     def _leave_ahead(self) -> bool:
-        """Be no longer one of those that stream unbooked. Returns whether it was one."""
+        """Stop streaming unbooked. Returns whether it did stream unbooked."""
         if self not in self._budget._ahead:
             return False
         for part in self._parts:
@@ -689,7 +691,7 @@ class Reservation:
         return True
 
     def _book_ahead(self) -> None:
-        """Book what has streamed ahead, if anything may have: too little to cross a line."""
+        """Book what has streamed unbooked, if it may stream so: too little to cross a line."""
         if self._leave_ahead():
             budget = self._budget
             for part, n in zip(self._parts, self._take_unbooked(), strict=True):
@@ -746,13 +748,13 @@ class Reservation:
             return True
 
     def extend_by_what_fits(self, n: int | Amount) -> None:
-        """Hold up to `n` more, as much as fits: the provider has spent it already."""
+        """Hold up to `n` more, as far as it fits: the provider has spent it already."""
         amounts = self._split(n)
         with self._budget._lock:
             if not self._open:
                 return
             for part, more in zip(self._parts, amounts, strict=True):
-                # Spent already, so what the runs above keep does not count.
+                # It is spent already, so the reserves of the runs above do not matter.
                 room = min([each._free(0) for each in part.budgets])
                 part.hold(min(more, max(0, room)))
 
@@ -781,7 +783,7 @@ class Reservation:
         return status
 
     def release(self) -> None:
-        """Give back what is held; what was metered stays spent."""
+        """Release what is held; what was metered stays spent."""
         with self._budget._lock:
             if not self._open:
                 return

@@ -1,4 +1,4 @@
-"""Every limit of a run but its budget: what it may start, and whether it may go on.
+"""All limits of a run except its budget: what it may start, and whether it may continue.
 
 `RunLimits.admit` is asked for each task, from a spawn block, a job or a person's own list;
 `RunLimits.may_call` before each call. Both return a `Refusal`, a plain value, or `None`. The limits
@@ -23,7 +23,7 @@ CYCLE = "cycle"
 MAX_TIME = "max_time_s"
 STOP_AFTER_FAILURES = "stop_after_failures"
 _DONE_AGAIN = "the run is done again"
-"""Why its time does not count."""
+"""Reason to stop the run's time, see `RunLimits.pause`: the run repeats its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class RunLimits:
         max_agents: Most sub-agents that agents may start. Neither the root nor the tasks of a
             person's own list count.
         cycle_threshold: How many times a task may come up.
-        max_time_s: Seconds that the run may take, pauses not counted; no limit when left out.
-        stop_after_failures: Failed sub-agents after which nothing new begins; no limit when left
-            out.
+        max_time_s: Seconds that the run may take, without pauses; `None` for no limit.
+        stop_after_failures: Number of failed sub-agents after which nothing new begins; `None` for
+            no limit.
 
     Raises:
         ValueError: A limit is out of its range.
@@ -82,9 +82,9 @@ class RunLimits:
         self._on_reached: Callable[[Refusal], None] = _ignore
         self._time: _Stopwatch | None = None
         self._used_s = 0.0
-        """Seconds of its time that the run had used before its process died."""
+        """Seconds of its time limit that the run had used before its process died."""
         self._held_by: set[str] = set()
-        """Why its time does not count; empty if it does."""
+        """Reasons why the run's time does not count now; empty if it does."""
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class RunLimits:
         Args:
             task: The task, or another key that detects its repetition.
             depth: The depth of its agent.
-            lineage: The tasks of the agents above it, the asking one included.
+            lineage: The tasks of the agents above it, including the delegating one.
             above: The marks of the tasks of other runs that led to this one.
             in_plan: Whether the task is from a person's own list.
 
@@ -124,7 +124,12 @@ class RunLimits:
         return Refusal(MAX_AGENTS, why, self.max_agents)
 
     def admit_again(self, task: str, *, refused_by: str | None) -> None:
-        """Count a task that was admitted, or refused by a limit, before the process died."""
+        """Count a task again that was admitted or refused before the process died.
+
+        Args:
+            task: As in `admit`.
+            refused_by: The limit that refused it; `None` if it was admitted.
+        """
         if refused_by not in (None, CYCLE, MAX_AGENTS):
             return  # nothing was counted
         self.cycles.check_and_register(task, 0)
@@ -133,7 +138,7 @@ class RunLimits:
                 self._started += 1
 
     def give_back(self, tasks: Iterable[str]) -> None:
-        """Count tasks no longer that were admitted and do not start."""
+        """Take back the counts of tasks that were admitted but do not start."""
         for task in tasks:
             self.cycles.give_back(task)
             with self._lock:
@@ -160,7 +165,7 @@ class RunLimits:
         """Start the run's time, on the running loop.
 
         Args:
-            clock: Of the run.
+            clock: The run's clock.
             on_reached: Called once, with the first limit that ends the run's work.
         """
         self._on_reached = on_reached
@@ -175,16 +180,16 @@ class RunLimits:
         return self._max_time_s is not None
 
     def follow(self, used_s: float) -> None:
-        """Let the time stand still until `go_on`. Before `begin`.
+        """Stop the run's time until `go_on`. Call it before `begin`.
 
         Args:
-            used_s: Seconds that the run has used.
+            used_s: Seconds that the run has used before.
         """
         self._used_s = used_s
         self.pause(_DONE_AGAIN)
 
     def go_on(self) -> None:
-        """The run has done again what it had done: its time goes on, if any is left."""
+        """The run has repeated its record: continue its time, if any is left."""
         if self._time is not None and self._used_s >= (self._max_time_s or 0.0):
             self._time_is_over()
         self.resume(_DONE_AGAIN)
@@ -195,7 +200,7 @@ class RunLimits:
         self.stop_time()
 
     def stop_time(self) -> None:
-        """The run's work is over: its time does not go on, whatever is resumed."""
+        """The run's work is over: stop its time for good, even if a pause ends later."""
         if self._time is not None:
             self._time.stop()
         self._time = None
@@ -207,7 +212,7 @@ class RunLimits:
             self._time.stop()
 
     def resume(self, why: str) -> None:
-        """This reason holds the run's time no longer; does nothing if it did not."""
+        """Remove a reason of `pause`; the time continues when none is left."""
         self._held_by.discard(why)
         self._go_on_unless_held()
 
@@ -227,10 +232,11 @@ class RunLimits:
         self._reach(_no_time_left(self._max_time_s))
 
     def reached_before(self, reason: str) -> None:
-        """A limit that ended the run's work before its process died has been reached.
+        """Reach a limit again that ended the run's work before its process died.
 
         Args:
-            reason: The limit's, as it was; another one's changes nothing.
+            reason: The limit's reason, as recorded. Does nothing if it is not that of a limit which
+                this run has, with the same value.
         """
         for limit, value in (
             (MAX_TIME, self._max_time_s),
@@ -267,7 +273,7 @@ def reason_of(limit: str, value: float) -> str:
 
     Args:
         limit: `max_time_s` or `stop_after_failures`.
-        value: The limit's.
+        value: The limit's value.
     """
     return _REFUSALS[limit](value).reason
 

@@ -1,7 +1,8 @@
 """Amounts of a budget, which counts tokens or whole micro-dollars; and what a token costs.
 
-A million of these prices is a micro-dollar: so every list price in dollars per million tokens with
-up to six places is a whole number, and each call is rounded up to a whole micro-dollar once.
+Prices are in millionths of a micro-dollar per token. So every list price in dollars per million
+tokens with up to six places is a whole number, and each call is rounded up once, to a whole
+micro-dollar.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TOKENS = "tokens"
 USD = "usd"
 UNITS = (TOKENS, USD)
 MICROS = 1_000_000
-"""Micro-dollars of a dollar; also units of a price in a micro-dollar."""
+"""Micro-dollars in a dollar; also price units in a micro-dollar."""
 
 
 class Amount(NamedTuple):
@@ -32,17 +33,17 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """List price of a model's tokens, in millionths of a micro-dollar for one token."""
+    """List prices of a model's tokens, in millionths of a micro-dollar per token."""
 
     input: int
     output: int
     cache_read: int
     cache_write: int
     dearer: tuple[tuple[int, Rate], ...] = ()
-    """From how many input tokens on other prices hold for the whole call, in rising order."""
+    """Pairs of a number of input tokens and the prices of a whole call with more input, rising."""
 
     def at(self, input_tokens: int) -> Rate:
-        """The prices of a call with so much input, cached input included."""
+        """The prices of a call with this much input, cached input included."""
         found = self
         for start, rate in self.dearer:
             if input_tokens > start:
@@ -50,7 +51,7 @@ class Rate:
         return found
 
     def of_input(self, tokens: int, *, may_write_cache: bool = False) -> int:
-        """Micro-dollars of input, at the dearest that it may become."""
+        """Micro-dollars of input, at the highest price that may apply."""
         price = max(self.input, self.cache_write) if may_write_cache else self.input
         return -(-price * tokens // MICROS)
 
@@ -59,7 +60,7 @@ class Rate:
         return -(-self.output * tokens // MICROS)
 
     def output_in(self, micros: int) -> int:
-        """Most tokens of output for so many micro-dollars; negative if these are."""
+        """Most output tokens for an amount in micro-dollars; negative if the amount is."""
         if not self.output:
             return 2**53 if micros >= 0 else -1
         return micros * MICROS // self.output
@@ -80,7 +81,7 @@ class Rate:
         return Amount(usage.budget_tokens, self.of(usage))
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON values, as it is kept with a run: dollars per million tokens, as texts."""
+        """As JSON values, as stored with a run: dollars per million tokens, as texts."""
         plain: dict[str, Any] = {name: str(Decimal(getattr(self, name)) / MICROS) for name in KINDS}
         if self.dearer:
             plain["dearer"] = [[start, rate.as_plain()] for start, rate in self.dearer]
@@ -91,10 +92,10 @@ KINDS = ("input", "output", "cache_read", "cache_write")
 
 
 def rate_of(prices: Mapping[str, Any]) -> Rate:
-    """The inverse of `Rate.as_plain`; also of `Decimal`s. Prices beyond six places are rounded up.
+    """The inverse of `Rate.as_plain`; also takes `Decimal`s. Rounds up beyond six places.
 
     Args:
-        prices: By `KINDS`, US dollars per million tokens.
+        prices: US dollars per million tokens, by each of `KINDS`.
     """
     dearer = tuple((int(start), rate_of(rate)) for start, rate in prices.get("dearer", ()))
     read, write, *cached = (_whole(prices[name]) for name in KINDS)
@@ -130,7 +131,7 @@ def share_in_words(used: int, total: int, unit: str) -> str:
 
 
 def money_text(micros: int) -> str:
-    """An amount of money to be read again, exactly: `$4`, `$0.50`, `$0.000012`."""
+    """An exact amount of money, which `micros_in` reads: `$4`, `$0.50`, `$0.000012`."""
     whole, rest = divmod(micros, MICROS)
     if not rest:
         return f"${whole}"
@@ -197,10 +198,10 @@ def micros_in(given: str | Decimal) -> int:
 
 
 def amount_in(total: object, unit: str) -> Any:
-    """A new total for a budget of a unit: dollars for one of money, else as it is.
+    """A new total in a budget's unit: micro-dollars for a budget of money, else unchanged.
 
     Raises:
-        NotMoney: It is not an amount of that unit.
+        NotMoney: `total` is not an amount in that unit.
     """
     is_money = isinstance(total, Decimal) or (isinstance(total, str) and looks_like_money(total))
     if unit == TOKENS and is_money:

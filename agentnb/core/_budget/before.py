@@ -1,7 +1,8 @@
-"""What a meter told before its process died: told again while the run is done again.
+"""Repeats a run's recorded budget events while the run is repeated from its record.
 
-Recorded calls do not ask the budget, so nothing follows from what they spend. Warnings, questions,
-answers and new totals come from the record, each when the call has ended during which it came.
+Recorded calls do not ask the budget, so their spending triggers nothing. Warnings, questions,
+answers and new totals come from the record instead: each is published when the call during which it
+occurred has ended.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class KeepsAgain(Protocol):
-    """The recorder of the run, as it is used here."""
+    """What this module needs of the run's recorder."""
 
     def of_run_again(self, kind: str, value: Any) -> None: ...
 
 
 class ToldBefore:
-    """Tells again what the record has of one run's budget.
+    """Publishes the recorded budget events of one run again.
 
     Args:
-        acts: What was kept of it, in order.
-        total: The total with which the run began.
-        budget: The run's budget, which has its newest total.
-        bus: Takes the events.
-        recorder: Keeps the verdicts again.
+        acts: The recorded questions, decisions and new totals, in order.
+        total: The total at the run's start.
+        budget: The run's budget, already set to its latest total.
+        bus: Where the events are published.
+        recorder: Records the verdicts again; `None` for none.
         wait_s: Seconds that a question waits for its answer.
     """
 
@@ -47,44 +48,47 @@ class ToldBefore:
         wait_s: float,
     ) -> None:
         self.total = total
-        """The total by what was told so far."""
+        """The total after the events published so far."""
         self.is_asked = False
         """Whether the question is open."""
         self.is_warned = False
-        """Whether a warning was told for this total."""
+        """Whether a warning was published for this total."""
         self.has_warned = False
-        """Whether one was told at all."""
+        """Whether a warning was published for any total."""
         self.has_crossed = False
         """Whether the warning line was crossed for this total."""
         self.stopped: str | None = None
-        """Why the run was stopped."""
+        """Why the run was stopped; `None` if it was not."""
         self._acts = list(acts)
         self._budget, self._bus, self._recorder = budget, bus, recorder
         self._wait_s = wait_s
         self._ended: set[tuple[str, int]] = set()
 
     def call_ended(self, path: str, number: int) -> None:
-        """Tell what came during this call, unless something that came earlier is not told yet."""
+        """A recorded call has ended: publish what occurred up to then, in order.
+
+        An act waits for its own call and for all acts before it.
+        """
         self._ended.add((path, number))
         while self._acts and (self._acts[0].place in self._ended or not self._acts[0].place[1]):
             self._tell(self._acts.pop(0))
-        if self._budget.tokens_used >= self.total:  # both lines at once: nothing was decided
+        if self._budget.tokens_used >= self.total:  # past the total: no decision was recorded
             self.has_crossed = True
             self.warn_once()
 
     def tell_the_rest(self) -> None:
-        """Tell what came during calls that had not ended."""
+        """Publish what occurred during calls that had not ended."""
         while self._acts:
             self._tell(self._acts.pop(0))
 
     def warn_once(self) -> None:
-        """Tell the warning, if none was told for this total."""
+        """Publish the warning, unless one was published for this total."""
         if not self.is_warned:
             self.is_warned = self.has_warned = True
             self._bus.publish(self.warning())
 
     def warning(self) -> BudgetWarning:
-        """The warning with the figures of now."""
+        """A warning with the current figures."""
         used = self._budget.tokens_used
         return BudgetWarning(
             tokens_used=used,

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def input_amount(rate: Rate | None, tokens: int, *, may_write_cache: bool) -> int | Amount:
-    """What the input of a call holds: tokens, and their price if a budget counts money."""
+    """What to reserve for a call's input: tokens, and their price if a budget counts money."""
     if rate is None:
         return tokens
     return Amount(tokens, rate.at(tokens).of_input(tokens, may_write_cache=may_write_cache))
 
 
 def _beyond(counted: int | Amount, known: int | Amount) -> int | Amount:
-    """By how much a count passes what is known; 0 if it does not."""
+    """By how much `counted` exceeds `known`; 0 if it does not."""
     if isinstance(counted, Amount) and isinstance(known, Amount):
         more = [max(0, a - b) for a, b in zip(counted, known, strict=True)]
         return Amount(*more) if any(more) else 0
@@ -47,11 +47,11 @@ class Ledger(Protocol):
         ...
 
     def must_leave(self, *, for_root_synthesis: bool) -> int:
-        """What a call must leave in the budget, in its unit."""
+        """How much a call must leave free in the budget, in the budget's unit."""
         ...
 
     def full_budget(self, amount: int | Amount, *, for_root_synthesis: bool) -> str:
-        """What the budget is called, this run's or one above it, that has no room for `amount`."""
+        """Name of the budget, this run's or one above it, that has no room for `amount`."""
         ...
 
     def report_exhausted(self) -> None:
@@ -107,7 +107,7 @@ class Lease:
             self._ledger.usage_changed(self._reservation.meter(self._input_amount))
 
     def input_counted(self, usage: Usage) -> None:
-        """Take the provider's count of the input: what the estimate lacked is reserved, too."""
+        """Take the provider's count of the input, and reserve what exceeds the estimate."""
         tokens = usage.budget_tokens - usage.output_tokens
         if self._rate is None:
             counted: int | Amount = tokens
@@ -134,7 +134,11 @@ class Lease:
             self.halt(f"{full} was used up in the middle of the answer")
 
     def _hold(self, output: int) -> str | None:
-        """Reserve slices up to `output` tokens. Returns which budget has no room for them."""
+        """Reserve slices up to `output` tokens.
+
+        Returns:
+            The name of the budget that has no room for them; `None` if they are reserved.
+        """
         is_last = self.for_root_synthesis
         if output <= self._held_output:
             return None
@@ -153,7 +157,7 @@ class Lease:
 
     @property
     def _output(self) -> int:
-        """Tokens of output so far, estimated from their size."""
+        """Tokens of output so far, estimated from the size of the text."""
         return tokens_in(self._reservation.streamed)
 
     def halt(self, why: str) -> None:
@@ -182,5 +186,5 @@ class Lease:
 
     @property
     def _foreseen(self) -> int:
-        """Tokens that the call was estimated to use, and held, by now."""
+        """Tokens that the call was expected to use by now, and reserved."""
         return (self._input if self._replied else 0) + min(self._output, self._held_output)

@@ -3,28 +3,29 @@
 A call gets a lease: its input and a first slice of output, reserved. While the reply streams, the
 lease meters it and extends itself slice by slice; at its end the provider's own count settles it.
 Part of the total is reserved for the root's synthesis, so a run that exhausts its budget still
-ends in an answer; that call never waits for the budget's question either.
+ends with an answer; that call does not wait for the budget's question either.
 
 A call (`agentnb.core._call.services`) asks with `Meter.lease`, which has three answers:
 
 - a `Lease`: the call may be made;
-- `None`: not now. Either the budget's question is open (`wait_while_paused`), or other calls are
-  open that may settle for less than they hold (`wait_for_room`). Then it asks again;
-- `BudgetExceeded`: never. A limit ended the run's work, or no call is open that could make room.
+- `None`: not now. Either the budget's question is open (`wait_while_paused`), or open calls may
+  settle for less than they hold (`wait_for_room`). Then it asks again;
+- `BudgetExceeded`: never. A limit ended the run's work, or no open call could make room.
 
-Calls that wait for room stand in one queue, first come first served. `_wake_queue` wakes those
-that fit, or all of them if waiting is in vain. It runs after every change that can matter: a lease
-settled, a new total, an answer, a limit, and a waiting call that gave up.
+Calls that wait for room are in one queue, first come first served. `_wake_queue` wakes those that
+fit, or all of them if waiting cannot help. It runs after every change that matters: a lease
+settled, a new total, an answer, a limit, a waiting call that gave up.
 
-Calls that wait for the gate or for a retry are in a `Wait`, and `_halt` ends those together with
-open leases.
+Calls that wait for the gate or for a retry are in a `Wait`; `_halt` ends those together with open
+leases.
 
-A budget may stand below others (`RequestBudget.above`), whose calls are other runs'. A call then
-needs room in each. It waits while calls are open in all those that lack it, and what the runs above
-keep for their own synthesis is not for it. Only its own budget has a warning line here.
+A budget may be below others (`RequestBudget.above`), which other runs use, too. A call then needs
+room in each of them. It waits only if every budget that lacks room has open calls, and it cannot
+use what the runs above reserve for their own synthesis. Only the run's own budget has a warning
+line here.
 
-All methods belong to the run's loop. `RequestBudget.set_total` and what other runs do with budgets
-of the chain may come from any thread and arrive here through `call_soon_threadsafe`.
+All methods belong to the run's loop. `RequestBudget.set_total` and changes by other runs of the
+chain may come from any thread; they arrive here through `call_soon_threadsafe`.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ if TYPE_CHECKING:
     from agentnb.core.bus import EventBus
 
 _QUESTION = "the budget's question"
-"""Why the run's time does not count."""
+"""The reason for pausing the run's time limit, as `RunLimits.pause` takes it."""
 UPDATE_EVERY_S = 0.1
-"""Least seconds between two `BudgetUpdate`s, except after a change of the total and at the end."""
+"""Minimum seconds between two `BudgetUpdate`s, except after a new total and at the run's end."""
 
 
 def least_amount(
@@ -74,7 +75,7 @@ def least_amount(
     *,
     cache_prefix: int = 0,
 ) -> int | Amount:
-    """What a call is not made without: its input, and the first slice of its output."""
+    """The least that a call must reserve: its input and the first slice of its output."""
     writes = may_write_cache(request, cache_prefix)
     held = input_amount(rate, input_tokens, may_write_cache=writes)
     output = min(request.max_tokens, OUTPUT_SLICE)
@@ -88,25 +89,25 @@ def _with_output(held: int | Amount, output: int, rate: Rate | None) -> int | Am
 
 
 def may_write_cache(request: CompletionRequest, cache_prefix: int) -> bool:
-    """Whether a provider may set a cache breakpoint: then input may cost what a write costs."""
+    """Whether a provider may set a cache breakpoint: input may then cost as much as a write."""
     return cache_prefix > 0 or len(request.messages) > 1
 
 
 def synthesis_reserve(total: int, least: int = TOKENS_OF_ANSWER) -> int:
-    """What is reserved for the root's synthesis until the root delegates and its need is known.
+    """How much is reserved for the root's synthesis until the root delegates.
 
     Args:
-        total: Of the budget, in its unit.
-        least: In the same unit: 512 tokens, or what so much output costs.
+        total: The budget's total, in its unit.
+        least: The minimum, in the same unit: 512 tokens, or the price of 512 output tokens.
 
     Returns:
-        5 % of the total, at least `least`, at most a quarter.
+        5 % of the total, but at least `least` and at most a quarter of the total.
     """
     return min(max(total // 20, least), total // 4)
 
 
 class KeepsOrders(Protocol):
-    """The recorder of the run, as the meter uses it."""
+    """What the meter needs of the run's recorder."""
 
     def order(self, kind: str, by: str, value: Any, path: str = "") -> None: ...
 
@@ -127,25 +128,25 @@ class Waiting(NamedTuple):
     amount: int | Amount
     for_root_synthesis: bool
     turn: asyncio.Future[None]
-    """Wakes it."""
+    """Set to wake the call."""
 
 
 class Meter:
-    """Issues leases on one budget, and asks whether to go on when it runs low.
+    """Issues leases on one budget, and asks whether to continue when it runs low.
 
     Args:
         budget: The budget.
-        bus: Takes the budget's events.
-        clock: Of the run.
+        bus: Where the budget's events are published.
+        clock: The run's clock.
         policy: What happens at the warning line without a gate: `ask` (holds new calls if a person
-            is there to answer), `continue` or `stop`.
-        gate: Asked in place of a person.
-        is_attended: Whether a person is there to answer.
-        questions: Of the run, whose open ones end with the meter; a queue of its own when left out.
+            can answer), `continue` or `stop`.
+        gate: Asked instead of a person.
+        is_attended: Returns whether a person can answer.
+        questions: The run's questions; the meter closes them at its end. By default a new queue.
         root_id: The root agent's id.
-        limits: The run's other limits; none when left out.
-        recorder: Keeps orders and decisions; none when left out.
-        rate: What the root's tokens cost; `None` if no budget of the chain counts money.
+        limits: The run's other limits; none by default.
+        recorder: Records orders and decisions; `None` for no records.
+        rate: Prices of the root's tokens; `None` if no budget of the chain counts money.
     """
 
     def __init__(
@@ -192,21 +193,21 @@ class Meter:
         self._seen_crossings = budget.crossings
         self._has_warned = False
         self._warned_early_at = -1
-        """The total that was exhausted, and warned of, before its warning line was crossed."""
+        """The total for which exhaustion published a warning below the warning line; -1: none."""
         self._synthesis_need: Callable[[], int] | None = None
-        """Set when the root delegates."""
+        """Returns the tokens of the root's synthesis; set when the root delegates."""
         self._used_before_delegation = 0
         self._others_changed = False
         """Whether `_on_change_of_others` is scheduled."""
         self._used_below = budget.tokens_used_below
         self._is_closed = False
         self._is_spent_again = False
-        """Whether the tokens of recorded calls are counted already."""
+        """Whether the tokens of recorded calls were counted at the start."""
         self._new_total: int | None = None
         self._before: ToldBefore | None = None
-        """What was told before, while a run is done again."""
+        """Publishes the recorded budget events, while the run repeats its record."""
 
-    # -- a run that goes on from its journal --------------------------------------------------
+    # -- a run that repeats its record --------------------------------------------------------
 
     def follow(
         self,
@@ -217,15 +218,15 @@ class Meter:
         *,
         new_total: int | None = None,
     ) -> None:
-        """Tell what was told before, until `go_on`. Before the run begins.
+        """Publish the recorded budget events until `go_on`. Call it before the run begins.
 
         Args:
-            acts: What was kept of the budget. Its last total holds from now on.
-            total: The total with which the run began.
-            used_s: Seconds of its time that the run has used.
-            spent: Tokens of its finished calls; `None` if they count as their events are
-                published.
-            new_total: The total that holds behind that; the last one when left out.
+            acts: The recorded questions, decisions and totals. The last total counts from now on.
+            total: The total at the run's start.
+            used_s: Seconds of its time limit that the run has used.
+            spent: What its finished calls have spent, in the budget's unit; `None` to count them
+                one by one as they are repeated.
+            new_total: The total from `go_on` on; by default the last recorded one.
         """
         budget = self.budget
         self._new_total = new_total
@@ -233,7 +234,7 @@ class Meter:
             budget.spent_before(spent)
             self._used_below = budget.tokens_used_below
         self._is_spent_again = spent is not None
-        # The last total alone: runs below may be at work in it.
+        # Only the last total: runs below may be using this budget meanwhile.
         for act in [each for each in acts if each.kind == "budget"][-1:]:
             budget.set_total(act.value, by=act.by)
         self._known_total = budget.total
@@ -243,10 +244,11 @@ class Meter:
         self._limits.follow(used_s)
 
     def go_on(self, *, tells_the_rest: bool = True) -> None:
-        """The recorded events are published: from here, warn, ask and stop as usual.
+        """The record is repeated: from now on warn, ask and stop as usual.
 
         Args:
-            tells_the_rest: Whether to publish what is unpublished now, or never.
+            tells_the_rest: Whether to publish the recorded events that are left; if not, they are
+                dropped.
         """
         before = self._before
         if before is None:
@@ -264,7 +266,7 @@ class Meter:
             budget.set_total(self._new_total)
         if not before.has_crossed:
             self._warned_early_at = before.total if before.is_warned else -1
-            if not budget.is_warning_due:  # by what open calls may have spent
+            if not budget.is_warning_due:  # the lost calls, just counted, crossed the line
                 self._warn(can_go_on=budget.tokens_used < budget.total)
         if before.is_asked:
             self._limits.pause(_QUESTION)
@@ -313,7 +315,7 @@ class Meter:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the run's work cannot go on: a limit was reached, and not raised since."""
+        """Whether the run's work cannot continue: a limit was reached and has not been raised."""
         return self._is_exhausted or self._stop_reason() is not None
 
     @property
@@ -328,7 +330,7 @@ class Meter:
         return reached.reason if reached is not None else self._ended_by
 
     def _stop_reason(self, *, for_root_synthesis: bool = False) -> str | None:
-        """Why no call may be made, whatever room there is; `None` if calls may be made."""
+        """Why no call may be made, even with room in the budget; `None` if calls may be made."""
         if for_root_synthesis:
             return None
         reached = self._limits.may_call()
@@ -343,11 +345,11 @@ class Meter:
         return self.is_paused and not for_root_synthesis
 
     def root_delegates(self, need: Callable[[], int]) -> None:
-        """From now on reserve the least that the root's synthesis needs. The first call counts.
+        """Reserve what the root's synthesis needs at least. Only the first call has an effect.
 
         Args:
-            need: Returns that number of tokens. Called again and again, since the root's
-                conversation and its tasks may grow.
+            need: Returns the tokens that it needs. Called repeatedly, since the root's conversation
+                and its tasks may grow.
         """
         if self._synthesis_need is None:
             self._synthesis_need = need
@@ -355,10 +357,11 @@ class Meter:
 
     @property
     def kept(self) -> int:
-        """Tokens reserved for the root's synthesis. Asks the budget for nothing behind its lock.
+        """Reserve for the root's synthesis, in the budget's unit.
 
         Once the root has delegated: the least that the synthesis needs, but at most a third of what
-        was left at that point, by the current total.
+        the current total had left at that point. The budget calls this under its lock, so it reads
+        only what needs no lock.
         """
         total, need = self.budget.total, self._synthesis_need
         if need is None:
@@ -370,20 +373,20 @@ class Meter:
         return min(self._in_unit(tokens - output, output), left_then // 3)
 
     def _in_unit(self, input_tokens: int, output_tokens: int) -> int:
-        """What tokens of the root's model are in this budget's unit."""
+        """Tokens of the root's model, converted to this budget's unit."""
         if self.budget.unit == TOKENS or (rate := self._rate) is None:
             return input_tokens + output_tokens
         return rate.of_input(input_tokens, may_write_cache=True) + rate.of_output(output_tokens)
 
     def room(self) -> int:
-        """Tokens of input that the root's synthesis could use now; less if it also answers."""
+        """Input tokens for which the root's synthesis has room now, before any output."""
         if self._rate is None:
             return self.budget.available
         as_input = replace(self._rate, output=max(self._rate.input, self._rate.cache_write))
         return max(0, self.budget.output_room(Amount(0, 0), as_input))
 
     def has_room(self, input_tokens: int, output_tokens: int) -> bool:
-        """Whether the root's synthesis has room for so much input and output now."""
+        """Whether the root's synthesis now has room for this much input and output."""
         if (rate := self._rate) is None:
             return input_tokens + output_tokens <= self.budget.available
         held = input_amount(rate, input_tokens, may_write_cache=True)
@@ -391,7 +394,7 @@ class Meter:
         return output_tokens <= self.budget.output_room(held, rate.at(input_tokens))
 
     def _shortage(self, amount: int | Amount, *, for_root_synthesis: bool) -> Shortage | None:
-        """Where a call has no room now; `None` if it has."""
+        """Which budget has no room for a call now; `None` if all have room."""
         leave = self.must_leave(for_root_synthesis=for_root_synthesis)
         return self.budget.shortage(amount, leave=leave)
 
@@ -405,22 +408,22 @@ class Meter:
         for_root_synthesis: bool = False,
         rate: Rate | None = None,
     ) -> Lease | None:
-        """Try to reserve a call.
+        """Try to reserve budget for a call.
 
         Args:
-            request: What is to be sent; the lease may lower its `max_tokens`.
+            request: The request; the lease may lower its `max_tokens`.
             input_tokens: The size of its input.
             cache_prefix: Leading characters of its system prompt worth a cache breakpoint.
             hidden_output: Whether the model may produce output that does not stream, like
                 thinking: then all of `max_tokens` is reserved.
-            for_root_synthesis: Whether the call may use the tokens reserved for it.
-            rate: What its tokens cost; needed if a budget of the chain counts money.
+            for_root_synthesis: Whether the call is the root's synthesis, which may use the reserve.
+            rate: Prices of its tokens; required if a budget of the chain counts money.
 
         Returns:
-            The lease; `None` if the call has to wait for an answer or for other calls to settle.
+            The lease; `None` if the call must wait for an answer or for other calls to settle.
 
         Raises:
-            BudgetExceeded: The call can never be made. See the module.
+            BudgetExceeded: The call can never be made. See the module's docstring.
         """
         if self.holds(for_root_synthesis=for_root_synthesis):
             return None
@@ -428,8 +431,8 @@ class Meter:
         if why := self._stop_reason(for_root_synthesis=for_root_synthesis):
             raise self._exceeded(why, for_root_synthesis)
         # The reply may be as long as the budget allows (`max_tokens`), but a call is only worth
-        # making if one slice of output fits. Of a reply that streams one slice is reserved now,
-        # the rest while it streams.
+        # making if one slice of output fits. A reply that streams reserves one slice now and the
+        # rest while it streams.
         writes = may_write_cache(request, cache_prefix)
         input_ = input_amount(rate, input_tokens, may_write_cache=writes)
         at = None if rate is None else rate.at(input_tokens)
@@ -465,7 +468,7 @@ class Meter:
             return lease
         needed = least_amount(request, input_tokens, rate, cache_prefix=cache_prefix)
         short = self._shortage(needed, for_root_synthesis=for_root_synthesis)
-        if short is None or short.may_pass:  # `None`: another thread's call was settled just now
+        if short is None or short.may_pass:  # `None`: another thread settled a call just now
             return None
         raise self._exceeded(
             _why_no_room(needed, short, leave if short.budget is self.budget else 0),
@@ -485,7 +488,7 @@ class Meter:
     async def wait_for_room(
         self, amount: int | Amount, *, for_root_synthesis: bool = False
     ) -> None:
-        """Wait until a call may fit, or until no wait can help. Ask for a lease again then.
+        """Wait until a call may fit, or until waiting cannot help. Then ask for a lease again.
 
         Args:
             amount: `least_amount` of the call.
@@ -499,12 +502,12 @@ class Meter:
             await call.turn
         finally:
             if call in self._queue:
-                # Cancelled while it waited: it may have kept smaller calls behind it waiting.
+                # Cancelled while it waited: smaller calls behind it may fit now.
                 self._queue.remove(call)
                 self._wake_queue()
 
     def has_to_wait(self, amount: int | Amount, *, for_root_synthesis: bool) -> bool:
-        """Whether a call has no room, and open calls may make some."""
+        """Whether a call has no room now, but open calls may make some."""
         if self._stop_reason(for_root_synthesis=for_root_synthesis) is not None:
             return False
         short = self._shortage(amount, for_root_synthesis=for_root_synthesis)
@@ -528,7 +531,7 @@ class Meter:
 
     @contextmanager
     def ending_with_run(self, limit: TimeLimit) -> Iterator[None]:
-        """Inside this block, `limit` expires when a limit of the run stops all calls and tools."""
+        """Within the block, `limit` expires when a limit of the run stops all calls and tools."""
         self._tools[limit] = None
         try:
             yield
@@ -545,17 +548,17 @@ class Meter:
         await self._pause.wait_until_closed()
 
     def does_not_call(self) -> None:
-        """A call that was woken for its room does not come now: others may have it."""
+        """A call that was woken does not use its room after all: wake others."""
         self._wake_queue()
 
     def _wake_queue(self) -> None:
         """Wake the calls at the head of the queue that fit.
 
-        The first that does not fit keeps those behind it waiting: otherwise small calls would
-        overtake a large one for ever. All are woken if waiting is in vain: no call is open that
-        could settle, or the run was stopped. Each then asks for a lease, which decides.
+        The first that does not fit blocks those behind it: otherwise small calls could overtake a
+        large one for ever. All are woken if waiting cannot help: no open call could settle, or the
+        run was stopped. Each then asks for a lease, which decides.
         """
-        taken: int | Amount = 0  # by the calls that were woken just now
+        taken: int | Amount = 0  # what the calls woken so far need
         while self._queue:
             call = self._queue[0]
             together = _together(call.amount, taken)
@@ -589,7 +592,7 @@ class Meter:
 
     def usage_changed(self, status: BudgetStatus) -> None:
         """See `agentnb.core._budget.lease.Ledger`."""
-        # By the count and not by `status`, which says only EXHAUSTED if both lines were crossed.
+        # Compare counts: `status` is only EXHAUSTED if the warning line and the total were crossed.
         if self.budget.crossings > self._seen_crossings and self._before is None:
             self._seen_crossings = self.budget.crossings
             self._warn(can_go_on=status is not BudgetStatus.EXHAUSTED)
@@ -609,7 +612,7 @@ class Meter:
             self._update_timer.cancel()
             self._update_timer = None
         self._updated_at_s = self._clock.now()
-        self.budget.book_all()  # so that the next output is booked at once, and leads to an update
+        self.budget.book_all()  # the next output is then booked at once and triggers an update
         now = self._warning()
         self._bus.publish(
             BudgetUpdate(
@@ -623,7 +626,10 @@ class Meter:
     def _exceeded(
         self, why: str, for_root_synthesis: bool, short: Shortage | None = None
     ) -> BudgetExceeded:
-        """Note that the run is exhausted; `why` counts for its own budget, not for one above."""
+        """Mark the run as exhausted, and return the error.
+
+        `why` is the reason if the run's own budget is short; a budget above is named instead.
+        """
         self._is_exhausted = True
         if not for_root_synthesis:
             self.report_exhausted()
@@ -640,11 +646,11 @@ class Meter:
         return self._name_of(self._shortage(amount, for_root_synthesis=for_root_synthesis))
 
     def report_exhausted(self) -> None:
-        """Publish, once per run, that something but the root's synthesis could not go on.
+        """Publish, once per run, that work other than the root's synthesis could not continue.
 
-        A warning comes first, if none came for this total.
+        Publishes a warning first, unless one was published for this total.
         """
-        # A reply ends at the `max_tokens` that the budget left for it, even if the total was raised
+        # A reply ends at the `max_tokens` that its lease allowed, even if the total has been raised
         # since. Then there is room for other calls, and the run is not exhausted.
         slice_ = _with_output(0, OUTPUT_SLICE, None)
         if (rate := self._rate) is not None:
@@ -667,8 +673,8 @@ class Meter:
         if self._exhausted_reported:
             return
         self._exhausted_reported = True
-        # A large call can fail below the warning line. Readers always get a warning first; crossing
-        # the line later does not repeat it (`_warned_early_at`).
+        # A large call can fail below the warning line. Readers always get a warning first, and it
+        # is not repeated when the line is crossed later (`_warned_early_at`).
         if self._before is not None:
             self._before.warn_once()
         elif self.budget.is_warning_due or not self._has_warned:
@@ -720,13 +726,14 @@ class Meter:
         self._wake_queue()
 
     def _on_new_total(self) -> None:
-        """Apply a new total. Raised, it undoes a stop and answers an open question with yes.
+        """Apply a new total.
 
-        At or below what is used it ends everything, the root's synthesis included. In between it
-        only counts from now on.
+        A higher total undoes a stop and answers an open question with yes. A total at or below what
+        is used ends everything, the root's synthesis included. Any other lower total only counts
+        from now on.
         """
         if self._before is not None:
-            return  # a person's, while the run is done again: `go_on` applies it
+            return  # a person set it while the run repeats its record: `go_on` applies it
         budget = self.budget
         previous, self._known_total = self._known_total, budget.total
         if previous == budget.total or self._is_closed:
@@ -762,7 +769,7 @@ class Meter:
         return tuple([each.total for each in self.budget.above])
 
     def _on_change_of_others(self) -> None:
-        """Another run gave back tokens of this budget or one above, or a total above was set."""
+        """Another run released part of this budget or one above, or a total above was set."""
         self._others_changed = False
         if self._is_closed:
             return
@@ -784,7 +791,7 @@ class Meter:
         self._wake_queue()
 
     def _halt(self, why: str, *, also_synthesis: bool = False, open_calls: bool = True) -> None:
-        """Halt every `Wait`, and every open call; the text so far is kept.
+        """Halt every `Wait`, and with `open_calls` every open call; its text so far is kept.
 
         Calls that wait for room or for an answer are not halted: they ask for a lease again.
         """
@@ -796,13 +803,13 @@ class Meter:
     # -- the warning and its question -----------------------------------------------------
 
     def _warn(self, *, can_go_on: bool) -> None:
-        """Publish a warning, and do what the policy says: stop, ask, or nothing."""
+        """Publish a warning, and follow the policy: stop, ask, or continue."""
         warning = self._warning()
         if self.budget.total > self._warned_early_at:  # else `report_exhausted` published it
             self._publish_warning()
         self._warned_early_at = -1
         if not can_go_on:
-            return  # both lines were crossed at once: nothing is left to ask about
+            return  # the total was crossed, too: nothing is left to ask about
         if not self._has_gate and self._policy == "stop":
             why = "the run was set to stop at the budget's warning line"
             self._decided("stop", why)
@@ -837,7 +844,7 @@ class Meter:
         self._pause.answer(answer, by)
 
     def _decided(self, decision: str, why: str | None, *, answer: str = "", by: str = "") -> None:
-        """Keep what the run does after a warning."""
+        """Record what the run does after a warning."""
         if self._recorder is not None:
             self._recorder.warned(decision, why, answer=answer, by=by)
 
@@ -850,7 +857,7 @@ class Meter:
         self._wake_queue()
 
     def _stop(self, why: str) -> None:
-        """End the run's work, but for the root's synthesis, until the total is raised."""
+        """End the run's work, except the root's synthesis, until the total is raised."""
         self._stopped = why
         self._halt(why)
         self._wake_queue()
@@ -861,7 +868,7 @@ def _were(budget: RequestBudget) -> str:
 
 
 def _together(one: int | Amount, other: int | Amount) -> int | Amount:
-    """The sum of what two calls need; 0 is nothing of both."""
+    """The sum of two amounts of one kind; 0 stands for nothing in either kind."""
     if isinstance(one, Amount):
         more = other if isinstance(other, Amount) else Amount(0, 0)
         return Amount(one.tokens + more.tokens, one.micros + more.micros)
@@ -869,7 +876,7 @@ def _together(one: int | Amount, other: int | Amount) -> int | Amount:
 
 
 def _why_no_room(needed: int | Amount, short: Shortage, leave: int) -> str:
-    """Why a call can never be made, with the figures of the budget that has no room."""
+    """Why a call can never be made, with the figures of the budget that lacks room."""
     budget, free = short.budget, max(0, short.free)
     if budget.unit == TOKENS:
         tokens = needed.tokens if isinstance(needed, Amount) else needed

@@ -1,6 +1,6 @@
-"""The pause after a budget warning: asks whether the run should go on.
+"""The pause after a budget warning: asks whether the run should continue.
 
-It is one of the run's questions (`agentnb.core.questions`), open at most once at a time. While it
+The question is one of the run's (`agentnb.core.questions`); at most one is open at a time. While it
 is open, new calls wait, except the root's synthesis. A new total answers it, too. Its events are
 `BudgetPaused` and `BudgetResumed`.
 """
@@ -37,7 +37,7 @@ def _ignore(_: str, __: str | None, ___: str) -> None:
 
 
 def paused(warning: BudgetWarning, wait_s: float) -> BudgetPaused:
-    """The event that the question is open."""
+    """The event that opens the question."""
     return BudgetPaused(
         tokens_used=warning.tokens_used,
         budget_total=warning.budget_total,
@@ -60,12 +60,12 @@ class BudgetPause:
     """The budget's question. Belongs to the run's loop.
 
     Args:
-        bus: Takes `BudgetPaused` and `BudgetResumed`.
-        questions: Of the run.
+        bus: Where `BudgetPaused` and `BudgetResumed` are published.
+        questions: The run's questions.
         root_id: The root agent's id.
-        gate: Asked in place of a person.
-        on_answer: Called before waiting calls go on, with the answer, with why to stop, or with
-            `None` to go on, and with who answered.
+        gate: Asked instead of a person.
+        on_answer: Called before waiting calls continue, with the answer, the reason to stop (`None`
+            to continue), and who answered.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BudgetPause:
         self._gate = None if gate is None else Gate(gate, None, "the budget gate", _read)
         self._on_answer = on_answer
         self.question_id = ""
-        """Of the question that is open, or was asked last."""
+        """Id of the question that is open or was asked last; empty before the first."""
         self._closed = asyncio.Event()
         self._closed.set()
 
@@ -98,8 +98,8 @@ class BudgetPause:
         """Open the question; does nothing if it is open.
 
         Args:
-            warning: What it is asked for.
-            is_told: Whether `BudgetPaused` was published.
+            warning: The warning that it asks about.
+            is_told: Whether `BudgetPaused` is published already.
         """
         if self.is_open:
             return
@@ -117,10 +117,10 @@ class BudgetPause:
         )
 
     def answer(self, answer: str, by: str = "code") -> None:
-        """A person's answer, from a panel or from code.
+        """Take a person's answer, from a panel or from code.
 
         Raises:
-            ValueError: It is neither `continue` nor `stop`.
+            ValueError: The answer is neither `continue` nor `stop`.
             NoOpenQuestion: No question is open.
         """
         if answer not in OPTIONS[BUDGET]:
@@ -130,7 +130,7 @@ class BudgetPause:
         self._questions.answer(self.question_id, answer, by=by)
 
     def settle(self, answer: str, by: str = "") -> None:
-        """Close the question, if it is open: a new total has answered it, or no answer matters."""
+        """Close the question if it is open: a new total answered it, or no answer matters now."""
         if self.is_open:
             self._questions.settle(self.question_id, Answer(answer, by))
 
@@ -144,12 +144,12 @@ class BudgetPause:
     def close(self) -> None:
         """Close an open question at the run's end."""
         self.settle(ENDED)
-        # A method of the meter, which refers to this pause: the cycle would keep the run in memory.
+        # A method of the meter, which refers to this pause: a cycle that would keep the run alive.
         self._on_answer = _ignore
 
 
 def _reason(answer: Answer) -> str:
-    """An answer as `BudgetResumed` and the record have it."""
+    """The reason of an answer, as `BudgetResumed` and the record hold it."""
     if answer.reason and answer.by == "limit":
         return "timeout"
     return f"{_BY_GATE}{answer.reason}" if answer.reason and answer.by == "gate" else answer.answer
