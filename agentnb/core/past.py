@@ -1,13 +1,13 @@
 """What a run did before: its journal answers its agents, until they do something new.
 
-A run that is recovered is played again from its beginning. Each agent asks its own part of the past
-first: a call, a tool call, a verdict that was recorded is answered by the record, and asks neither
-a provider nor the budget nor a limit. An act that no record answers is new. It waits at the
-*frontier* until everything that was kept has been taken: only then is it known that the past still
-fits the run, what was spent, and what has to be kept in place of the earlier record.
+A recovered run repeats its record from the beginning. Each agent asks its own part of the past
+first: a recorded call, tool call or verdict is answered by its record, without a provider, the
+budget or a limit. An act that no record answers is new. It waits at the *frontier* until all
+records are taken: only then is it known whether the past still fits the run, what was spent, and
+what the journal stores in place of the earlier record.
 
-Everything is pure but the waiting; nothing here is written anywhere. `agentnb.core._past` has the
-parts: the answers, the frontier, the cancels, and what concerns the whole run.
+Except for the waiting, everything is pure; nothing here is written anywhere. `agentnb.core._past`
+has the parts: the answers, the frontier, the cancels, and what concerns the whole run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MORE_RECORDED = "its record has steps that it no longer takes"
 
 
 def spent_in(journal: RunJournal) -> int:
-    """Tokens that a run has spent, by what was kept of it; of lost calls the estimate."""
+    """What a run has spent by its record, in its budget's unit; lost calls are estimated."""
     return whole.spent(journal)
 
 
@@ -64,7 +64,7 @@ class Miss(NamedTuple):
     """An act that no record answers."""
 
     path: str
-    """The agent's."""
+    """The agent's path."""
     number: int
     """The act's position among the agent's calls, or its tool calls, from 1."""
     model: str = ""
@@ -76,21 +76,21 @@ class Miss(NamedTuple):
     tool: ToolCallRecord | None = None
     """The tool call."""
     was: ToolCallRecord | None = None
-    """Its record, if the tool was run again and returned something else."""
+    """The recorded tool call, if the tool was run again and returned something else."""
 
 
 class Past:
     """The past of one run. For the run's loop only.
 
     Args:
-        journal: What was kept of it.
-        changed: What is done with an agent that no longer fits its record: `refuse` the recovery,
-            `keep` what is recorded, or `redo` it from there.
-        new_total: The budget's total once new work begins; as it was when left out.
+        journal: The run's record.
+        changed: What happens if an agent no longer fits its record: `refuse` the recovery, `keep`
+            the recorded answers all the same, or `redo` the agent's work from there.
+        new_total: The budget's total once new work begins; `None` to leave it unchanged.
     """
 
     is_done_again: ClassVar[bool] = False
-    """Whether what the run changes is changed once more: a new run that repeats a recorded one."""
+    """Whether a new run repeats a recorded one, so that its changes are made once more."""
 
     def __init__(
         self, journal: RunJournal, *, changed: str = "refuse", new_total: int | None = None
@@ -99,7 +99,7 @@ class Past:
         self.changed = changed
         self.new_total = new_total
         self.repeats_unknown = False
-        """Whether a tool with effects that was open is called again."""
+        """Whether tool calls with effects whose outcome is unknown are called again."""
         self._agents: dict[str, AgentPast] = {}
         self._sort_records()
         self.frontier = Frontier(self._agents)
@@ -131,7 +131,7 @@ class Past:
             agent.count()
 
     def _note_open_words(self) -> None:
-        """Find what agents were told and had not read. They read it in the order of the orders."""
+        """Find the notes that agents have not read. They read them in the order of the orders."""
         read: Counter[str] = Counter()
         for verdict in self.journal.verdicts:
             if verdict.kind == "told":
@@ -154,7 +154,10 @@ class Past:
         return AgentPast(self, path)
 
     def _note_what_tools_told(self) -> None:
-        """Take from the events what tools tell that are answered and not done again."""
+        """Collect the events that tools published from inside their calls.
+
+        A tool that is answered by its record does not publish them again.
+        """
         begun: dict[str, int] = defaultdict(int)
         ended: dict[str, int] = defaultdict(int)
         for row in rows_of(self.journal.entries):
@@ -178,22 +181,22 @@ class Past:
     # -- its agents -------------------------------------------------------------------------------
 
     def is_marked(self, call: ToolCallRecord) -> bool:
-        """Whether an open tool call is known to have done its work."""
+        """Whether an open tool call is known to have done its work: its change has a mark."""
         return call.number in self._agents[call.path].marks
 
     def begin(self, path: str) -> AgentPast:
-        """The past of an agent that begins now; an empty one for an agent that is new."""
+        """The past of an agent that starts now; an empty one for a new agent."""
         agent = self._of(path)
         agent.has_begun = True
         self.cancels.met(path, "begin")
         return agent
 
     def knows(self, path: str) -> bool:
-        """Whether anything is known of an agent."""
+        """Whether anything is recorded of an agent, or it has started."""
         return path in self._agents
 
     def kept(self, record: Kept) -> None:
-        """Note that something was kept again."""
+        """Note that a record was made again."""
         frontier = self.frontier
         match record:
             case CallRecord(path=path, number=number, status=status) if status == FINISHED:
@@ -209,11 +212,11 @@ class Past:
     # -- words ------------------------------------------------------------------------------------
 
     def has_ended(self, path: str) -> bool:
-        """Whether an agent's end is recorded, and comes again."""
+        """Whether an agent's recorded end will be repeated before anything new."""
         return path in self._agents and self._agents[path].ends_as_recorded
 
     def open_words(self) -> Iterator[tuple[str, Note]]:
-        """Path and note of what agents were told and had not read, in order."""
+        """Path and note of each unread note, per agent in order."""
         for path, agent in self._agents.items():
             for order in agent.open_words:
                 yield path, Note(order.value["text"], order.by)
@@ -221,15 +224,15 @@ class Past:
     # -- cancels ----------------------------------------------------------------------------------
 
     def when_cancelled(self, cancel: Due) -> None:
-        """Call `cancel` with path, reason and author when a branch has come to its cancel."""
+        """Call `cancel` with path, reason and author when a branch reaches its recorded cancel."""
         self.cancels.when_due(cancel)
 
     def stop_when_taken(self, path: str, reason: str) -> None:
-        """An agent stops one below it: this waits until nothing of it is left to be taken."""
+        """Postpone an agent's stop of one below it until all records are taken."""
         self._stops.append((path, reason))
 
     def open_cancels(self) -> Iterator[tuple[str, str, str]]:
-        """Path, reason and author of the cancels that are left when everything was taken."""
+        """Path, reason and author of the cancels that are left when all records are taken."""
         yield from self.cancels.open()
         yield from ((path, reason, "agent") for path, reason in self._stops)
 
@@ -237,7 +240,7 @@ class Past:
 
     @property
     def total(self) -> int:
-        """The budget's total with which the run began."""
+        """The budget's total at the run's start."""
         return self.journal.head.budget_total
 
     @property
@@ -249,7 +252,7 @@ class Past:
 
     @property
     def last_question(self) -> str:
-        """The id of the question that was asked last; empty if none was."""
+        """The id of the last question; empty if there was none."""
         rows = rows_of(self.journal.entries)
         events = (row[1] for row in rows if len(row) == 2)
         asked = [each.question_id for each in events if isinstance(each, QuestionAsked)]
@@ -261,15 +264,15 @@ class Past:
         return max([*asked, *kept], key=lambda each: (len(each), each), default="")
 
     def orders(self) -> Iterator[OrderRecord]:
-        """What persons ordered, in order."""
+        """The orders of persons, in order."""
         return iter(self.journal.orders)
 
     def budget_acts(self) -> list[BudgetAct]:
-        """What was asked, decided and ordered about the budget, in order."""
+        """The recorded questions, decisions and new totals of the budget, in order."""
         return whole.budget_acts(self.journal)
 
     def pause_orders(self) -> list[OrderRecord]:
-        """The orders to pause and to resume, in order."""
+        """The pause and resume orders, in order."""
         return whole.pause_orders(self.journal)
 
     def still_paused(self) -> list[str | None]:
@@ -277,14 +280,14 @@ class Past:
         return whole.still_paused(self.journal)
 
     def spent(self) -> int | None:
-        """What the calls that had ended have spent, as the budget counts them.
+        """What the ended calls have spent, in the budget's unit.
 
-        `None` if they count as their records are used, since they were never counted.
+        `None` to count each as its record is used, since the budget has not counted them yet.
         """
         return whole.spent_by_calls(self.journal)
 
     def assigned_left(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Path and verdict of the tasks for other threads whose tool calls had no end."""
+        """Path and verdict of each task for another thread whose tool call was not repeated."""
         for agent in self._agents.values():
             if agent.has_begun:
                 yield from ((agent.path, value) for value in agent.assigned(all_left=True))
@@ -292,7 +295,7 @@ class Past:
     def open_tool_calls(self) -> Iterator[ToolCallRecord]:
         """The tool calls that were open when the process died, of agents that still fit.
 
-        They stay known while their agents are on the way to them: it may die again before.
+        They are recorded again as open, since the process may die before their agents reach them.
         """
         left = {*self.misfits, *(path for path, _, _ in self.given_up)}
         for path, agent in self._agents.items():
@@ -300,43 +303,43 @@ class Past:
                 yield from (each for each in agent.tool_calls.values() if each.status != FINISHED)
 
     def used_s(self) -> float:
-        """Seconds of its time that the run has used."""
+        """Seconds of its time limit that the run has used."""
         return whole.used_s(self.journal)
 
     def notes(self) -> dict[str, str]:
-        """The notes that the agents had written, each as it was written last."""
+        """The notes that the agents wrote: the last text of each, by key."""
         return whole.notes(self.journal)
 
     def lost(self) -> Iterator[tuple[str, int, int]]:
-        """Path, number and tokens of the calls that were open when the process died."""
+        """Path, number and cost in the budget's unit of the calls open when the process died."""
         return whole.lost_calls(self.journal)
 
     # -- the frontier -----------------------------------------------------------------------------
 
     @property
     def is_refused(self) -> bool:
-        """Whether it was found not to fit: nothing new begins any more."""
+        """Whether the record was refused because it does not fit: no new work begins."""
         return self.frontier.is_refused
 
     def keeps(self, path: str, why: str) -> bool:
-        """Whether a record that no longer fits is taken all the same. Then its agent is noted."""
+        """Whether to use a record that does not fit all the same; if so, note its agent."""
         if self.changed != "keep":
             return False
         self.misfits.setdefault(path, why)
         return True
 
     def refuse(self) -> None:
-        """It does not fit: nothing new begins any more."""
+        """Refuse the record because it does not fit: no new work begins."""
         self.frontier.is_refused = True
 
     @property
     def misfits(self) -> dict[str, str]:
-        """By path: why an agent no longer fits what was recorded of it."""
+        """By path: why an agent no longer fits its record."""
         return self.frontier.misfits
 
     @property
     def given_up(self) -> set[tuple[str, str, int]]:
-        """Path, kind and number of the records that were not taken."""
+        """Path, kind and number of the records that were given up."""
         return self.frontier.given_up
 
     @property
@@ -346,11 +349,11 @@ class Past:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was taken, and new work goes on."""
+        """Whether `go_on` of `when_taken` has ended: new work has begun, or the run ends."""
         return self.frontier.is_passed
 
     def when_taken(self, go_on: Callable[[], Awaitable[None]]) -> None:
-        """Await `go_on` once, when everything was taken and before anything new begins."""
+        """Await `go_on` once, after the last record was taken and before new work begins."""
         self.frontier.when_taken(go_on)
 
     @property
@@ -359,11 +362,11 @@ class Past:
         return True
 
     def when_settled(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when it is known whether the past fits, and what of it was taken."""
+        """Call `callback` when it is known whether the past fits, and which parts were taken."""
         self.frontier.when_settled(callback)
 
     async def go_on(self) -> None:
-        """New work begins, or the run ends: nothing of the past is waited for any more."""
+        """Stop waiting for records: new work begins, or the run ends."""
         await self.frontier.go_on()
 
 
@@ -383,22 +386,22 @@ class AgentPast(Answers):
 
     @property
     def has_changed_below(self) -> bool:
-        """Whether an agent below does other things than those that are recorded."""
+        """Whether an agent below differs from its record."""
         return False
 
     @property
     def until(self) -> Callable[[float], Awaitable[None]] | None:
-        """Returns when the run has come to a recorded time; `None` if nothing waits for that."""
+        """Waits until the run reaches a recorded time, in seconds; `None` if there is no pace."""
         return None
 
     @property
     def ends_as_recorded(self) -> bool:
-        """Whether the agent has an end to come to, before anything new."""
+        """Whether the agent's recorded end will be repeated before anything new."""
         return ("end", 0) in self.untaken
 
     @property
     def has_open_words(self) -> bool:
-        """Whether a person said something to the agent that it had not read."""
+        """Whether the agent has unread notes from a person."""
         return bool(self.open_words)
 
     def take(self, kind: str, number: int) -> bool:
@@ -413,8 +416,8 @@ class AgentPast(Answers):
         """The record of the call that the agent is about to make; `None` if it is new.
 
         Args:
-            number: The call's among the agent's.
-            key: What it means. See `agentnb.core.keys`.
+            number: The call's number among the agent's.
+            key: The call's key. See `agentnb.core.keys`.
             model: `provider/model`.
             request: The call.
         """
@@ -431,7 +434,7 @@ class AgentPast(Answers):
         return None
 
     def tool_call(self, now: ToolCallRecord) -> ToolCallRecord | None:
-        """The record of a tool call that begins now; `None` if it is new or had no end."""
+        """The record of a tool call that begins now; `None` if it is new or did not finish."""
         record = self.tool_call_left(now.number)
         if record is None:
             return None
@@ -442,17 +445,17 @@ class AgentPast(Answers):
         return None
 
     def tool_call_begins(self, number: int) -> None:
-        """A tool call begins: a cancel that ended it may come from now on."""
+        """Note that a tool call begins: the recorded cancel that ended it may come from now on."""
         record = self.tool_call_left(number)
         if record is not None and record.is_error and record.result == TOOL_CANCELLED:
             self._met("tool call", number)
 
     def approval(self, now: ToolCallRecord, digest: str) -> Any:
-        """The verdict on a tool call that needed approval; `None` if it had no answer.
+        """The recorded approval or denial of a tool call; `None` if there is none.
 
         Args:
-            now: The call, as the model asks for it.
-            digest: Of that call. A verdict with another one is of another call.
+            now: The call as the model asks for it.
+            digest: The call's digest. A verdict with another digest belongs to another call.
         """
         return self.verdict(
             "approved",
@@ -460,17 +463,17 @@ class AgentPast(Answers):
         )
 
     def of_record(self, kind: str, record: CallRecord) -> Any:
-        """The value of the verdict of a kind on a recorded call; `None` if there is none."""
+        """Take the verdict of a kind on a recorded call: its value; `None` if there is none."""
         return self.of_call(kind, record.number)
 
     def mark_of(self, now: ToolCallRecord) -> str | None:
-        """What the change of a tool call was marked with that had no end; `None` for no change."""
+        """The mark of the change that an unfinished tool call made; `None` if it made none."""
         record = self.tool_calls.get(now.number)
         is_same = record is not None and (record.name, record.input) == (now.name, now.input)
         return self.marks.get(now.number) if is_same else None
 
     def was_open(self, now: ToolCallRecord) -> bool:
-        """Whether a tool call had begun before, its end is not known, and it is not repeated."""
+        """Whether a tool call is recorded without an end, and must not be repeated."""
         record = self.tool_calls.get(now.number)
         if self._past.repeats_unknown or record is None:
             return False
@@ -478,37 +481,37 @@ class AgentPast(Answers):
 
     @property
     def asks_persons(self) -> bool:
-        """Whether a question that no record answers is asked."""
+        """Whether a person is asked a question that no record answers."""
         return True
 
     def started(self, number: int) -> bool:
-        """Whether a sub-agent had been started."""
+        """Whether the sub-agent with this number was started in the record."""
         path = str(number) if self.path == ROOT_PATH else f"{self.path}.{number}"
         return self._past.knows(path)
 
     # -- what is new ------------------------------------------------------------------------------
 
     async def does_more(self) -> None:
-        """Return when the agent may do what is not recorded. What is left of it fits no more."""
+        """Wait until the agent may do something new. Its records that are left no longer fit."""
         self._give_up_more()
         await self.is_taken()
 
     def _give_up_more(self) -> None:
-        """The agent does something new: more is recorded of it only if it no longer fits."""
+        """Give up the agent's records that are left, if any: it does something new instead."""
         if self.untaken - ({("end", 0)} if self.was_cancelled else set()):
             self._past.frontier.give_up(self.path, MORE_RECORDED)
 
     async def is_taken(self, new: Miss | None = None) -> None:
-        """See `Frontier.is_taken`. An agent that was cancelled waits for its cancel.
+        """See `Frontier.is_taken`. An agent that was cancelled waits for its cancel instead.
 
         Args:
-            new: The act that no record answers.
+            new: The act that no record answers; `None` for none.
         """
         await self.is_cancelled()
         await self._past.frontier.is_taken()
 
     async def is_cancelled(self) -> None:
-        """Wait for the cancel, if that ended the agent: it did nothing new, and did not end."""
+        """Wait for the recorded cancel, if one ended the agent; never returns then."""
         if self.was_cancelled and (self.end is None or ("end", 0) in self.untaken):
             self._met("arrive")
             await asyncio.Event().wait()

@@ -1,9 +1,9 @@
-"""A run that is done again from a recording: the records answer, whatever ends first this time.
+"""A new run that repeats a recorded one: the records answer, in whatever order agents ask.
 
-Unlike a recovered run it is a new one, and nothing waits for a frontier: each agent goes as far as
-its records answer. A call is answered by the record of the same path, number and key, else by any
-record of the same key that was not used yet: a task that moved to another place finds its own. An
-act that no record answers is a *miss*. It ends the run, or is done, as `misses` says.
+Unlike in a recovered run, nothing waits for a frontier: each agent goes as far as its records
+answer. A call is answered by the record with the same path, number and key, else by any unused
+record with the same key: so a task that moved to another place finds its own. An act that no record
+answers is a *miss*. It ends the run with an error, or is done for real: see `Replay`, `explain`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _MAX_TOKENS = "max_tokens"
 
 
 class Replay(Past):
-    """The recording of a run, for one that does the same again. For the run's loop only.
+    """The recording of a run, for a new run that repeats it. For the run's loop only.
 
     Args:
-        journal: The recording. Of several records of a call or a tool call the last counts.
-        calls: All recorded calls in order, also several of one path and number; those of `journal`
-            when left out.
-        explain: Makes the error that ends the run at an act that no record answers; `None` if such
-            acts are done.
-        other_key: From model, request and key to the key by which the recording may have it, too.
-        speed: The pace: 1.0 as it was, 2.0 twice as fast, 0 at once.
+        journal: The recording. If a call or a tool call has several records, the last counts.
+        calls: All recorded calls in order, perhaps several with one path and number; by default
+            those of `journal`.
+        explain: Makes the error with which a miss ends the run; `None` to do such acts for real.
+        other_key: Called with model, request and key if the key is not recorded; returns another
+            key to look for.
+        speed: The pace: 1.0 as recorded, 2.0 twice as fast, 0 without waiting.
     """
 
     def __init__(
@@ -54,20 +54,20 @@ class Replay(Past):
     ) -> None:
         self._explain = explain
         self.error: OrchestratorError | None = None
-        """Of the first act that no record answers, in a run that it ends."""
+        """The error of the first miss, if misses end the run."""
         self.changed_paths: set[str] = set()
-        """Paths of the agents that did what is not recorded."""
+        """Paths of the agents that did something that is not recorded."""
         self.used: set[tuple[str, int, str]] = set()
         """Path, number and key of the recorded calls that answered."""
         self.asked: list[str] = []
-        """Paths of the agents whose calls no record answered, and were made; one for each call."""
+        """For each call that was made because no record answers it: its agent's path."""
         self._speed = speed
         self._other_key = other_key
         self._now: Callable[[], float] = lambda: 0.0
         self._sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
         self._on_miss: Callable[[OrchestratorError], None] | None = None
         self._left: dict[str, dict[tuple[str, int], CallRecord]] = defaultdict(dict)
-        """By key, then path and number: the calls that have not answered. Many may have one key."""
+        """By key, then path and number: the recorded calls that are left. A key may have many."""
         for call in journal.calls if calls is None else calls:
             if call.status == FINISHED:
                 self._left[call.key].setdefault((call.path, call.number), call)
@@ -80,7 +80,7 @@ class Replay(Past):
 
     @property
     def times(self) -> int:
-        """It is a run of its own."""
+        """0: a replay is a new run, not a recovered one."""
         return 0
 
     def orders(self) -> Iterator[OrderRecord]:
@@ -93,7 +93,7 @@ class Replay(Past):
         return ReplayedAgent(self, path)
 
     def source(self, path: str) -> ReplayedAgent:
-        """What is recorded of a path."""
+        """The recording of the agent with a path."""
         found = self._of(path)
         assert isinstance(found, ReplayedAgent)
         return found
@@ -101,15 +101,15 @@ class Replay(Past):
     def find(
         self, path: str, number: int, key: str, model: str, request: CompletionRequest
     ) -> CallRecord | None:
-        """The record that answers a call, and answers no other from now on."""
+        """Take the record that answers a call, so that it answers no other; `None` on a miss."""
         if key not in self._left and self._other_key is not None:
             key = self._other_key(model, request, key)
         left = self._left.get(key, {})
         found = left.get((path, number))
         if found is not None and found.error == CANCELLED and self.cancels.is_dropped(path):
-            found = None  # its cancel does not come
+            found = None  # the recorded cancel will not be applied
         if found is None or not self._fits(found, request):
-            # Of an agent elsewhere the cancel would not come.
+            # Not a cancelled call of another agent: its cancel would not come here.
             others = (each for each in left.values() if each.error != CANCELLED)
             found = next((each for each in others if self._fits(each, request)), None)
         if found is None:
@@ -119,20 +119,20 @@ class Replay(Past):
         return found
 
     def _fits(self, record: CallRecord, request: CompletionRequest) -> bool:
-        """A reply that was cut at the output limit answers only a call with the same limit."""
+        """Whether a record may answer: a reply cut at the output limit needs the same limit."""
         is_cut = record.stop_reason == _MAX_TOKENS
         return not is_cut or self._most_output in (None, request.max_tokens)
 
     @property
     def recorded(self) -> int:
-        """How many calls are recorded."""
+        """The number of recorded calls."""
         return len(self.used) + sum(len(left) for left in self._left.values())
 
     # -- a miss -----------------------------------------------------------------------------------
 
     @property
     def may_act(self) -> bool:
-        """Whether what is not recorded is done."""
+        """Whether misses are done for real."""
         return self._explain is None
 
     @property
@@ -144,7 +144,7 @@ class Replay(Past):
         self._on_miss = callback
 
     async def miss(self, miss: Miss) -> None:
-        """Return if the act is done; else wait for the end of the run."""
+        """Return if the act is to be done for real; else end the run, and never return."""
         if self._explain is None:
             self.changed_paths.add(miss.path)
             if miss.tool is None:
@@ -162,7 +162,12 @@ class Replay(Past):
     def keep_pace(
         self, now: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Say how a pace is kept: the run's time in seconds, and how to wait."""
+        """Set the clock for `until`.
+
+        Args:
+            now: Returns the seconds since the run began.
+            sleep: Waits for some seconds.
+        """
         self._now, self._sleep = now, sleep
 
     @property
@@ -171,7 +176,7 @@ class Replay(Past):
         return self._speed > 0
 
     async def until(self, at_s: float) -> None:
-        """Return when the run has come to a time of the recording."""
+        """Wait until the run reaches a time of the recording, in seconds, at the replay's speed."""
         if (wait_s := at_s / self._speed - self._now()) > 0:
             await self._sleep(wait_s)
 
@@ -188,7 +193,7 @@ class Replay(Past):
                 self._skip_unstarted(path)
 
     def _skip_unstarted(self, path: str) -> None:
-        """A recorded cancel waits no longer for the sub-agents that an agent has not started."""
+        """Let no recorded cancel wait for the sub-agents that an agent has not started."""
         for each in self.frontier.at_and_below(path):
             if each.path != path and not each.has_begun:
                 self.cancels.leave(each.path)
@@ -216,7 +221,7 @@ class Replay(Past):
 
 
 class ReplayedAgent(AgentPast):
-    """The recording of one agent, which may be that of an agent elsewhere."""
+    """The recording of one agent; it may use that of an agent at another path."""
 
     __slots__ = ("_ahead", "_approved", "_is_changed", "_replay", "_source", "_tools")
 
@@ -224,15 +229,15 @@ class ReplayedAgent(AgentPast):
         super().__init__(replay, path)
         self._replay = replay
         self._source: ReplayedAgent = self
-        """Whose records answer."""
+        """The recording whose records answer."""
         self._ahead = 0
-        """By how much its records' numbers are ahead of the agent's own."""
+        """Difference between the recorded calls' numbers and the agent's own."""
         self._tools: dict[int, int] = {}
-        """By own number: that of the recorded tool call."""
+        """By number: the number of the recorded tool call that answers."""
         self._approved: dict[int, int] = {}
-        """By own number: that of the recorded tool call whose approval counts."""
+        """By number: the number of the recorded tool call whose approval counts."""
         self._is_changed = False
-        """Whether it did what is not recorded: from then on its tools are asked."""
+        """Whether the agent did something that is not recorded: from then on its tools are run."""
 
     @property
     def until(self) -> Callable[[float], Awaitable[None]] | None:
@@ -279,7 +284,7 @@ class ReplayedAgent(AgentPast):
 
     @property
     def ends_as_recorded(self) -> bool:
-        """What a person says now changes nothing of a run that does only what is recorded."""
+        """Whether the run does only what is recorded: then a person's new notes have no effect."""
         return not self._replay.may_act
 
     def verdict(
@@ -293,7 +298,7 @@ class ReplayedAgent(AgentPast):
 
     def approval(self, now: ToolCallRecord, digest: str) -> Any:
         found = super().approval(now, digest)
-        if found is None:  # the agent, or its call, may stand at another place now
+        if found is None:  # the agent or its call may have moved to another place
             found = self.verdict("approved", lambda value: value["digest"] == digest)
         if found is not None:
             self._approved[now.number] = found["tool_call"]
@@ -313,7 +318,7 @@ class ReplayedAgent(AgentPast):
             super().tool_call_begins(self._tools[number])
 
     def _number_of(self, now: ToolCallRecord) -> int | None:
-        """The number of the tool call that answers: its own, else the first like it."""
+        """The number of the recorded tool call that answers: its own, else the first equal one."""
         calls, taken = self._source.tool_calls, set(self._tools.values())
         first = self._approved.get(now.number, now.number)
         numbers = (first, *sorted(calls)) if first in calls else sorted(calls)
@@ -349,7 +354,7 @@ class ReplayedAgent(AgentPast):
     # -- what is new ------------------------------------------------------------------------------
 
     async def does_more(self) -> None:
-        """A recording does not wait; a call that is missing is found when it is made."""
+        """Do nothing: a replay has no frontier, and a miss is found when the act is made."""
 
     async def is_taken(self, new: Miss | None = None) -> None:
         if new is None or not self._is_other(new):
@@ -358,12 +363,12 @@ class ReplayedAgent(AgentPast):
             return
         if self._replay.may_act and not self._is_changed:
             self._is_changed = True
-            self._source.give_up()  # no one waits for its tools
+            self._source.give_up()  # nothing waits for its recorded tool calls any more
             self._replay.cancels.leave(self.path)
         await self._replay.miss(new)
 
     def _is_other(self, new: Miss) -> bool:
-        """Whether an act is another one than that which is recorded: no cancel came before it."""
+        """Whether an act differs from those left in the record: then no cancel precedes it."""
         left = {kind for kind, _ in self.untaken}
         return "call" in left or (new.tool is None and "tool call" in left)
 

@@ -1,11 +1,11 @@
-"""What want of budget decided in a run is taken out of its record: the run goes on from there.
+"""Removes from a run's record what the exhausted budget decided, so that the run can continue.
 
-An agent that the budget stopped goes on at its first call that was not made, or was cut short.
-Those above it read its result, so they go on behind what does not hang on it: at their synthesis,
-or at the turn behind a tool call that reported on it. What is whole and hangs on none of this
-stays.
+An agent that the budget stopped continues at its first call that was not made, or was cut short.
+Its ancestors read its result, so they continue from the first call that depends on it: their
+synthesis, or the turn after a tool call that reported on it. Whatever is complete and depends on
+none of this stays.
 
-Pure functions on the record; the ordinary recovery then plays what is left.
+Pure functions on the record; the ordinary recovery then repeats what is left.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ from agentnb.core.types import (
 )
 
 _CLOCK_S = 0.001
-"""Durations are whole milliseconds, so an end that follows from two records is not exact."""
+"""Tolerance in seconds: durations are whole milliseconds, so computed ends are not exact."""
 
 
 class Undone(NamedTuple):
-    """A record without what want of budget decided."""
+    """A record without what the exhausted budget decided."""
 
     journal: RunJournal
     again: tuple[str, ...] = ()
-    """Paths of the agents that go on, or begin again, in path order."""
+    """Paths of the agents that continue or start again, in path order."""
     repeated: tuple[ToolCallRecord, ...] = ()
-    """Tool calls with effects that are no longer in it: their agents decide again."""
+    """Tool calls with effects that were removed: their agents decide anew."""
 
 
 def undo_want_of_budget(journal: RunJournal) -> Undone:
-    """Take out what a run did not do, or did otherwise, for want of budget.
+    """Remove what a run did not do, or did differently, because its budget was exhausted.
 
-    What the dropped calls have spent stays spent: a `lost` verdict of the root has their tokens.
+    What the removed calls have spent stays spent: a `lost` verdict of the root holds it.
     """
     run = _Run(journal)
     cuts = _cuts(run)
@@ -104,7 +104,7 @@ class _Run:
         self.calls: dict[str, dict[int, CallRecord]] = defaultdict(dict)
         self.tool_calls: dict[str, list[ToolCallRecord]] = defaultdict(list)
         self.job_ids: dict[str, str] = {}
-        """By the path of a job's agent."""
+        """By path of the job's agent."""
         self.ended_at_s: dict[str, float] = {}
         self.cancelled: set[str] = set()
         self._turns: dict[str, list[tuple[ToolCallRecord, int]]] = {}
@@ -128,11 +128,12 @@ class _Run:
     def _read_events(self) -> None:
         self.spawned: dict[str, AgentSpawned] = {}
         self.born: dict[str, int] = {}
-        """By path: how many calls its parent had begun when it was started."""
+        """By path: how many calls its parent had begun when it started."""
         self.numbers: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        """By path: how many calls the agent had begun, and the number of a task it asked for."""
+        """By path: for each task that the agent asked for, how many calls it had begun by then, and
+        the task's number."""
         self.limits: set[str] = set()
-        """Why other limits than the budget have ended the run's work, in words."""
+        """The reasons of limits other than the budget that ended the run's work."""
         begun: Counter[str] = Counter()
         for entry in self.journal.entries:
             event = entry.event
@@ -155,24 +156,24 @@ class _Run:
 
     @property
     def paths(self) -> set[str]:
-        """The agents of which something is recorded."""
+        """Paths of the agents of which anything is recorded."""
         return {*self.calls, *self.tool_calls, *self.ended_at_s, *self.born}
 
     def is_of_budget(self, words: str) -> bool:
-        """Whether the budget ended the run's work, by what a verdict says, and no other limit."""
+        """Whether a verdict's reason names the budget, and no other limit."""
         return not words.startswith(tuple(self.limits))
 
     def ended_its_question(self, planned: Mapping[str, Any]) -> bool:
-        """Whether the budget ended before a plan was answered: its agent was told so."""
+        """Whether the budget ended before the question about a plan was answered."""
         reason = planned["reason"]
         return planned["answer"] == ENDED and bool(reason) and self.is_of_budget(reason)
 
     def is_in_cancelled_branch(self, path: str) -> bool:
-        """Whether the agent or one above it was cancelled: that stays so."""
+        """Whether the agent or an ancestor was cancelled; it then stays cancelled."""
         return _is_in(path, self.cancelled)
 
     def first_synthesis(self, path: str) -> int:
-        """The number of an agent's first call that brings results together, or would be next."""
+        """The number of an agent's first synthesis call; without one, that of its next call."""
         calls = self.calls[path]
         found = [number for number, call in calls.items() if call.is_synthesis]
         return min(found, default=1 + max(calls, default=0))
@@ -191,7 +192,7 @@ class _Run:
             for block in call.message.content
             if isinstance(block, ToolUseBlock)
         )
-        # Tools begin in the order in which they were asked for; some replies' tools were not run.
+        # Tool calls are numbered in the order in which they were asked for; some were not run.
         for tool_call in sorted(self.tool_calls[path], key=lambda each: each.number):
             for number, tool_use_id in asked:
                 if tool_use_id == tool_call.tool_use_id:
@@ -199,7 +200,7 @@ class _Run:
                     break
 
     def reports_on(self, tool_call: ToolCallRecord, child: str) -> bool:
-        """Whether a tool call told its agent how a job has ended."""
+        """Whether a tool call's result reported the end of a job to its agent."""
         job_id, ended_at_s = self.job_ids.get(child), self.ended_at_s.get(child)
         if job_id is None or ended_at_s is None or tool_call.name == SPAWN:
             return False
@@ -208,7 +209,7 @@ class _Run:
 
 
 def _is_in(path: str, tops: Container[str]) -> bool:
-    """Whether an agent is one of these or below one of them."""
+    """Whether an agent is in `tops`, or below one of them."""
     while path not in tops and path != ROOT_PATH:
         path = parent_of(path)
     return path in tops
@@ -222,11 +223,11 @@ def _number_of(path: str) -> int:
     return int(path.rpartition(".")[2])
 
 
-# -- where agents go on ---------------------------------------------------------------------------
+# -- where agents continue ------------------------------------------------------------------------
 
 
 def _cuts(run: _Run) -> dict[str, int]:
-    """By path: the number of the first call of each agent that goes on which no longer holds."""
+    """By path of each agent that continues: the number of its first call that is removed."""
     cuts: dict[str, int] = {}
     for verdict in run.journal.verdicts:
         cut = _cut_by(verdict, run)
@@ -242,7 +243,7 @@ def _cuts(run: _Run) -> dict[str, int]:
 
 
 def _cut_by(verdict: VerdictRecord, run: _Run) -> int | None:
-    """The number of the call at which an agent goes on, if want of budget decided a verdict."""
+    """The number of the call at which an agent continues, if the budget decided the verdict."""
     value = verdict.value
     match verdict.kind:
         case "exhausted" if run.is_of_budget(value["ended_by"]):
@@ -268,7 +269,7 @@ def _cut_by(verdict: VerdictRecord, run: _Run) -> int | None:
 
 
 class _Left:
-    """What of a record still holds.
+    """Decides which parts of a record stay.
 
     Args:
         run: The record.
@@ -282,16 +283,16 @@ class _Left:
         self._unborn = {
             path for path, born in run.born.items() if born >= cuts.get(parent_of(path), born + 1)
         }
-        """Agents that calls started which no longer hold: their paths are others' from now on."""
+        """Agents that were started by removed calls: other agents will have their paths."""
         self._begin_again = set(self._later_in_sequences())
         ended = {end.path for end in run.journal.ends}
         self._ended_pauses = [
             each for each in open_pauses(run.journal) if each.value["agent"] in ended
         ]
-        """Orders to pause that ended with an agent or the run, which goes on: they hold no more."""
+        """Pause orders that ended with their agent, or the run, which now continues: now void."""
 
     def _later_in_sequences(self) -> Iterator[str]:
-        """Agents that were handed the result of one that goes on, or of one that was."""
+        """Agents of a sequence that come after one that continues: they got its result."""
         spawned = self._run.spawned
         for path in self._cuts:
             if path in spawned and spawned[path].mode is SpawnMode.SEQUENTIAL:
@@ -302,7 +303,7 @@ class _Left:
                             yield other
 
     def is_dropped(self, path: str) -> bool:
-        """Whether nothing of an agent holds."""
+        """Whether nothing of an agent stays."""
         return any(_is_in(path, tops) for tops in (self._unborn, self._begin_again))
 
     def has_call(self, call: CallRecord) -> bool:
@@ -323,7 +324,7 @@ class _Left:
     def _has_tool(self, path: str, number: int) -> bool:
         tool_calls = self._run.tool_calls[path]
         found = next((each for each in tool_calls if each.number == number), None)
-        # One that had not begun yet was asked for by the newest call.
+        # A tool call that had not begun yet was asked for by the newest call.
         return path not in self._cuts if found is None else self.has_tool_call(found)
 
     def has_end(self, path: str) -> bool:
@@ -353,7 +354,7 @@ class _Left:
     def _has_verdict(self, verdict: VerdictRecord) -> bool:
         path, value = verdict.path, verdict.value
         match verdict.kind:
-            case "told":  # also with the repeated call: no one sends it again
+            case "told":  # also those of the repeated call: nobody sends them again
                 return bool(value["call"] <= self._cuts.get(path, value["call"]))
             case "halted" | "exhausted":
                 is_of_budget = self._run.is_of_budget(value["ended_by"])
@@ -378,7 +379,7 @@ class _Left:
         return path not in self._cuts or number < self._cuts[path]
 
     def _holds_numbers(self, path: str, numbers: Sequence[int]) -> bool:
-        """Whether an agent asked for these tasks in calls that hold."""
+        """Whether an agent asked for these tasks in calls that stay."""
         cut = self._cuts.get(path)
         if cut is None:
             return True
@@ -386,7 +387,7 @@ class _Left:
         return free is None or all(number < free for number in numbers)
 
     def spent_by_dropped(self) -> int:
-        """Tokens of the calls that no longer hold."""
+        """What the removed calls have spent, in the budget's unit."""
         journal = self._run.journal
         dropped = [each for each in journal.calls if not self.has_call(each)]
         gone = {path for path in self._run.paths if self.is_dropped(path)}

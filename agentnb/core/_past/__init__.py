@@ -1,1 +1,1 @@
-"""What is recorded of a run, as it answers the run that is played again. Private to the core."""
+"""The recorded past of a run, which answers the run when it is repeated. Private to the core."""

@@ -1,6 +1,6 @@
-"""What is recorded of one agent, and answers when the agent does the same again.
+"""The records of one agent, which answer when the agent repeats what it did.
 
-Nothing here knows why the run is played again, nor of any other agent.
+This module knows neither why the run is repeated nor any other agent.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from agentnb.core.records import (
 from agentnb.core.types import ROOT_PATH, AgentStatus
 
 _OF_RUN = ("asked", "warned", "lost", "went_on")
-"""Kinds of verdicts that no agent takes."""
+"""Kinds of verdicts that concern the run, and that no agent takes."""
 _OF_LEFT = ("approved", "held", "planned", "sampled")
-"""Kinds of verdicts on what an agent asked for in calls that are made anew if it is given up."""
+"""Kinds of verdicts that are dropped when an agent is given up: they answer what it asked for in
+calls that it now makes anew."""
 
 
 class Answers:
-    """The records of one agent; none for one that is new.
+    """The records of one agent; none for a new agent.
 
-    Each answers once: it is *left* until it was taken, or given up.
+    Each record answers once: it is *left* until it is taken or given up.
 
     Args:
-        path: The agent's.
+        path: The agent's path.
     """
 
     __slots__ = (
@@ -56,25 +57,26 @@ class Answers:
     def __init__(self, path: str) -> None:
         self.path = path
         self.calls: dict[int, CallRecord] = {}
-        """By number; so are the tool calls."""
+        """Keyed by number, like the tool calls."""
         self.tool_calls: dict[int, ToolCallRecord] = {}
         self.marks: dict[int, str] = {}
-        """By number: marks of the tool calls that had done their work and had no end."""
+        """By number: marks of the tool calls that did their work but have no recorded end."""
         self.end: EndRecord | None = None
         self.cancel_order: OrderRecord | None = None
-        """A person's order to cancel it."""
+        """A person's order to cancel the agent."""
         self.open_words: list[OrderRecord] = []
-        """What persons said to it that it had not read."""
+        """Notes from persons that the agent has not read."""
         self.told_inside: list[tuple[int, Event]] = []
-        """What its tools told of themselves: how many of its tool calls had ended, the event."""
+        """Events published from inside its tool calls, each with the number of its tool calls that
+        had ended before."""
         self.has_begun = False
-        """Whether the agent was started again."""
+        """Whether the agent has started in the repeated run."""
         self.untaken: set[tuple[str, int]] = set()
         """Kind and number of the records that are left."""
         self._verdicts: dict[str, dict[int, VerdictRecord]] = {}
-        """By kind, then number, in order: the verdicts that were not taken."""
+        """By kind, then number, in order: the verdicts that are left."""
         self._order_of_ends: list[int] = []
-        """Numbers of the tool calls that have ended, in that order."""
+        """Numbers of the finished tool calls, in the order of their ends."""
         self._ended: dict[int, asyncio.Event] = {}
 
     def add_verdict(self, verdict: VerdictRecord) -> None:
@@ -82,7 +84,7 @@ class Answers:
         self._verdicts.setdefault(verdict.kind, {})[verdict.number] = verdict
 
     def count(self) -> None:
-        """Count what is there to be taken, once all records are here."""
+        """Note what is left to be taken. Call it once, after all records were added."""
         calls = [each.number for each in self.calls.values() if each.status == FINISHED]
         ended = [each for each in self.tool_calls.values() if each.status == FINISHED]
         ended.sort(key=lambda each: (each.ended, each.number))
@@ -97,11 +99,11 @@ class Answers:
 
     @property
     def left(self) -> int:
-        """How many records are left to be taken."""
+        """The number of records that are left."""
         return len(self.untaken)
 
     def take(self, kind: str, number: int) -> bool:
-        """Note that a record was kept again. Returns whether it was one of those left."""
+        """Note that a record was made again. Returns whether it was left until now."""
         if kind == "tool call" and number in self._ended:
             self._ended[number].set()
         if (kind, number) not in self.untaken:
@@ -110,25 +112,25 @@ class Answers:
         return True
 
     def give_up(self) -> set[tuple[str, int]]:
-        """Leave what is left. Returns kind and number of these records."""
+        """Give up all records that are left. Returns their kinds and numbers."""
         left, self.untaken = self.untaken, set()
-        for kind in _OF_LEFT:  # else an answer to one call, or plan, would count for another
+        for kind in _OF_LEFT:  # else the answer to one call or plan would count for another
             self._verdicts.pop(kind, None)
         for event in self._ended.values():
             event.set()
         return left
 
     def has_call(self, number: int) -> bool:
-        """Whether a call is recorded as finished, and was not made again so far."""
+        """Whether a call is recorded as finished, and its record is left."""
         return ("call", number) in self.untaken
 
     def is_settled(self, number: int) -> bool:
-        """Whether a call goes as recorded: it has its end, or a limit kept it from being made."""
+        """Whether the record decides a call: it has finished, or a limit prevented it."""
         left = self._verdict_left("exhausted", lambda value: value["call"] == number)
         return self.has_call(number) or left is not None
 
     def has_begun_call(self, number: int) -> bool:
-        """Whether a call is recorded, finished or not."""
+        """Whether a call is recorded, finished or open."""
         return number in self.calls
 
     # -- answers ----------------------------------------------------------------------------------
@@ -142,25 +144,25 @@ class Answers:
         return self.tool_calls[number] if ("tool call", number) in self.untaken else None
 
     async def turn_to_end(self, number: int) -> None:
-        """Return when the tool calls have ended that ended before this one."""
-        await asyncio.sleep(0)  # all calls of a turn begin before the first of them ends
+        """Wait until the tool call that ended before this one in the record has ended."""
+        await asyncio.sleep(0)  # let all calls of a turn begin before the first of them ends
         place = self._order_of_ends.index(number)
         if place:
             await self._ended[self._order_of_ends[place - 1]].wait()
 
     def told_before_end(self, ended: int) -> Iterator[Event]:
-        """What tools told until the agent's tool call of this place ended; each only once."""
+        """Events from inside tool calls until the agent's `ended`-th tool call ended; each once."""
         while self.told_inside and self.told_inside[0][0] < ended:
             yield self.told_inside.pop(0)[1]
 
     def of_call(self, kind: str, number: int) -> Any:
-        """The value of the verdict of a kind on a call, if it was not taken; else `None`."""
+        """Take a verdict on a call: the value of the first of this kind; `None` if none is left."""
         return self.verdict(kind, lambda value: value["call"] == number)
 
     def verdict(
         self, kind: str, matches: Callable[[Mapping[str, Any]], bool] = lambda _: True
     ) -> Any:
-        """The value of the first verdict of a kind that fits and was not taken; else `None`."""
+        """Take a verdict: the value of the first of this kind that matches; else `None`."""
         found = self._verdict_left(kind, matches)
         if found is None:
             return None
@@ -168,14 +170,14 @@ class Answers:
         return found.value
 
     def was_told_with(self, number: int) -> bool:
-        """Whether a call told the agent what a person said, and that was not taken."""
+        """Whether a note from a person was delivered with this call, and its verdict is left."""
         told = self._verdict_left(
             "told", lambda value: value["call"] == number and bool(value.get("notes"))
         )
         return told is not None
 
     def was_admitted(self, numbers: Sequence[int]) -> bool:
-        """Whether the limits had answered about the tasks of these numbers."""
+        """Whether a verdict of the limits on the tasks with these numbers is left."""
         return self._verdict_left("admitted", lambda it: it.get("numbers") == numbers) is not None
 
     def _verdict_left(
@@ -185,12 +187,13 @@ class Answers:
         return next((each for each in left.values() if matches(each.value)), None)
 
     def assigned(self, *, all_left: bool = False) -> Iterator[Mapping[str, Any]]:
-        """Take the verdicts on tasks for other threads that come next.
+        """Take the verdicts on tasks for other threads that come next in the record.
 
-        The tools that assigned them are answered by their records, and ask for no verdict again.
+        The tools that assigned these tasks are answered by their own records, so they do not ask
+        for the verdicts again.
 
         Args:
-            all_left: Whether also those behind a verdict that was not taken.
+            all_left: Whether to take also those behind other verdicts that are left.
         """
         admitted = self._verdicts.get("admitted", {})
         passed_over = ("admitted", *_OF_RUN)
@@ -208,14 +211,14 @@ class Answers:
 
     @property
     def was_cancelled(self) -> bool:
-        """Whether the agent's recorded end is a cancel, or one was ordered before it ended."""
+        """Whether the agent was cancelled: by its recorded end, or by an order if it has none."""
         if self.end is not None:
             return self.end.status is AgentStatus.CANCELLED
         return self.cancel_order is not None
 
     @property
     def was_ended_in_an_act(self) -> bool:
-        """Whether a cancel ended a call or a tool call of the agent."""
+        """Whether a cancel ended one of the agent's calls or tool calls."""
         tools = self.tool_calls.values()
         return any(each.error == CANCELLED for each in self.calls.values()) or any(
             each.is_error and each.result == TOOL_CANCELLED for each in tools
@@ -223,10 +226,10 @@ class Answers:
 
     @property
     def was_held_to_the_end(self) -> bool:
-        """Whether a pause held a tool call of the agent that then never began."""
+        """Whether a tool call of the agent was held and never began."""
         return self._verdict_left("held", lambda value: value["ended"] is None) is not None
 
 
 def parent_of(path: str) -> str:
-    """The path of the agent above one that is not the root."""
+    """The path of an agent's parent. `path` is not the root's."""
     return path.rpartition(".")[0] or ROOT_PATH

@@ -1,7 +1,7 @@
-"""The cancels that a record has. Each comes when its branch has done again all that it did.
+"""The recorded cancels of a run. Each is applied when its branch has repeated all recorded work.
 
-The cause of a cancel (a person, a parent, a tool) would come at another moment when the run is
-played again. So the recorded end decides.
+The cause of a cancel (a person, a parent, a tool) would act at another moment in the repeated run.
+So the recorded ends decide when it comes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentnb.core._past.answers import Answers, parent_of
 from agentnb.core.types import ROOT_PATH, path_key
 
 Due = Callable[[str, str, str], None]
-"""Called with the path of who is cancelled, the reason, and who ordered it."""
+"""Called with the path of the cancelled agent, the reason, and who ordered it."""
 
 
 class Cancelled(NamedTuple):
@@ -27,11 +27,11 @@ class Cancelled(NamedTuple):
 
 
 class Cancels:
-    """All recorded cancels of a run, each of the topmost agent that it ended.
+    """All recorded cancels of a run; each belongs to the topmost agent that it ended.
 
     Args:
-        agents: By path: what is recorded of each.
-        at_and_below: The agents of a branch.
+        agents: By path: the records of each agent.
+        at_and_below: Returns the agents of the branch at a path.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Cancels:
     ) -> None:
         self._all: list[_Cancel] = []
         self._of: dict[str, list[_Cancel]] = defaultdict(list)
-        """By path: the cancels of the agent and of those above it."""
+        """By path: the cancels of the agent and of its ancestors."""
         self._ends: dict[str, _Cancel] = {}
         """By path: the cancel that ended the agent."""
         tops = [path for path, each in agents.items() if _is_own_cancel(each, agents)]
-        for path in sorted(tops, key=path_key):  # a branch may be in one that was cancelled later
+        for path in sorted(tops, key=path_key):  # top-down: an inner branch keeps its own cancel
             branch = list(at_and_below(path))
             cancel = _Cancel(_cancel_of(agents[path]), branch)
             self._all.append(cancel)
@@ -54,32 +54,32 @@ class Cancels:
                 self._ends[each.path] = cancel
 
     def when_due(self, cancel: Due) -> None:
-        """Call `cancel` for each branch that has come to its cancel."""
+        """Call `cancel` for each branch that reaches its recorded cancel."""
         for each in self._all:
             each.when_due(cancel)
 
     def met(self, path: str, kind: str, number: int = 0) -> None:
-        """Note that an agent has come to something that its cancel may wait for."""
+        """Note that an agent reached a point that a cancel may wait for."""
         for cancel in self._of.get(path, ()):
             cancel.met(path, kind, number)
 
     def leave(self, path: str) -> None:
-        """Wait no longer for an agent that does other things than it did."""
+        """Stop waiting for an agent that differs from its record."""
         for cancel in self._of.get(path, ()):
             cancel.leave(path)
 
     def is_dropped(self, path: str) -> bool:
-        """Whether the recorded cancel of an agent does not come."""
+        """Whether the recorded cancel of an agent will not be applied."""
         cancel = self._ends.get(path)
         return cancel is not None and cancel.is_dropped
 
     def open(self) -> Iterator[Cancelled]:
-        """Those that have not come yet."""
+        """The cancels that were not applied yet."""
         return (each.cancelled for each in self._all if each.is_open)
 
 
 def _cancel_of(answers: Answers) -> Cancelled:
-    """How an agent was cancelled."""
+    """The recorded cancel of an agent."""
     if (end := answers.end) is not None:
         return Cancelled(answers.path, end.error or "", end.by)
     order = answers.cancel_order
@@ -88,7 +88,7 @@ def _cancel_of(answers: Answers) -> Cancelled:
 
 
 def _is_own_cancel(answers: Answers, agents: Mapping[str, Answers]) -> bool:
-    """Whether an agent was cancelled, and not by the cancel of its parent."""
+    """Whether an agent was cancelled by a cancel of its own, not by its parent's."""
     if not answers.was_cancelled:
         return False
     parent = None if answers.path == ROOT_PATH else agents.get(parent_of(answers.path))
@@ -98,18 +98,18 @@ def _is_own_cancel(answers: Answers, agents: Mapping[str, Answers]) -> bool:
 
 
 class _Cancel:
-    """One cancel.
+    """One recorded cancel.
 
     Args:
-        cancelled: Of whom, and why.
-        branch: The agent, and those below it.
+        cancelled: Which agent, why, and by whom.
+        branch: The agent and all below it.
     """
 
     def __init__(self, cancelled: Cancelled, branch: Sequence[Answers]) -> None:
         self.cancelled = cancelled
         self.is_open = True
         self.is_dropped = False
-        """Whether it does not come: another agent is in the place of the one that it ended."""
+        """Whether it will not be applied: its agent differs from the record, none below began."""
         self._due: Due | None = None
         self._below = {each.path for each in branch} - {cancelled.path}
         ended = {
@@ -132,13 +132,13 @@ class _Cancel:
         self._check()
 
     def met(self, path: str, kind: str, number: int) -> None:
-        """Note that an agent has come to something."""
+        """Note that an agent reached a point."""
         if (path, kind, number) in self._missing:
             self._missing.discard((path, kind, number))
             self._check()
 
     def leave(self, path: str) -> None:
-        """Wait no longer for an agent. Without the topmost one there is nothing to cancel."""
+        """Stop waiting for an agent. Drop the cancel if it is the top one, and none below began."""
         self._missing = {each for each in self._missing if each[0] != path}
         not_begun = {each for each, kind, _ in self._missing if kind == "begin"}
         if path == self.cancelled.path and self._below <= not_begun:
@@ -148,18 +148,18 @@ class _Cancel:
     def _check(self) -> None:
         if not self._missing and self._due is not None and self.is_open:
             self.is_open = False
-            # Not at once: who came here last still has to wait for what its cancel will end.
+            # Not at once: the agent that came last has yet to begin the wait that the cancel ends.
             asyncio.get_running_loop().call_soon(self._due, *self.cancelled)
 
 
 def _before_its_cancel(
     answers: Answers, parents: Container[str], *, was_ended: bool
 ) -> Iterator[tuple[str, int]]:
-    """What an agent came to before a cancel that ended its branch: kind and number.
+    """Kind and number of each point that an agent reached before a cancel ended its branch.
 
     Args:
-        answers: What is recorded of the agent.
-        parents: Paths of agents that wait for one that is cancelled, too.
+        answers: The agent's records.
+        parents: Paths of the parents of the agents that the cancel ended.
         was_ended: Whether the cancel ended the agent.
     """
     yield "begin", 0

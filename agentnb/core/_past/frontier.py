@@ -1,4 +1,4 @@
-"""Where new work begins: behind everything that is recorded and still fits."""
+"""Where new work begins: after everything that is recorded and still fits."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ NOT_STARTED = "it was started before, but not this time"
 
 
 class Frontier(Generic[A]):
-    """Counts what is left of a run's records, and lets new work wait until nothing is.
+    """Counts the records of a run that are left, and delays new work until none is.
 
     Args:
-        agents: By path: what is recorded of each. New agents may be added, which have no records.
+        agents: By path: the records of each agent. New agents, without records, may be added.
     """
 
     def __init__(self, agents: Mapping[str, A]) -> None:
         self.is_refused = False
-        """Whether the record was found not to fit: nothing new begins any more."""
+        """Whether the record was refused because it does not fit: no new work begins."""
         self.misfits: dict[str, str] = {}
-        """By path: why an agent no longer fits what was recorded of it."""
+        """By path: why an agent no longer fits its record."""
         self.given_up: set[tuple[str, str, int]] = set()
-        """Path, kind and number of the records that were not taken."""
+        """Path, kind and number of the records that were given up."""
         self._agents = agents
         self._children: dict[str, list[str]] = defaultdict(list)
         for path in agents:
@@ -41,7 +41,7 @@ class Frontier(Generic[A]):
         self._check()
 
     def at_and_below(self, path: str) -> Iterator[A]:
-        """The agents of a branch of which something is recorded."""
+        """The agents of the branch at `path` that are in `agents`."""
         if path in self._agents:
             yield self._agents[path]
         for child in self._children.get(path, ()):
@@ -56,21 +56,21 @@ class Frontier(Generic[A]):
 
     @property
     def is_passed(self) -> bool:
-        """Whether everything was taken, and new work goes on."""
+        """Whether `go_on` of `when_taken` has ended: new work has begun, or the run ends."""
         return self._going_on is not None and self._going_on.done()
 
     def when_taken(self, go_on: Callable[[], Awaitable[None]]) -> None:
-        """Await `go_on` once, when everything was taken and before anything new begins."""
+        """Await `go_on` once, after the last record was taken and before new work begins."""
         self._go_on = go_on
 
     def when_settled(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when it is known whether the record fits, and what of it was taken."""
+        """Call `callback` when it is known whether the record fits, and which parts were taken."""
         self._on_settled = callback
 
     async def is_taken(self) -> None:
-        """Return when all records were taken or given up, and new work may begin.
+        """Wait until all records are taken or given up, so that new work may begin.
 
-        Raises what `go_on` of `when_taken` raises.
+        Never returns if the record was refused. Raises what `go_on` of `when_taken` raises.
         """
         if not self.is_passed:
             await self._is_taken.wait()
@@ -79,7 +79,7 @@ class Frontier(Generic[A]):
             await asyncio.Event().wait()  # the run is being cancelled
 
     async def go_on(self) -> None:
-        """New work begins, or the run ends: nothing of the record is waited for any more."""
+        """Stop waiting for records: new work begins, or the run ends."""
         if self._going_on is None:
             self._going_on = asyncio.ensure_future(self._go_on_once())
         await asyncio.shield(self._going_on)
@@ -93,16 +93,17 @@ class Frontier(Generic[A]):
     # -- to come to it ----------------------------------------------------------------------------
 
     def took(self, path: str, kind: str, number: int) -> None:
-        """Note that something was kept again."""
+        """Note that a record was made again."""
         agent = self._agents.get(path)
         if agent is not None and agent.take(kind, number):
             self._left -= 1
             self._check()
 
     def give_up(self, path: str, why: str) -> None:
-        """Wait no longer for what is left of an agent and of those below it, and what follows.
+        """Give up the records that are left of an agent, of all below it, and of its ancestors.
 
-        Those above wait for it, so what they did next cannot be told any more either.
+        Its ancestors wait for it, so what they did after it no longer fits either; nor do their
+        sub-agents that have not started.
         """
         if not any(each.left for each in self.at_and_below(path)):
             return
@@ -121,7 +122,7 @@ class Frontier(Generic[A]):
         self._check()
 
     def give_up_unstarted(self, path: str) -> None:
-        """Wait no longer for the sub-agents of an agent that it has not started."""
+        """Give up the recorded sub-agents that an agent has not started."""
         for child in self._children.get(path, ()):
             if not self._agents[child].has_begun:
                 self.give_up(child, NOT_STARTED)

@@ -1,4 +1,4 @@
-"""What a record tells of its whole run: its budget, its time, its notes, its lost calls."""
+"""Facts about a whole run, computed from its record: budget, time, notes, lost calls."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from agentnb.core.records import (
 from agentnb.core.types import Usage
 
 LOST = "lost"
-"""The verdict on a call that was open when the process died: what it may have spent."""
+"""Kind of the verdict on a call that was open when the process died: what it may have spent."""
 WENT_ON = "went_on"
-"""The verdict on a run with a time limit whose new work begins: what of its time it had used."""
+"""Kind of the verdict that new work begins in a run with a time limit: the time used by then."""
 WRITES_NOTE = "workspace_write"
-"""Known by name: here are records and no tools, and a column for one tool would be too much."""
+"""The tool is known by its name: there are no tools here, and a record has no field for this."""
 
 
 class BudgetAct(NamedTuple):
-    """Something that was kept of a run's budget: a question, a decision, a new total."""
+    """A recorded act on a run's budget: a question, a decision, a new total."""
 
     place: tuple[str, int]
-    """Path and number of the call that was the newest to begin."""
+    """Path and number of the call that had begun last."""
     kind: str
     """`asked` or `warned`, see `agentnb.core.records.VerdictRecord`; or `budget`."""
     value: Any
@@ -38,7 +38,7 @@ class BudgetAct(NamedTuple):
 
 
 def budget_acts(journal: RunJournal) -> list[BudgetAct]:
-    """What was asked, decided and ordered about the budget, in order."""
+    """The recorded questions, decisions and new totals of the budget, in order."""
     sent_at_s = {(call.path, call.number): call.at_s for call in journal.calls}
 
     def comes_first(order: BudgetAct, verdict: BudgetAct) -> bool:
@@ -62,9 +62,10 @@ def _budget_order(order: OrderRecord) -> BudgetAct:
 
 
 def used_s(journal: RunJournal) -> float:
-    """Seconds of its time that the run has used, until the last that is known of it; no pauses.
+    """Seconds of its time limit that the run has used up to its last record, without pauses.
 
-    In a run that was recovered before, times count from there: `went_on` tells what it had used.
+    In a run that was recovered before, only times since then count; the verdict `went_on` says how
+    much it had used by then.
     """
     went_on = [each.value for each in journal.verdicts if each.kind == WENT_ON]
     before: dict[str, float] = went_on[-1] if went_on else {"used_s": 0.0, "at_s": 0.0}
@@ -72,14 +73,17 @@ def used_s(journal: RunJournal) -> float:
     acts: list[CallRecord | ToolCallRecord] = [*journal.calls, *journal.tool_calls]
     times = [since, *(entry.at_s for entry in journal.entries[-1:])]
     times += [each.at_s for each in journal.ends]
-    # One that was played again has the duration that it had at first.
+    # A repeated act keeps its first duration, so only acts that began since then count.
     times += [each.at_s + (each.duration_ms or 0) / 1000 for each in acts if each.at_s >= since]
     used = before["used_s"] + max(times) - since
     return used - sum(end_s - begin_s for begin_s, end_s in _pauses(journal, since, max(times)))
 
 
 def _pauses(journal: RunJournal, since_s: float, last_s: float) -> Iterator[tuple[float, float]]:
-    """When the whole run was paused, by its budget or by a person, between two times."""
+    """Start and end, in seconds, of the pauses of the whole run between two times.
+
+    Counts pauses by the budget's question and by a person; overlapping ones are one.
+    """
     begun_s = since_s
     paused_by: set[str] = set()
     for row in rows_of(journal.entries):
@@ -108,12 +112,12 @@ _PAUSED_BY: Mapping[type, str] = {
 
 
 def pause_orders(journal: RunJournal) -> list[OrderRecord]:
-    """The orders to pause and to resume, in order."""
+    """The pause and resume orders, in order."""
     return [each for each in journal.orders if each.kind in ("pause", "resume")]
 
 
 def open_pauses(journal: RunJournal) -> list[OrderRecord]:
-    """The orders to pause that no order to resume has ended."""
+    """The pause orders that no resume order has ended."""
     found: dict[str | None, OrderRecord] = {}
     for each in pause_orders(journal):
         if each.kind == "pause":
@@ -124,14 +128,14 @@ def open_pauses(journal: RunJournal) -> list[OrderRecord]:
 
 
 def still_paused(journal: RunJournal) -> list[str | None]:
-    """Paths of the agents that are paused, `None` for the run: a pause ends with its agent."""
+    """Paths of the agents that are paused, `None` for the run. A pause ends with its agent."""
     ended = {end.path for end in journal.ends}
     paused = (each.value["agent"] for each in open_pauses(journal))
     return [path for path in paused if path not in ended]
 
 
 def notes(journal: RunJournal) -> dict[str, str]:
-    """The notes that the agents had written, each as it was written last."""
+    """The notes that the agents wrote: the last text of each, by key."""
     calls = [
         call
         for call in journal.tool_calls
@@ -142,10 +146,10 @@ def notes(journal: RunJournal) -> dict[str, str]:
 
 
 def lost_calls(journal: RunJournal) -> Iterator[tuple[str, int, int]]:
-    """Path, number and cost in the budget of the calls that were open when the process died.
+    """Path, number and cost of the calls that were open when the process died, or died earlier.
 
-    Also those that were open at an earlier death. What they spent is not known: the estimate of
-    their input, and of what had arrived of the reply.
+    The cost is in the budget's unit. What they really spent is unknown, so it is estimated from
+    their input and the part of the reply that had arrived.
     """
     for each in journal.verdicts:
         if each.kind == LOST:
@@ -158,18 +162,18 @@ def lost_calls(journal: RunJournal) -> Iterator[tuple[str, int, int]]:
 
 
 def spent(journal: RunJournal) -> int:
-    """What the run has spent, in its budget's unit; of lost calls the estimate."""
+    """What the run has spent, in its budget's unit; lost calls are estimated."""
     return spent_by_calls(journal) + sum(each for *_, each in lost_calls(journal))
 
 
 def spent_by_calls(journal: RunJournal) -> int:
-    """What the calls with a count have spent, in the unit of the run's budget."""
+    """What the calls with recorded usage have spent, in the budget's unit."""
     amounts = _Amounts(journal.head)
     return sum(amounts.of(call.model, call.usage) for call in journal.calls if call.usage)
 
 
 class _Amounts:
-    """What calls spend in the unit of a run's budget, at the prices that it began with."""
+    """Converts usage to the unit of a run's budget, at the prices of the run's start."""
 
     def __init__(self, head: RunHead) -> None:
         self._rates = None if head.unit == TOKENS else head.rates
