@@ -14,8 +14,8 @@ class Admission:
     """Admits the tasks of one run's agents.
 
     Args:
-        run: The run.
-        agents: Its agents by id, added as they start.
+        run: The run's state.
+        agents: The run's agents by id, added as they start.
     """
 
     def __init__(self, run: RunState, agents: Mapping[str, Agent]) -> None:
@@ -34,8 +34,8 @@ class Admission:
         """Ask the limits about each task, and publish those that are refused.
 
         Args:
-            agent: The agent that asks.
-            tasks: Its tasks.
+            agent: The agent that delegates.
+            tasks: The tasks.
             key: Detects the repetition of a single task; by default the task's text.
             in_plan: Whether the tasks are from a person's own list.
 
@@ -79,7 +79,7 @@ class Admission:
     def _as_recorded(
         self, agent: Agent, tasks: Sequence[NumberedTask]
     ) -> list[Refusal | None] | None:
-        """The limits' recorded answer: now they may count the siblings in another order."""
+        """The limits' recorded verdict, since siblings may now be counted in another order."""
         past = agent.services.past
         numbers = [task.number for task in tasks]
         found = past and past.verdict("admitted", lambda value: value.get("numbers") == numbers)

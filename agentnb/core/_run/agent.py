@@ -1,7 +1,7 @@
-"""One agent: how it is created, its state while it runs, and how it ended.
+"""One agent: its creation, its state while it runs, and its end.
 
-A sub-agent gets only its task, its order's context, and what `AgentContext.child_for_task` passes
-on: isolation is enforced here. Only an agent's own methods write its fields.
+A sub-agent gets only its task, the context in its order, and what `AgentContext.child_for_task`
+passes on: isolation is enforced here. Only an agent's own methods write its fields.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ from agentnb.core.types import (
 
 MAX_ATTEMPTS = 2
 BEFORE_ITS_TURN = " before its turn"
-"""End of the reason for a task that a limit of the run kept from starting: see
-`Meter.ended_by`."""
+"""Suffix of the reason why a task did not start, after the limit in words: `Meter.ended_by`."""
 
 
 class NumberedTask(NamedTuple):
@@ -95,7 +94,7 @@ class Agent:
     turns_taken: int = 0
     attempt: int = 1
     attempts: int = MAX_ATTEMPTS
-    """Attempts at a turn in all."""
+    """Most attempts in all."""
     link: int = 0
     """Index of its current model in a fallback chain."""
     said: str = ""
@@ -156,14 +155,14 @@ class Agent:
     def partial_answer(self) -> str:
         """The answer of an agent that ended early: its text so far, then the results.
 
-        A given answer stands until another is complete.
+        An answer already given is kept until another is complete.
         """
         if self.answer:
             return self.answer
         return said_and_results(self.reached, self.results)
 
     def has_unreported_jobs(self) -> bool:
-        """Whether a job is running, or its result was not reported to the agent."""
+        """Whether a job is running, or its result is not yet reported to the agent."""
         return self.jobs is not None and self.jobs.has_unreported
 
     def elapsed_ms(self) -> int:
@@ -173,7 +172,7 @@ class Agent:
     # -- what changes it --------------------------------------------------------------------------
 
     def apply(self, outcome: AgentOutcome) -> None:
-        """Take the conversation, the model and the turns from an attempt that ended."""
+        """Take over the conversation, the model and the turns of an attempt that ended."""
         self.messages, self.final_answer = outcome.messages, outcome.final_answer
         self.link = outcome.link
         self.turns_taken += outcome.turns_used
@@ -190,13 +189,13 @@ class Agent:
     def answer_tool_calls(self, text: str) -> None:
         """Append a user message to a conversation that may end with tool calls.
 
-        Each gets the text as its result, since none may stay without one; else the text stands
-        alone.
+        A tool call may not stay without a result, so each gets the text as its result; without tool
+        calls the text is the message.
         """
         messages = self.messages
-        if not messages[-1].content:  # the model said nothing, which cannot be sent back
+        if not messages[-1].content:  # an empty reply cannot be sent back
             messages = messages[:-1]
-        if messages[-1].role is Role.USER:  # its turns were used up behind results of tools
+        if messages[-1].role is Role.USER:  # its turns were used up: tool results come last
             self.messages = with_texts(messages, (text,))
             return
         calls = [each.id for each in messages[-1].content if isinstance(each, ToolUseBlock)]
@@ -220,7 +219,7 @@ class Agent:
         self.synthesis = synthesis
 
     def keep_answer(self, answer: str) -> None:
-        """Keep the answer of an agent that takes one more turn."""
+        """Keep the agent's answer while it takes one more turn."""
         self.answer = answer
 
     def tell(self, conversation: tuple[Message, ...], texts: Sequence[str]) -> None:
@@ -228,7 +227,7 @@ class Agent:
         self.messages = with_texts(conversation, texts)
 
     def number(self, tasks: Sequence[str]) -> list[NumberedTask]:
-        """Number the tasks of one order: once, before any of them is refused or started."""
+        """Number the tasks of one delegation: once, before any of them is refused or started."""
         numbers = self.services.take_numbers(len(tasks))
         return [NumberedTask(*pair) for pair in zip(numbers, tasks, strict=True)]
 
@@ -241,7 +240,7 @@ class Agent:
 
         Args:
             task: The task.
-            why: Why it is not done so far.
+            why: Why it is not done yet.
 
         Returns:
             Its index in `results`.
@@ -269,7 +268,7 @@ class Agent:
         self.results[index] = result
 
     def break_cycles(self) -> None:
-        """At the end of the run: parents and children refer to each other and to the record."""
+        """Drop children and jobs at the run's end: they refer back here and to the record."""
         self.children.clear()
         if self.jobs is not None:
             self.jobs.break_cycles()
@@ -308,7 +307,7 @@ class AgentEnd:
         )
 
     def record_of(self, agent: Agent, result: SubAgentResult, at_s: float) -> EndRecord:
-        """Its record, from which its terminal event is made."""
+        """The agent's end record, from which its terminal event is made."""
         return EndRecord(
             agent.path,
             self.status,
@@ -351,7 +350,7 @@ def root_agent(
     has_plan: bool,
     output: OutputType | None = None,
 ) -> Agent:
-    """Create the root; with a plan its conversation starts with the results."""
+    """Create the root. With a plan, its conversation starts with the results, not with the task."""
     request = run.request
     told = "" if request.handles is None else request.handles.told_to_root()
     first = () if has_plan else (_with_objects(task, told),)
@@ -377,7 +376,7 @@ def root_agent(
 def agent_for_row(
     run: RunState, host: JobHost, parent: Agent, task: str, spawned: Spawned, plan: Plan
 ) -> Agent:
-    """Create the agent of one row and judge, whose only prompt of ours is the shared one."""
+    """Create the agent of one row and judge. Its system prompt is the one that all rows share."""
     rows, request = plan.rows, parent.request.child()
     assert rows is not None
     model = rows.model_of(spawned.number)
@@ -429,7 +428,7 @@ def agent_for_task(
 def agent_for_job(
     run: RunState, host: JobHost, parent: Agent, order: JobOrder, spawned: Spawned
 ) -> Agent:
-    """Create the sub-agent that an agent ordered by a spawn tool."""
+    """Create the sub-agent that an agent started with a spawn tool."""
     message = prompt.child_message(order.task, context=order.context)
     return _child(run, host, parent, order, message, spawned)
 
@@ -514,8 +513,8 @@ def _make(
     cached: int | None = None,
     attempts: int = MAX_ATTEMPTS,
 ) -> Agent:
-    # `cached`: how many characters of its prompt are worth a cache breakpoint in each call; `None`
-    # if that depends on its siblings.
+    # `cached`: leading characters of its system prompt worth a cache breakpoint in each call;
+    # `None` if that depends on its siblings.
     prefix = partial(_cache_prefix, parent.below if parent else None, spawned, system)
     jobs = AgentJobs(agent_id, own_tools, host) if spawn_tools else None
     withholds = run.delegation.by_tools and not spawn_tools

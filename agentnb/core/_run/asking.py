@@ -30,7 +30,7 @@ class Asking:
     text: str
     value: Any
     verdict: str
-    """The kind of the verdict that keeps the answer."""
+    """Kind of the verdict that records the answer."""
     kept: Mapping[str, Any]
     """The verdict's fields besides the answer."""
     waits_for: str
@@ -87,7 +87,7 @@ class Asker:
 
         Args:
             agent: The agent.
-            past: What is recorded of it.
+            past: The agent's records.
             asking: The question.
             found: The recorded verdict.
         """
@@ -104,7 +104,7 @@ class Asker:
         try:
             if answer.answer == ENDED:
                 told = Answer(ENDED, answer.by)
-                if not answer.reason:  # no limit ended it: its agent was cancelled meanwhile
+                if not answer.reason:  # no limit voided it: its agent was cancelled meanwhile
                     await past.is_cancelled()
                     return None
         finally:

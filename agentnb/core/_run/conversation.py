@@ -5,12 +5,12 @@ Every path returns an `AgentEnd`:
 - `completed`: the agent answered;
 - `answer_directly`: its spawn is not followed, so the text before the block is the answer; if
   there is none, one corrective turn asks for it, and an agent that still gives none has failed;
-- `synthesise`: its sub-agents have results, and one more turn makes the answer of them;
-- `answer_from_reserve`: a limit stopped the root, and it answers from the reserved tokens;
-- `answer_again`: a person said something to an agent that has answered, and its next text is the
+- `synthesise`: its sub-agents have results, and one more turn combines them into the answer;
+- `answer_from_reserve`: a limit stopped the root, and it answers from the reserve;
+- `answer_again`: a note from a person reached an agent that has answered, and its next text is the
   answer;
 - `exhausted`: a limit stopped the agent; its text and its children's results are kept;
-- `typed`: an answer of a type was asked for, and this makes it of what was said.
+- `typed`: a typed answer is required, and this makes it from what the agent said.
 
 No answer contains a spawn block outside code.
 """
@@ -66,9 +66,9 @@ _CALL_CUT = "the tool call was cut off, so it was not run"
 _ONLY_ANSWER = "it was asked for its answer alone"
 _TOO_LITTLE = "the budget left too little to bring the results together"
 _TOOL_RESULT_LIMITS = (100_000, 10_000, 2_000, 400)
-"""Characters of a tool result: each limit is tried in turn until the last call fits."""
+"""Most characters of a tool result: each limit is tried in turn until the last call fits."""
 _SHORT_BODY = 200
-"""Characters of a result: rather than cut below this, a shorter answer is accepted."""
+"""Characters of a result. Before cutting below this, room for a shorter answer is accepted."""
 
 
 class Fitted(NamedTuple):
@@ -115,8 +115,8 @@ class Conversation:
             outcome = await self._attempt(work)
             # Also after a failure: finished turns and tool results are never made again.
             agent.apply(outcome)
-            # The root's synthesis runs on tokens kept for it: when it ends early, nothing else
-            # of the run was stopped by that.
+            # The root's synthesis uses the reserve: if that runs out, no other work of the run was
+            # stopped.
             if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
                 self._meter.report_exhausted()
             if outcome.error is None:
@@ -134,7 +134,7 @@ class Conversation:
                     duration_ms=agent.elapsed_ms(),
                 )
             )
-            # The next attempt begins at the turn that failed: `apply` kept what was finished.
+            # The next attempt begins at the failed turn: `apply` kept what was finished.
             agent.start_next_attempt()
 
     def _work(
@@ -153,10 +153,10 @@ class Conversation:
         )
 
     async def _attempt(self, work: AgentWork) -> AgentOutcome:
-        """Have the engine run one attempt, and publish the tasks of an unread reply.
+        """Have the engine run one attempt, and publish the tasks of a reply that `read` won't see.
 
-        Every task that an agent asked for has an event if it is not done. `read` sees to that only
-        when an attempt returns a whole reply; the other ways out are here.
+        Every task that an agent asks for and that is not done gets an event. `read` publishes them
+        only if an attempt returns a whole reply; all other cases are handled here.
         """
         agent = self._agent
         try:
@@ -197,9 +197,9 @@ class Conversation:
         return reading
 
     def gives_answer(self, outcome: AgentOutcome) -> bool:
-        """Whether a reply already is the agent's answer: a spawn block in it is data.
+        """Whether a reply is already the agent's answer, so that a spawn block in it is data.
 
-        Either its type was asked for, or all of the reply is JSON of that type.
+        Either the call asked for the typed answer, or the whole reply is JSON of that type.
         """
         output, text = self._agent.output, outcome.text
         if self._agent.was_asked_for_type:
@@ -211,8 +211,8 @@ class Conversation:
     async def synthesise(self, results: Sequence[SubAgentResult]) -> AgentEnd:
         """Give the agent its sub-agents' results, and run its synthesis."""
         body_limit: int | None = None
-        # Only the root's are cut: it draws on a reserve that will not grow. A sub-agent's call
-        # waits for room like any other.
+        # Only the root's results are cut: the reserve will not grow. A sub-agent's call waits for
+        # room like any other.
         if self._agent.is_root:
             fitted = await self._fitted(results, lambda: self._fit_results(results))
             if fitted is None:
@@ -222,7 +222,7 @@ class Conversation:
         return await self._run_synthesis(message, len(results))
 
     async def answer_from_reserve(self, results: Sequence[SubAgentResult]) -> AgentEnd:
-        """The root's answer after a limit stopped the run, from the tokens reserved for it.
+        """The root's answer from the reserve, after a limit stopped the run.
 
         Tool results in the conversation are cut shorter until the call fits.
 
@@ -230,7 +230,7 @@ class Conversation:
             results: Results of its sub-agents not yet reported to it.
         """
         agent, whole = self._agent, self._agent.messages
-        if whole and not whole[-1].content:  # cut before its first word: it cannot be sent back
+        if whole and not whole[-1].content:  # an empty reply cannot be sent back
             whole = whole[:-1]
         fitted = await self._fitted(results, lambda: self._fit_reserve(whole, results))
         if fitted is None:
@@ -247,9 +247,9 @@ class Conversation:
     async def _fitted(
         self, results: Sequence[SubAgentResult], fit: Callable[[], Fitted | None]
     ) -> Fitted | None:
-        """How the root's last call fits into the budget; `None` if it does not.
+        """How the root's last call is cut to fit into the budget; `None` if it cannot fit.
 
-        Recorded as a verdict, since the budget's room changes.
+        Recorded as a verdict, since the room in the budget differs when the run is repeated.
         """
         past = self._agent.services.past
         found = None if past is None else past.verdict("fitted")
@@ -276,9 +276,9 @@ class Conversation:
         return None
 
     async def _waited_for_other_runs(self, results: Sequence[SubAgentResult]) -> bool:
-        """Wait for room for the root's synthesis, if calls of other runs may return some.
+        """Wait for room for the root's synthesis, if calls of other runs may release some.
 
-        No call of this run is open now. Returns whether it waited.
+        No call of this run is open at this point. Returns whether it waited.
         """
         agent = self._agent
         message = (
@@ -294,7 +294,7 @@ class Conversation:
 
     async def _run_synthesis(self, message: str, total: int) -> AgentEnd:
         agent = self._agent
-        if agent.is_root:  # the time limit ends a run's work, not the synthesis of its results
+        if agent.is_root:  # the time limit ends a run's work, but not its synthesis
             self._run.limits.stop_time()
         agent.add_message(message)
         started = SynthesisStarted(agent_id=agent.agent_id, total=total)
@@ -303,7 +303,7 @@ class Conversation:
             agent.set_synthesis(agent.reached if outcome.text else "")
             return self.exhausted(outcome.exhausted)
         end = self.completed(outcome.text, outcome)
-        if agent.was_asked_for_type:  # its content is data
+        if agent.was_asked_for_type:  # the text is data
             return end
         reading = self.read(outcome)
         if reading.has_block:  # a synthesis never delegates again, so this run has an end
@@ -319,7 +319,7 @@ class Conversation:
         """Answer without the spawn: the text before the block, else one corrective turn.
 
         Args:
-            reading: What the reply with the block says.
+            reading: The reply with the block.
             outcome: The attempt that ended with that reply.
             why_not: Why the spawn is not followed, for the model.
         """
@@ -342,16 +342,16 @@ class Conversation:
         return self._no_answer(outcome, NoAnswer(why_not, asked_again=reading.has_block))
 
     async def answer_again(self, end: AgentEnd) -> AgentEnd | None:
-        """One more turn of an agent that has answered, for a person's note.
+        """Give an agent that has answered one more turn, for a person's note.
 
         It may call tools but starts no sub-agents. If it says nothing, or a limit ends the turn,
-        its answer stands.
+        its answer is kept.
 
         Args:
-            end: Its end so far, with that answer.
+            end: Its end so far, with its answer.
 
         Returns:
-            Its end; `None` if the note does not fit into the budget, so that no call is made.
+            Its new end; `None` if no note fits into the budget, so that no call is made.
         """
         agent = self._agent
         messages, is_synthesis = _ready_for_person(agent.messages), bool(agent.children)
@@ -383,8 +383,9 @@ class Conversation:
     async def typed(self, end: AgentEnd) -> AgentEnd:
         """Make the answer a typed one, if the agent has an output type.
 
-        An answer that was not asked for in that form is asked for so in one turn more, unless it
-        has the form already. A wrong answer goes back to the model once; then the agent fails.
+        If the call did not ask for the type and the answer does not fit it, one more turn asks for
+        the typed answer. A typed answer that does not fit goes back to the model once; after that
+        the agent fails.
         """
         agent, output = self._agent, self._agent.output
         if output is None or end.typed is not None or not end.is_answer or end.error is not None:
@@ -408,9 +409,9 @@ class Conversation:
     async def _ask_again(
         self, output: OutputType, end: AgentEnd, message: str
     ) -> tuple[TypedAnswer | WrongAnswer, AgentEnd]:
-        """Ask for the answer in one more turn. An end by a limit keeps the earlier text."""
+        """Ask for the answer in one more turn. If a limit ends it, the earlier text is kept."""
         agent, said = self._agent, end.text
-        agent.keep_answer(said)  # of an agent that is stopped or fails meanwhile
+        agent.keep_answer(said)  # in case the agent is stopped or fails meanwhile
         agent.answer_tool_calls(message)
         outcome = await self.run_turns(is_synthesis=bool(agent.children), is_final=True)
         if outcome.exhausted is not None:
@@ -422,9 +423,9 @@ class Conversation:
     def _read_typed(
         self, output: OutputType, end: AgentEnd
     ) -> tuple[TypedAnswer | WrongAnswer, AgentEnd]:
-        """Check an answer; its text is what the model gave, in either form.
+        """Read an answer as the output type. The end's text becomes what the model gave.
 
-        What was wrong with it is kept: the process that goes on with a run may not have the type.
+        What was wrong with it is recorded: the process that recovers the run may lack the type.
         """
         services = self._agent.services
         found = (
@@ -440,7 +441,7 @@ class Conversation:
     def _read_last(
         self, output: OutputType, end: AgentEnd
     ) -> tuple[TypedAnswer | WrongAnswer, AgentEnd]:
-        """Check the newest reply: the first valid one of several calls, else its text."""
+        """Read the newest reply: the first valid one of its answer calls, else its text."""
         agent = self._agent
         calls = _calls_in(agent.messages[-1]) if agent.was_asked_for_type else []
         given = [call.input for call in calls if call.name == FINAL_ANSWER]
@@ -488,12 +489,12 @@ class Conversation:
         return AgentEnd(AgentStatus.COMPLETED, text.strip(), cut=cut)
 
     def exhausted(self, why: str) -> AgentEnd:
-        """The end of an agent that a limit of the run stopped: its text, its children's results."""
+        """The end of an agent stopped by a limit of the run: its text, its children's results."""
         agent = self._agent
         if not agent.is_root or (agent.reached and not agent.results):
             said = agent.partial_answer
             return AgentEnd(AgentStatus.EXHAUSTED, said, reason=why, is_answer=False)
-        # A person reads the root's answer: it says which limit was reached, and what to change.
+        # A person reads the root's answer, so it says which limit was reached and what to change.
         limit, budget = self._run.limits.may_call(), agent.request.budget
         text = answer_without_model(
             why=why,
@@ -507,7 +508,7 @@ class Conversation:
         return AgentEnd(AgentStatus.EXHAUSTED, text, reason=why, is_answer=False)
 
     def _request(self, *, is_final: bool = False) -> CompletionRequest:
-        """The agent's next call. A type is asked for if it can do nothing but answer."""
+        """The agent's next request. It asks for the type if the agent can do nothing but answer."""
         agent = self._agent
         config = agent.context.agent_config
         request = CompletionRequest(
@@ -523,9 +524,9 @@ class Conversation:
         return asking_for(agent.output, request)
 
     def _fit_results(self, results: Sequence[SubAgentResult]) -> Fitted | None:
-        """The length to which results are cut, evenly; `None` if they do not fit at any length."""
-        # Three steps: whole, if that fits; else cut evenly, with room for a good answer; else cut
-        # further, down to nothing, for a shorter one.
+        """The length to which all results are cut; `None` if they do not fit at any length."""
+        # Whole, if that fits; else cut evenly, with room for a good answer; else cut further, down
+        # to nothing, with room for a shorter answer.
         room = self._meter.room()
         longest = self._agent.context.agent_config.max_output_tokens
         least = min(OUTPUT_SLICE, longest)
@@ -533,8 +534,8 @@ class Conversation:
         if self._meter.has_room(whole, least):
             return Fitted(None, None)
         longest_body = even_limit([len(result_body(result)) for result in results], 4 * room)
-        # Leave room for an answer of some length, not just its first slice; if that leaves next to
-        # nothing of the results, for a shorter one.
+        # Leave room for a long answer, not just its first slice; if that leaves next to nothing of
+        # the results, for a shorter one.
         for output, shortest in (
             (max(OUTPUT_SLICE, min(longest, room // 4)), _SHORT_BODY),
             (max(least, min(longest, TOKENS_OF_ANSWER)), 1),
@@ -575,9 +576,9 @@ def _is_wrong(reading: TypedAnswer | WrongAnswer, end: AgentEnd) -> bool:
 
 def _ready_for_person(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """The conversation of an agent that has answered, with a user message at its end."""
-    if not messages[-1].content:  # it said nothing, which cannot be sent back
+    if not messages[-1].content:  # an empty reply cannot be sent back
         messages = messages[:-1]
-    if messages[-1].role is Role.USER:  # its turns were used up behind results of tools
+    if messages[-1].role is Role.USER:  # its turns were used up: tool results come last
         return messages
     calls = _calls_in(messages[-1])  # no call may stay without a result: `final_answer`, too
     results = tuple([ToolResultBlock(call.id, prompt.ANSWER_IS_NOTED, False) for call in calls])
@@ -589,7 +590,7 @@ def _calls_in(message: Message) -> list[ToolUseBlock]:
 
 
 def without_acting_block(text: str) -> str:
-    """A typed answer's text without a spawn block: one inside JSON stays, written as data."""
+    """A typed answer's text without an acting spawn block; inside JSON, the block is escaped."""
     if not read_reply(text).has_block:
         return text
     if _is_json(text):  # there a `<` occurs only inside a string

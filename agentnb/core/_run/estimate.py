@@ -1,15 +1,15 @@
 """The cost of a delegation, from the calls that are certain. Pure functions.
 
-Sure to come are the first call of each sub-agent and the synthesis of the agent that delegates:
+Certain are the first call of each sub-agent and the synthesis of the agent that delegates:
 
-- a first call: its input (system prompt, message, tools), and its whole `max_output_tokens`; in a
-  sequence the input of each but the first holds the previous result, too;
+- a first call: its input (system prompt, message, tools) and its whole `max_output_tokens`; in a
+  sequence, the input of each but the first includes the previous result;
 - the synthesis: the conversation so far, each result, and its own `max_output_tokens`.
 
-A result counts with `max_output_tokens`, the longest that one call can say. Further turns, retries
-and what sub-agents delegate are not sure to come and not in it. Input is estimated by its size, as
-the budget reserves it (`agentnb.core.budget.estimate_input_tokens`), the marks around each quoted
-text included, the signs that quoting adds inside a text not.
+A result counts as `max_output_tokens`, the longest reply of one call. Further turns, retries and
+what sub-agents delegate are not certain, and not included. Input is estimated by its size, as the
+budget reserves it (`agentnb.core.budget.estimate_input_tokens`), with the tags around each quoted
+text. Results that are not there yet count without the characters that quoting adds inside a text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ for a model without one. Must not raise."""
 
 
 class SureCall(NamedTuple):
-    """A certain call, at its largest."""
+    """A call that is certain to come, at its largest."""
 
     model: str
     """`provider/model`."""
@@ -43,7 +43,7 @@ class SureCall(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """An upper bound of some calls."""
+    """An upper bound on some calls."""
 
     tokens: int
     cost_usd: float | None
@@ -51,7 +51,7 @@ class Estimate(NamedTuple):
 
 
 def at_most(calls: Iterable[SureCall], price: Price) -> Estimate:
-    """The sum of some calls. Calls of one size are priced once: siblings' tasks are alike."""
+    """The sum of some calls. Calls of one size are priced once, since siblings are often alike."""
     counts = Counter(calls)
     tokens = sum(count * (call.input_tokens + call.output_tokens) for call, count in counts.items())
     cost = Decimal()
@@ -64,15 +64,15 @@ def at_most(calls: Iterable[SureCall], price: Price) -> Estimate:
 
 
 SAMPLE_TASK = "x"
-"""The task of the request from which the others are estimated."""
+"""The task of the sample request from which all others are estimated."""
 
 
 def first_inputs(sample: CompletionRequest, tasks: Sequence[str]) -> list[int]:
     """Input tokens of each task's first call, without a previous result.
 
     Args:
-        sample: That of the sub-agent for `SAMPLE_TASK`: the others differ in the task alone, in
-            the system prompt and in the message.
+        sample: The first request of a sub-agent with the task `SAMPLE_TASK`. The others differ only
+            in the task, which is in the system prompt and in the message.
         tasks: The tasks.
     """
     system = size_in_bytes(sample.system)
@@ -85,7 +85,7 @@ def first_inputs(sample: CompletionRequest, tasks: Sequence[str]) -> list[int]:
 
 
 def previous_result_tokens(max_output_tokens: int) -> int:
-    """Tokens that the previous result adds to the next call of a sequence."""
+    """Most tokens that the previous result adds to the next call of a sequence."""
     return _marks_of_previous() + max_output_tokens
 
 
@@ -93,8 +93,8 @@ def results_tokens(results: Sequence[SubAgentResult], open_results: int, max_out
     """Tokens that results add to a synthesis, besides its request.
 
     Args:
-        results: The results; those that are not there yet are empty but for their tasks.
-        open_results: How many are not there yet.
+        results: The results; those still to come have only their tasks.
+        open_results: How many are still to come.
         max_output: `max_output_tokens` of the agents.
     """
     size = len(results) * _marks_of_result()
@@ -114,7 +114,7 @@ def request_tokens() -> int:
 
 
 _SIGNS = '&<>"\n\r\t\x85\u2028\u2029\uff02\uff06\uff1c\uff1e\ufe60\ufe64\ufe65'
-"""Characters that quoting may change: most tasks have few."""
+"""Characters that quoting may change; most tasks have few of them."""
 _ANY_SIGN = re.compile(f"[{_SIGNS}]")
 
 
@@ -127,7 +127,7 @@ _IN_ATTRIBUTE = _bytes_added(lambda sign: attribute(sign)[1:-1])
 
 
 def _size(text: str, added: Mapping[str, int]) -> int:
-    """Bytes of a text as it is quoted."""
+    """Bytes of a text once it is quoted."""
     return size_in_bytes(text) + sum(map(added.__getitem__, _ANY_SIGN.findall(text)))
 
 
@@ -142,7 +142,7 @@ def _marks_of_previous() -> int:
 
 @lru_cache(maxsize=1)
 def _marks_of_result() -> int:
-    """Bytes around a result in a synthesis, at most."""
+    """Most bytes around one result in a synthesis."""
     result = SubAgentResult(None, "", _LONGEST_STATUS, response="x", cut=True)
     one = build_synthesis_prompt([result], body_limit=0)
     return size_in_bytes(one) - size_in_bytes(build_synthesis_prompt(()))
@@ -158,21 +158,21 @@ def in_words(agents: int, estimate: Estimate) -> str:
 
 
 def dollars(amount: float) -> str:
-    """An amount rounded up, to cents if it is at least one."""
+    """An amount in dollars, rounded up: to cents from $0.01 on, else to $0.0001."""
     exact = Decimal(str(amount))
     step = Decimal("0.01") if exact >= Decimal("0.01") else Decimal("0.0001")
     return f"${exact.quantize(step, ROUND_UP):,}"
 
 
 def is_above(limit: tuple[float, float] | None, agents: int, cost_usd: float | None) -> bool:
-    """Whether a person wants to be asked about this delegation.
+    """Whether a delegation is above the limit from which a person is asked.
 
-    An unknown cost cannot be compared: then only the number of agents decides.
+    If the cost is unknown, only the number of agents decides.
 
     Args:
-        limit: Numbers of agents and of dollars that may start unasked; `None` for any.
-        agents: How many are about to start.
-        cost_usd: What they may cost.
+        limit: The agents and the dollars that may start unasked; `None` for no limit.
+        agents: How many agents are about to start.
+        cost_usd: What they may cost; `None` if unknown.
     """
     if limit is None:
         return False

@@ -177,7 +177,7 @@ class Execution:
                 end = await self._supervise(root, work)
             await recorder.commit()
             result = result_of(root, end, self._ends, bus.lifecycle_rows)
-            # A journal's failure is raised only if the run itself did not fail.
+            # The journal's failure is raised only if the run itself did not fail.
             error = end.from_outside or end.error or recorder.error
             if isinstance(error, OrchestratorError):
                 error.partial_result = result
@@ -259,7 +259,7 @@ class Execution:
             work.close()  # an agent cancelled before its first step never awaited it
         try:
             await self._release(agent)
-        except InternalError as error:  # what it had is kept, and the error is seen
+        except InternalError as error:  # keep its answer, and report the error
             end = replace(end, status=AgentStatus.FAILED, error=end.error or error)
         finally:  # also when its task is cancelled from outside meanwhile
             end = await self._ended(agent, end)
@@ -267,7 +267,7 @@ class Execution:
 
     async def _ended(self, agent: Agent, end: AgentEnd) -> AgentEnd:
         """Publish an agent's end, without an ignored spawn block in its text."""
-        if agent.is_root:  # the answer stands: a limit that is reached from now on changes nothing
+        if agent.is_root:  # its answer is final: a limit reached from now on changes nothing
             self._run.limits.end()
         text = without_block(end.text)
         if text != end.text and agent.output is not None:
@@ -454,7 +454,7 @@ class Execution:
         """Follow a spawn block: run its tasks and set their results.
 
         Returns:
-            Why it is not followed, for the model; `None` if it is.
+            Why the block is not followed, for the model; `None` if it is.
         """
         tasks = agent.number(reading.tasks)
         # Four ways to refuse the whole block; each publishes all of its tasks as not done: blocks
@@ -479,7 +479,7 @@ class Execution:
             agent.ignore("only the first spawn block of a reply counts", tasks[total:])
         past, was_known = agent.services.past, self._was_admitted(agent, tasks[:total])
         if past is not None and not was_known:
-            await past.is_cancelled()  # if that came before its tasks were looked at
+            await past.is_cancelled()  # its recorded cancel may have come before the admission
         refusals = self.admission.admit(agent, tasks[:total])
         first = len(agent.results)
         for task, refusal in zip(tasks[:total], refusals, strict=True):
@@ -499,11 +499,11 @@ class Execution:
         return past is not None and past.was_admitted([each.number for each in tasks])
 
     def _reserve_for_synthesis(self, agent: Agent, beginning: int | None = 0) -> None:
-        """If the root delegates, reserve the minimum for its synthesis.
+        """If the root delegates, reserve what its synthesis needs at least.
 
         Args:
             agent: The agent that delegates; nothing happens if it is not the root.
-            beginning: Tokens of its conversation before any call; `None` if there is no
+            beginning: Tokens of the root's conversation before any call; `None` if there is no
                 synthesis.
         """
         if agent.is_root:
@@ -528,11 +528,11 @@ class Execution:
         """Run the tasks of one spawn, and set their results.
 
         Args:
-            agent: The agent that asked for them; `add_task` was called for each.
-            mode: At once, or one by one.
+            agent: The agent that delegates; `add_task` was called for each task.
+            mode: Whether they run in parallel or in sequence.
             first: Index of the first of them in the agent's results.
-            refusals: Per task: why it is not run, or `None`.
-            output: The type of each answer; text when left out.
+            refusals: Per task: why it does not run, or `None`.
+            output: The type of each answer; `None` for text.
         """
         places = [at for at, refusal in enumerate(refusals, first) if refusal is None]
 
@@ -546,14 +546,14 @@ class Execution:
             )
 
         if mode is SpawnMode.PARALLEL:
-            # All are created before any is started: their events come first, in task order.
+            # All are created before any starts, so that their events come first, in task order.
             children = [(at, child(at)) for at in places]
             await self.join(agent, [(at, each, self._begin(at, each)) for at, each in children])
             return
         previous: SubAgentResult | None = None
         for at in places:
-            # In sequence an exhausted run skips the rest. Parallel children are started already:
-            # each call of theirs finds out by itself.
+            # In a sequence, an exhausted run skips the rest. Parallel children have started
+            # already: there each call is refused by itself.
             if await self.skips_rest(agent, at):
                 return
             each = child(at, previous)
@@ -561,7 +561,7 @@ class Execution:
             previous = agent.results[at]
 
     async def skips_rest(self, agent: Agent, at: int) -> bool:
-        """Whether an exhausted run starts none of an agent's tasks from here on."""
+        """If the run is exhausted, skip the agent's unstarted tasks. Returns whether it did."""
         why = await self._why_not_started(agent, at)
         if why is None:
             return False
@@ -571,7 +571,7 @@ class Execution:
         return True
 
     async def _why_not_started(self, agent: Agent, at: int) -> str | None:
-        """Why an exhausted run starts no more of a sequence; `None` if it goes on."""
+        """Why an exhausted run starts no further task of a sequence; `None` if it continues."""
         meter, past = self._run.meter, agent.services.past
         if past is not None:
             found = past.verdict(
@@ -590,7 +590,7 @@ class Execution:
         return meter.ended_by + BEFORE_ITS_TURN
 
     def _skip_unstarted(self, agent: Agent, why: str) -> None:
-        """Mark the tasks of an agent that were not started as skipped for good, and publish it."""
+        """Mark an agent's unstarted tasks as skipped for good, and publish that."""
         rest = _unstarted(agent)
         for at in rest:
             agent.put(at, replace(agent.results[at], error=why))
@@ -672,7 +672,11 @@ class Execution:
         return Job(job_id, agent, index, child, self._begin(index, child))
 
     def _job_id(self, agent: Agent, jobs: AgentJobs, number: int) -> str:
-        """The id of a new job: as it was, since it is made of words that a record may mask."""
+        """The id of a new job; the recorded one if there is one.
+
+        An id is derived from the conversation, in which a record may mask secrets, so a repeated
+        run could not derive the same one.
+        """
         past = agent.services.past
         found = past and past.verdict("job", lambda value: value["number"] == number)
         job_id = found["id"] if found else jobs.new_id(agent, number, self._job_ids)
@@ -723,10 +727,10 @@ class Execution:
             await self.join(agent, jobs.all)
 
     async def _to_end(self, agent: Agent, work: Coroutine[Any, Any, AgentEnd]) -> AgentEnd:
-        """Await an agent's work, and a turn more for as long as a person said something meanwhile.
+        """Await an agent's work, then add a turn as long as notes from persons arrived meanwhile.
 
-        Between the last look at what was said and `close` nothing else runs: what is said later is
-        refused, and nothing is lost.
+        Nothing else runs between the last check for notes and `close`: later notes are refused, and
+        none is lost.
         """
         end = await Conversation(agent, self._run).typed(await work)
         while end.status is AgentStatus.COMPLETED and await agent.services.news.has_words():
@@ -742,7 +746,7 @@ class Execution:
         return end
 
     async def _unreported_results(self, agent: Agent) -> list[SubAgentResult]:
-        """Join all jobs of an agent, and take the results that were not reported to it."""
+        """Join all jobs of an agent, and take the results not yet reported to it."""
         self._close_jobs(agent)
         if agent.jobs is None:
             return []

@@ -1,7 +1,7 @@
-"""A run that follows its past: a recovered one until its frontier, a replayed one to its end.
+"""A run that follows its past: a recovered run until its frontier, a replayed run to its end.
 
-Here is what that does to the run as a whole. What each agent asks its own part of the past stands
-where the agent does it.
+This module has the effects on the run as a whole. Each agent asks its own part of the past in the
+code that makes its calls.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """How one run follows its past, if it has one.
+    """Lets one run follow its past; does nothing for a run without one.
 
     Args:
-        run: The run.
-        agents: Its agents by id, as they begin.
+        run: The run's state.
+        agents: The run's agents by id, added as they start.
     """
 
     def __init__(self, run: RunState, agents: Mapping[str, Agent]) -> None:
         self._run = run
         self._agents = agents
         self._is_silent = False
-        """Whether a cancel is done again that was ordered before."""
+        """Whether the cancel under way is not to be recorded as a person's order."""
         self.missing: OrchestratorError | None = None
-        """What a replay lacks, which ends it."""
+        """The error of a miss that ends a replay; `None` so far."""
 
     def begin(self) -> None:
-        """Do again what persons ordered, and wait with all that is new until the past is taken."""
+        """Repeat the orders of persons, and delay new work until the past is taken."""
         run, past = self._run, self._run.past
         if past is None:
             return
@@ -58,7 +58,7 @@ class Following:
         )
         past.when_cancelled(self._cancel_as_recorded)
         if not past.is_done_again:
-            # An order counts after the record is published: it must not cut the record off.
+            # A new order takes effect after the record is published: it must not cut it off.
             run.request.cancellation.hold()
         past.when_taken(partial(self._go_on, past))
         if isinstance(past, Replay):
@@ -66,30 +66,30 @@ class Following:
             past.keep_pace(lambda: run.bus.now_s, run.request.clock.sleep)
 
     async def end(self, status: AgentStatus) -> None:
-        """The run is about to end: what is recorded and was not told is told, or stands.
+        """The run is about to end: take up the rest of the past, or leave its record unchanged.
 
         Args:
-            status: The root's.
+            status: The root's status.
         """
         past = self._run.past
         if past is None:
             return
         was_cut = status is AgentStatus.CANCELLED and not past.is_over
         if was_cut and not past.is_done_again:
-            self._run.recorder.drop()  # not published to its end: the old record has all of it
+            self._run.recorder.drop()  # cut off before its end: the old record is more complete
             self._run.request.cancellation.go_on()
         else:
             await past.go_on()
 
     def cancel_ordered(self, agent_id: str | None, reason: str, by: str) -> None:
-        """A person cancelled an agent or the run: keep that. On the caller's thread."""
+        """Record that a person cancelled an agent or the run. Runs on the caller's thread."""
         if self._is_silent:
             return
         path = None if agent_id is None else path_of(agent_id, self._run.request.thread_id)
         self._run.recorder.cancel_ordered(path, reason, by)
 
     async def _go_on(self, past: Past) -> None:
-        """All that was kept is taken: count what was lost, and let the journal replace it."""
+        """The past is taken: count what was lost, and let the journal replace the old record."""
         run, request, recorder = self._run, self._run.request, self._run.recorder
         if past.misfits and past.changed == "refuse":
             past.refuse()
@@ -105,13 +105,13 @@ class Following:
         for path, note in past.open_words():
             request.words.tell_again(id_at(path, request.thread_id), note)
         for path, reason, by in past.open_cancels():
-            with suppress(KeyError):  # its agent was not started yet
+            with suppress(KeyError):  # the agent has not started
                 self._cancel_as_recorded(path, reason, by)
         request.cancellation.go_on()
         await recorder.let_go()
 
     def _count_what_was(self, past: Past) -> None:
-        """Count and keep what no record of the past tells once more."""
+        """Count and record what repeating the past leaves out: lost and open calls, used time."""
         run, request, recorder = self._run, self._run.request, self._run.recorder
         request.budget.leave_unspent()
         for path, number, tokens in past.lost():
@@ -128,9 +128,9 @@ class Following:
             recorder.of_run_again(WENT_ON, value)
 
     def _missed(self, error: OrchestratorError) -> None:
-        """An act of a replay is not recorded: the run ends with that error."""
+        """No record answers an act of a replay: end the run with that error."""
         self.missing = error
-        # Its other lines compare requests; the run's own error has them.
+        # The other lines of its message compare requests; the run's own error has them.
         first = str(error).partition("\n")[0].removesuffix(".")
         self._cancel_silently(None, f"the run has failed: {first}", "limit")
 
@@ -139,7 +139,7 @@ class Following:
         self._cancel_silently(agent_id, reason, by)
 
     def _cancel_silently(self, agent_id: str | None, reason: str, by: str) -> None:
-        """Cancel what a kept order has cancelled: it is not ordered once more."""
+        """Cancel without recording an order."""
         self._is_silent = True
         try:
             self._run.request.cancellation.cancel(agent_id, reason, by=by, at_once=True)

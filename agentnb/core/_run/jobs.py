@@ -44,14 +44,14 @@ class Job:
 
 
 class JobHost(Protocol):
-    """The run, as its jobs use it."""
+    """What jobs need of their run."""
 
     def start_job(self, agent_id: str, order: JobOrder, closed: str | None) -> Job:
         """Start a sub-agent of the agent with that id.
 
         Args:
-            agent_id: The agent that orders it.
-            order: What the sub-agent is handed.
+            agent_id: The agent that delegates.
+            order: The job's task, context and profile.
             closed: Why the agent may start no more jobs; `None` while it may.
 
         Raises:
@@ -60,7 +60,7 @@ class JobHost(Protocol):
         ...
 
     def withhold_spawn(self, agent_id: str, input: Mapping[str, Any]) -> str:
-        """Publish that a `spawn` call is not followed; return why, for the model that called it."""
+        """Publish that a `spawn` call is not followed. Returns the reason, for the model."""
         ...
 
     def activity_of(self, agent: Agent) -> tuple[AgentStatus, str]:
@@ -127,8 +127,8 @@ class AgentJobs:
         for each in going_on:
             self._host.stop(self._jobs[each].agent, _STOPPED_BY_PARENT)
         await self.wait(going_on)
-        # One that ended by itself meanwhile has a result, which its agent is yet to get. In a run
-        # that is done again the recorded cancel may have come before this one.
+        # A job that ended by itself meanwhile has a result, still to be reported to its agent. In a
+        # repeated run, the recorded cancel may have come before this one.
         stopped = [
             each
             for each in job_ids
@@ -141,7 +141,7 @@ class AgentJobs:
         return self._jobs[job_id].result.status is AgentStatus.CANCELLED
 
     def _was_stopped(self, job_id: str) -> bool:
-        """Whether its parent stopped a job, and was not told so yet."""
+        """Whether the parent stopped a job, and this was not reported to it yet."""
         job = self._jobs.get(job_id)
         if job is None or job.is_reported or not job.task.done():
             return False
@@ -190,7 +190,7 @@ class AgentJobs:
         return [job.result for job in left]
 
     def break_cycles(self) -> None:
-        """At the end of the run: jobs refer to agents, and these to the whole record."""
+        """Drop the jobs at the run's end: they refer to agents, and these to the whole record."""
         self._jobs.clear()
 
 

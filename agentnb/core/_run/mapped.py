@@ -1,11 +1,11 @@
 """The agents of a mapped table: which rows are asked, and when they start.
 
-- A row whose answer is there already (`Rows.answers`) makes no call: it completes before anything
-  is planned or paid.
-- With a shared prompt the first agent of each model runs until its first byte before the others
-  start: only then they read from the cache what it has written.
-- With `Rows.sample` some rows run alone, at equal distances, and then a person is asked about the
-  rest.
+- A row that already has an answer (`Rows.answers`) makes no call: it completes before anything is
+  planned or paid.
+- With a shared prompt, the first agent of each model runs until its first byte before the others
+  start: only then can they read from the cache what it wrote.
+- With `Rows.sample`, a sample of rows at equal distances runs first, and then a person is asked
+  about the rest.
 """
 
 from __future__ import annotations
@@ -30,39 +30,50 @@ from agentnb.core.request import RunState
 from agentnb.core.types import AgentStatus, SpawnMode
 
 LEFT_OUT = "left_out"
-"""The limit of a row that its map leaves out."""
+"""The `limit` in the refusal of a row that its map leaves out."""
 
 
 class RowHost(Protocol):
-    """The run, as far as rows need it."""
+    """What rows need of their run."""
 
     def add_row(self, root: Agent, task: NumberedTask, spawned: Spawned, plan: Plan) -> Agent:
         """Create the agent of a row."""
         ...
 
     async def work_on_row(self, agent: Agent) -> AgentEnd:
-        """Its work, from its first call on."""
+        """Run the agent of a row from its first call to its end."""
         ...
 
     def start(
         self, index: int, child: Agent, work: Callable[[], Coroutine[Any, Any, AgentEnd]]
     ) -> asyncio.Task[None]:
-        """Start an agent on some work."""
+        """Start an agent. The task ends when its work has ended and its result is set.
+
+        Args:
+            index: Index of its result among its parent's.
+            child: The agent.
+            work: Makes the coroutine of its work.
+        """
         ...
 
     async def join(
         self, agent: Agent, running: Sequence[tuple[int, Agent, asyncio.Task[None]]]
     ) -> None:
-        """Join agents, and set their results."""
+        """Join agents, and set their results.
+
+        Args:
+            agent: Their parent.
+            running: Per agent: index of its result, the agent, its task.
+        """
         ...
 
     async def skips_rest(self, agent: Agent, at: int) -> bool:
-        """Whether an exhausted run starts none of the tasks that are left."""
+        """Whether the run is exhausted and starts no further task, from index `at` on."""
         ...
 
 
 class Latch:
-    """Opens when all that it waits for has come."""
+    """Opens when all of its `count` parties have arrived; at once if there are none."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -71,7 +82,7 @@ class Latch:
             self._open.set()
 
     def one(self) -> Callable[[], None]:
-        """Call what this returns when one of them has come; each counts once."""
+        """Returns a function for one party to call when it arrives. Further calls do nothing."""
         has_come = False
 
         def come() -> None:
@@ -85,7 +96,7 @@ class Latch:
         return come
 
     async def wait(self) -> None:
-        """Return when it is open."""
+        """Wait until it is open."""
         await self._open.wait()
 
 
@@ -93,10 +104,11 @@ class MappedRows:
     """Runs the rows of one table.
 
     Args:
-        run: The run.
-        host: Starts agents.
-        root: The root; it has a result for each row and judge.
-        plan: The table.
+        run: The run's state.
+        host: Creates, starts and joins the agents.
+        root: The root; it has one result per row and judge.
+        plan: The plan of the table.
+        rows: The plan's rows.
     """
 
     def __init__(self, run: RunState, host: RowHost, root: Agent, plan: Plan, rows: Rows) -> None:
@@ -112,9 +124,9 @@ class MappedRows:
         """Run all rows that are not refused.
 
         Args:
-            plans: Told what is about to start.
-            delegation: The table, as it is told.
-            refusals: Per row and judge: why it is not run, or `None`.
+            plans: Publishes what is about to start, and asks a person if required.
+            delegation: The table as a delegation of the root.
+            refusals: Per row and judge: why it does not run, or `None`.
         """
         refusals = self._without_left_out(refusals)
         reused = self._reused([at for at, refusal in enumerate(refusals) if refusal is None])
@@ -150,10 +162,10 @@ class MappedRows:
     def _task(self, at: int) -> NumberedTask:
         return NumberedTask(self._root.numbers[at], self._root.results[at].task)
 
-    # -- rows that are answered -------------------------------------------------------------------
+    # -- rows with an answer ----------------------------------------------------------------------
 
     def _reused(self, places: Sequence[int]) -> Mapping[int, ReusedAnswer]:
-        """By place: the answers that are there already."""
+        """By index of the result: the answers that exist already."""
         if self._run.past is not None:
             return self._as_recorded(places)
         if self._rows.answers is None:
@@ -188,7 +200,7 @@ class MappedRows:
         return output is None or not isinstance(output.read(text), WrongAnswer)
 
     async def _take(self, reused: Mapping[int, ReusedAnswer]) -> None:
-        """Complete the rows that are answered already."""
+        """Complete the rows that have an answer already."""
         agents = [(at, self._add(at)) for at in reused]
         running = [
             (at, agent, self._host.start(at, agent, partial(self._taken, agent, at, reused[at])))
@@ -234,8 +246,8 @@ class MappedRows:
         return self._host.add_row(self._root, task, spawned, self._plan)
 
     async def _ask(self, places: Sequence[int]) -> None:
-        """Run some rows, all at once but for those that lead."""
-        # Thousands of objects that all stay until the rows have ended.
+        """Run some rows: all at once, but the leaders of a shared prompt first."""
+        # Thousands of objects that live until the rows have ended: collecting garbage is futile.
         pause = TurnPause() if len(places) >= MANY else None
         try:
             running = self._start(places)
@@ -245,7 +257,7 @@ class MappedRows:
         await self._host.join(self._root, running)
 
     def _start(self, places: Sequence[int]) -> list[tuple[int, Agent, asyncio.Task[None]]]:
-        # All are created before any is started: their events come first, in order.
+        # All are created before any starts, so that their events come first, in order.
         agents = [(at, self._add(at)) for at in places]
         self._of_agent += [agent for _, agent in agents]
         leaders = self._leaders([agent for _, agent in agents])
@@ -268,7 +280,7 @@ class MappedRows:
         return await self._host.work_on_row(agent)
 
     def _leaders(self, agents: Sequence[Agent]) -> set[str]:
-        """The first agent of each model, if the others can read what it writes into the cache."""
+        """Ids of each model's first agent, if others read what it writes to the cache."""
         if not self._rows.is_shared:
             return set()
         first: dict[str, Agent] = {}
@@ -281,10 +293,10 @@ class MappedRows:
     # -- the sample -------------------------------------------------------------------------------
 
     def _sample(self, places: Sequence[int]) -> Collection[int]:
-        """Those of the places that run before a person is asked: all without a sample.
+        """The places that run before a person is asked; all of them without a sample.
 
-        Rows that stand beside each other are often alike (of one page, one day, one customer). So
-        the sample's stand at equal distances, from the first on.
+        Neighbouring rows are often alike (same page, same day, same customer), so the sample takes
+        rows at equal distances, from the first on.
         """
         rows = list(dict.fromkeys(self._row(at) for at in places))
         count = min(self._rows.sample or len(rows), len(rows))
@@ -295,12 +307,12 @@ class MappedRows:
         return at // self._rows.judges
 
     def _was_asked(self) -> bool:
-        """Whether the record has what became of the rest."""
+        """Whether the question about the rest, with its answer, is recorded."""
         past = self._run.past
         return past is not None and any(each.kind == SAMPLED for each in past.journal.verdicts)
 
     async def _goes_on(self, plans: Plans, rest: Sequence[int]) -> bool:
-        """Whether the rest is run, after the sample."""
+        """Ask whether the rest runs after the sample; if not, mark its tasks as not done."""
         root, tasks = self._root, [self._task(at) for at in rest]
         answer = await Sampling(self._run).answer(
             root, tasks, partial(self._measured, tasks), is_shared=self._rows.is_shared
@@ -331,6 +343,6 @@ class MappedRows:
 
 
 def _waits_for_others(agent: Agent) -> bool:
-    """Whether an agent that is done again may wait until others have come as far as recorded."""
+    """Whether an agent that repeats its record may have to wait for others to repeat theirs."""
     past = agent.services.past
     return past is not None and (past.was_cancelled or not past.is_done_again)

@@ -1,8 +1,8 @@
-"""A look before the leap: what an agent is about to start is told, and a person may be asked.
+"""Publishes what an agent is about to start, and may ask a person before it starts.
 
-`Plans.settle` comes between the admission of an agent's tasks and the first of its sub-agents. What
-was told, and the answer, are one verdict, `planned`, kept in the step in which the answer counts. A
-run that is done again tells the same from it, and asks nobody.
+`Plans.settle` runs after an agent's tasks are admitted and before its first sub-agent starts. The
+published plan and the answer are one verdict, `planned`, recorded in the step in which the answer
+takes effect. A run that is repeated takes both from the record and asks no person.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from agentnb.core.text import literal
 from agentnb.core.types import SpawnMode
 
 ON_PLAN = "on_plan"
-"""The limit of a task that does not start since a person, or a person's own function, said so."""
+"""The `limit` in the refusal of a task that a person, or a person's own function, stopped."""
 _GATE = "the plan gate"
 _MOST_OF_ROW = 80
-"""Characters of a row's prompt that are told before it starts: its agent tells the whole."""
+"""Most characters of a row's prompt in a plan; its agent's own event has the whole prompt."""
 
 
 class Upcoming(NamedTuple):
-    """A delegation that is about to begin."""
+    """A delegation that is about to start."""
 
     agent: Agent
     conversation: Conversation
@@ -59,13 +59,13 @@ class Upcoming(NamedTuple):
     in_plan: bool = False
     """Whether the tasks are from a person's own list."""
     was_known: bool = False
-    """Whether the limits' answer about its tasks is recorded."""
+    """Whether the limits' verdict on its tasks is recorded."""
     rows: RowCalls | None = None
-    """The first calls of the agents, if the tasks are rows of a table."""
+    """Makes the agents' first calls, if the tasks are rows of a table."""
 
 
 class Plans:
-    """Tells what the agents of one run are about to start, and asks about it."""
+    """Publishes what the agents of one run are about to start, and asks about it."""
 
     def __init__(self, run: RunState) -> None:
         self._run = run
@@ -74,14 +74,14 @@ class Plans:
     async def settle(
         self, delegation: Upcoming, refusals: Sequence[Refusal | None]
     ) -> list[Refusal | None]:
-        """Tell what is about to start, and have a person answer if that is asked for.
+        """Publish what is about to start, and ask a person if that is required.
 
         Args:
             delegation: The delegation; its tasks are in the agent's results.
             refusals: Per task: why the limits refuse it, or `None`.
 
         Returns:
-            Per task: why it does not start, or `None`. What is refused here is published.
+            Per task: why it does not start, or `None`. Tasks refused here are published.
         """
         agent, first = delegation.agent, delegation.first
         places = [at for at, refusal in enumerate(refusals, first) if refusal is None]
@@ -104,8 +104,8 @@ class Plans:
         return [refused.get(at, refusal) for at, refusal in enumerate(refusals)]
 
     async def cancel_run(self, past: AgentPast | None, why: str, by: str) -> None:
-        """Nothing of a person's own plan starts. Does not return."""
-        if past is not None:  # its recorded cancel ends it, if it came to that
+        """Cancel the run, since none of a person's own tasks may start. Does not return."""
+        if past is not None:  # a recorded cancel, if there is one, ends the run here
             await past.is_cancelled()
             await past.does_more()
         self._run.request.cancellation.cancel(None, why, by=by)
@@ -114,17 +114,17 @@ class Plans:
     # -- to ask -----------------------------------------------------------------------------------
 
     async def _answer(self, delegation: Upcoming, tasks: Sequence[NumberedTask]) -> Answer:
-        """Tell of the plan, and return its answer: `go` if nobody is asked."""
+        """Publish the plan, and return the answer to it: `go` if no person is asked."""
         agent, past = delegation.agent, delegation.agent.services.past
         numbers = [each.number for each in tasks]
         found: Mapping[str, Any] | None = None
         if past is not None:
             found = past.verdict("planned", lambda value: value["numbers"] == numbers)
             if found is None and delegation.was_known and any(map(past.started, numbers)):
-                return Answer("go")  # of an older record, which tells of no plans
+                return Answer("go")  # an older record, without verdicts on plans
             digest = self._digest_of(each.task for each in tasks)
             if found is not None and found["digest"] != digest:
-                found = None  # the answer to another plan counts for none
+                found = None  # an answer to another plan does not count
         if found is not None:
             estimate = Estimate(found["tokens"], found["cost_usd"])
         else:
@@ -169,7 +169,7 @@ class Plans:
     # -- to estimate ------------------------------------------------------------------------------
 
     def _estimate(self, delegation: Upcoming, tasks: Sequence[NumberedTask]) -> Estimate:
-        """See `agentnb.core._run.estimate`."""
+        """The upper bound of the delegation's certain calls. See `agentnb.core._run.estimate`."""
         agent, run = delegation.agent, self._run
         links = links_of(agent.provider, agent.model)
         longest = agent.context.agent_config.max_output_tokens
@@ -209,7 +209,7 @@ class Plans:
 
 
 def start_of(answer: Answer, total: int) -> tuple[int, str]:
-    """How many of its tasks an agent may start, and why it starts no more."""
+    """How many of `total` tasks may start, by an answer, and why not more; empty for all."""
     who = _GATE if answer.by == "gate" else "a person"
     match answer.answer:
         case "stop" | "ended" if answer.by in ("gate", "limit") and answer.reason:
@@ -228,7 +228,11 @@ def _because(answer: Answer) -> str:
 
 
 def _read(returned: object) -> Answer:
-    """A gate's answer."""
+    """The answer that a gate returned.
+
+    Raises:
+        ValueError: It is neither `go`, `stop` nor a whole number of at least 0.
+    """
     if returned in ("go", "stop"):
         return Answer(str(returned))
     if isinstance(returned, bool) or not isinstance(returned, int) or returned < 0:
@@ -244,7 +248,7 @@ def _beginning(task: str) -> str:
 
 def _event(delegation: Upcoming, tasks: Sequence[NumberedTask], estimate: Estimate) -> SpawnPlanned:
     told = [task for _, task in tasks]
-    if delegation.rows is not None:  # no second copy of a whole table
+    if delegation.rows is not None:  # else the event would copy the whole table
         told = [_beginning(task) for task in told]
     return SpawnPlanned(
         agent_id=delegation.agent.agent_id,

@@ -19,7 +19,7 @@ from agentnb.core.types import (
 )
 
 
-@without_collector()  # what it makes of thousands of agents stays
+@without_collector()  # of thousands of agents, this makes many objects, which all stay
 def result_of(
     root: Agent,
     end: AgentEnd,
@@ -32,7 +32,7 @@ def result_of(
         root: The root agent, which has ended.
         end: How it ended.
         ends: Every agent's result, by id.
-        lifecycle_rows: All rows of the record but text.
+        lifecycle_rows: All rows of the record except text.
     """
     fold = TreeFold(is_over=True)
     fold.feed(lifecycle_rows)
@@ -62,7 +62,7 @@ def result_of(
 
 
 def _final_response(end: AgentEnd) -> str:
-    if isinstance(end.error, InvalidOutput) and end.text:  # for code that parses it again
+    if isinstance(end.error, InvalidOutput) and end.text:  # unchanged: code may try to parse it
         return end.text
     return final_text(end.text, None if end.error is None else str(end.error))
 

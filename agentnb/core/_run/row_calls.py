@@ -1,4 +1,4 @@
-"""The first calls of a table's agents, known before there are agents: their keys and their size."""
+"""The first call of each agent of a table, its key and its size, before the agent exists."""
 
 from __future__ import annotations
 
@@ -18,36 +18,37 @@ from agentnb.core.types import CompletionRequest, bare_model
 
 
 class _Kind(NamedTuple):
-    """What the first calls of the agents of one model have in common."""
+    """What the first calls of all agents of one model have in common."""
 
     model: str
-    """`provider/model`: of a chain the first."""
+    """`provider/model`; the first one of a chain."""
     provider: Provider
-    """Of a chain the chain itself."""
+    """The provider; of a chain, the chain itself."""
     answers: Provider
-    """The one that answers."""
+    """The provider that is asked first."""
     request: CompletionRequest
-    """Without messages."""
+    """The request without messages."""
     output: OutputType | None
-    """The type that is asked for; `None` if the agent may do something else before."""
+    """The type that the request asks for; `None` if the agent may do something else first."""
 
 
 class RowCalls:
-    """Makes the first call of the agent of each row and judge, as that agent would.
+    """Makes the first call for each row and judge, as its agent will make it.
 
     Args:
-        run: The run.
-        root: Its root.
-        plan: The table.
+        run: The run's state.
+        root: The run's root.
+        plan: The plan of the table.
+        rows: The plan's rows.
     """
 
     def __init__(self, run: RunState, root: Agent, plan: Plan, rows: Rows) -> None:
         self._run, self._root, self._plan, self._rows = run, root, plan, rows
         self._kinds: dict[str, _Kind] = {}
-        """By the name of the judge's own model; empty for the run's."""
+        """By the name of the judge's own model; empty for the run's model."""
 
     def kind_of(self, number: int) -> _Kind:
-        """What the agent with this number has in common with others."""
+        """What the agent with this number shares with the others of its model."""
         choice = self._rows.model_of(number)
         name = "" if choice is None else choice.name
         if name not in self._kinds:
@@ -91,11 +92,11 @@ class RowCalls:
         return keys.key_of(self.kind_of(task.number).model, self.request(task))
 
     def input_tokens(self, task: NumberedTask) -> int:
-        """Tokens of the input of the first call for a row, as they are reserved."""
+        """Input tokens of the first call for a row, as the budget reserves them."""
         return input_tokens_of(self.request(task), self.kind_of(task.number).answers)
 
     def largest(self, tasks: Sequence[NumberedTask]) -> Iterator[SureCall]:
-        """The first calls for some rows, at their largest. Judges of one model are read once."""
+        """The first calls for some rows, at their largest. Judges of one model are sized once."""
         longest = self._root.context.agent_config.max_output_tokens
         known: tuple[object, int] = None, 0
         for task in tasks:

@@ -1,9 +1,9 @@
-"""A sample of a table: what its rows took tells what the rest will take, and a person is asked.
+"""Estimates a table from a sample of its rows, and asks a person about the rest.
 
-The estimate is pure. What a row takes, input and output apart, is read off a line through what the
-sample's rows took, by their estimated size: a part is the same for each row (the API's own words,
-the marks of an answer), and a part grows with the row. Judges of different models are estimated
-apart. Where a prompt is shared through the cache, what the sample wrote there is read by the rest.
+The estimate is pure. It fits a line through the sample's usage by estimated row size, for input and
+output separately: one part of a row's usage is the same for all rows (the API's own tokens, the
+frame of an answer), another grows with the row. Each model of the judges is estimated separately.
+If the prompt is shared through the cache, the rest reads what the sample wrote there.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from agentnb.core.shown import counted
 from agentnb.core.types import Usage
 
 UsagePrice = Callable[[str, Usage], Decimal | None]
-"""The list price in US dollars of some tokens of a model (`provider/model`). `None` for a model
+"""The list price of some usage of a model (`provider/model`), in US dollars; `None` for a model
 without one. Must not raise."""
 
 
 class Measured(NamedTuple):
-    """What one agent of the sample took, with all below it."""
+    """The usage of one agent of the sample, all agents below it included."""
 
     model: str
     """`provider/model`."""
     input_tokens: int
-    """Of its first call, as estimated before."""
+    """Input tokens of its first call, as estimated before it."""
     usage: Usage
 
 
@@ -48,12 +48,12 @@ class Ahead(NamedTuple):
 def after_sample(
     sample: Iterable[Measured], rest: Iterable[Ahead], price: UsagePrice, *, is_shared: bool
 ) -> Estimate:
-    """What the rest of a table is estimated to take.
+    """Estimate the usage of the rest of a table.
 
     Args:
-        sample: What was measured.
-        rest: The agents that have not started. Those of a model that the sample does not have are
-            estimated like all of the sample.
+        sample: The usage of the sample's agents.
+        rest: The agents that have not started. If the sample has no agent of a model, the whole
+            sample stands for it.
         price: Prices usage.
         is_shared: Whether the rest reads from the cache what the sample wrote there.
 
@@ -79,7 +79,7 @@ def after_sample(
 
 
 def _scaled(sample: Sequence[Measured], inputs: Sequence[int], *, is_shared: bool) -> Usage:
-    """The usage of agents whose first calls have these sizes."""
+    """Estimated usage of agents whose first calls have these input sizes, in tokens."""
     if not sample:
         return Usage()
     took = sum((each.usage for each in sample), Usage())
@@ -95,23 +95,23 @@ def _scaled(sample: Sequence[Measured], inputs: Sequence[int], *, is_shared: boo
 
 
 _LEAST_OF_INPUT = 0.5
-"""Tokens that are counted for one of the estimate, at least: less is chance."""
+"""Least slope of input: tokens that a provider counts per estimated token. Less is chance."""
 
 
 def _by_size(
     counts: Sequence[int], sizes: Sequence[int], ahead: Sequence[int], *, flattest: float = 0
 ) -> float:
-    """What rows take together, by the line of least squares through the sample.
+    """Tokens that the rows ahead take together, by a least-squares line through the sample.
 
-    The line is kept between the flattest and one in proportion to the size, since few rows of
-    nearly one size would give it any slope. Rows of one size give it none: then input is in
-    proportion, and output the same for each row.
+    The slope is kept between `flattest` and proportional to the size, since a few rows of nearly
+    equal size could give any slope. Rows of equal size give none: then input (`flattest` above 0)
+    is taken as proportional, and output as the same for each row.
 
     Args:
-        counts: What each row of the sample took.
-        sizes: Their estimated input.
-        ahead: The estimated input of each row that has not started.
-        flattest: Tokens more for each token of size, at least.
+        counts: Tokens that each row of the sample took.
+        sizes: Estimated input tokens of each row of the sample.
+        ahead: Estimated input tokens of each row that has not started.
+        flattest: Least slope: more tokens per token of size.
     """
     mean, size = fmean(counts), max(1, fmean(sizes))
     in_proportion = mean / size
@@ -124,15 +124,15 @@ def _by_size(
 
 
 def usage_below(agent: Agent) -> Usage:
-    """What an agent took, with all below it."""
+    """An agent's usage, all agents below it included."""
     return sum((usage_below(child) for child in agent.children), agent.services.usage)
 
 
 class Sampling:
-    """Asks, after a sample, whether the rest of a table is run.
+    """Asks after a sample whether the rest of a table runs.
 
     Args:
-        run: The run.
+        run: The run's state.
     """
 
     def __init__(self, run: RunState) -> None:
@@ -147,12 +147,12 @@ class Sampling:
         *,
         is_shared: bool,
     ) -> Answer:
-        """What becomes of the rest: `go`, `stop`, or `ended` by a limit.
+        """Whether the rest runs: `go`, `stop`, or `ended` by a limit.
 
         Args:
             root: The root.
             rest: The tasks that have not started.
-            measure: What the sample took, and what the rest is.
+            measure: Returns the sample's usage, and the agents of the rest.
             is_shared: See `after_sample`.
         """
         past, numbers = root.services.past, [task.number for task in rest]
@@ -197,7 +197,7 @@ def _asking(numbers: Sequence[int], about: dict[str, Any]) -> Asking:
 
 
 def question(about: dict[str, Any]) -> str:
-    """The question after a sample, in words."""
+    """The text of the question after a sample."""
     took = _amount(about["sample_tokens"], about["sample_cost_usd"])
     rest = _amount(about["tokens"], about["cost_usd"])
     sample = counted(about["sample_agents"], "agent")
