@@ -1,8 +1,8 @@
 """Whether a tool call may run: the gate before every call of every agent.
 
-A call needs approval if its tool says so, or if its name is among those that its agent may not
-call unasked. The answer is kept as a verdict in the step in which it counts. So a repeated call,
-in a recovered run or a replay, gets the same answer, and no person is asked twice.
+A call needs approval if its tool says so, or if its name is among those that its agent may not call
+unasked. The answer is recorded as a verdict in the step in which it takes effect, so a repeated
+call, in a recovered or replayed run, gets the same answer, and no person is asked twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 APPROVE, DENY, ASK = "approve", "deny", "ask"
 WAITS_FOR_APPROVAL = "approval of "
-"""Start of an `AgentWaiting`'s reason; the tool's name follows."""
+"""Prefix of the `AgentWaiting` reason; the tool's name follows."""
 _MOST_OF_ARGUMENTS = 1000
 """Most characters of changed arguments that the model reads."""
 
@@ -39,10 +39,10 @@ class Approvals:
     """The gate of one agent's tool calls.
 
     Args:
-        agent_id: The agent.
-        run: Its run.
-        services: Its own.
-        log: Numbers and keeps its verdicts.
+        agent_id: The agent's id.
+        run: The run's state.
+        services: The agent's run services.
+        log: Numbers and records the agent's verdicts.
         gated: Names of tools that need approval, whatever the tools declare.
     """
 
@@ -80,7 +80,7 @@ class Approvals:
         if kept is not None:
             await self._tell_again(kept, call, is_recorded=recorded is not None)
             if recorded is None and (kept["answer"] == ENDED or self._services.is_done_again):
-                # Its cancel or its limit did not come this time; or another run was approved.
+                # What voided it did not recur, or it approved the call of another run.
                 kept = None
         is_settled = recorded is not None or not tool or self._is_settled(call, tool)
         if kept is None and approval and not is_settled:
@@ -106,7 +106,7 @@ class Approvals:
     async def _tell_again(
         self, kept: Mapping[str, Any], call: ToolCallRecord, *, is_recorded: bool
     ) -> None:
-        """Publish a question and its answer as recorded, at their places."""
+        """Publish a recorded question and its answer, at their recorded places."""
         questions, services = self._questions, self._services
         self._publish_waiting(call.name)
         questions.tell_asked(kept["question"], APPROVAL, self._text(call.name), self._agent_id)
@@ -125,7 +125,7 @@ class Approvals:
     async def _ask(self, call: ToolCallRecord, approval: object, digest: str) -> Mapping[str, Any]:
         """Ask whether a call may run. Returns the verdict, which is recorded."""
         services = self._services
-        await services.hold_as_before(call.number)  # it may never have begun
+        await services.hold_as_before(call.number)  # held in the record, it may never have begun
         await services.may_call(call)
         kept: dict[str, Any] = {"answer": ENDED, "by": "limit", "reason": "", "value": None}
         if services.stopped_by():
@@ -162,7 +162,7 @@ class Approvals:
         return kept
 
     def _gate(self, name: str, approval: object) -> Gate | None:
-        """The function that answers in place of a person: the tool's own, else the session's."""
+        """The function that answers instead of a person: the tool's own, else the session's."""
         if callable(approval):
             return Gate(approval, None, f"`approval` of the tool {literal(name)}", read_answer)
         if self._approve is not None:
@@ -192,15 +192,15 @@ class Approvals:
         self._services.publish(AgentWaiting(agent_id=self._agent_id, reason=reason))
 
     def _digest_of(self, call: ToolCallRecord) -> str:
-        """A digest of what the model asked for."""
+        """A digest of the tool's name and the model's arguments."""
         return digest_of([call.name, call.input], self._secrets)
 
 
 def read_answer(returned: object) -> Answer | None:
-    """The answer of a person's own function; `None` if it leaves the answer to the person.
+    """The answer that a person's own function returned; `None` if it leaves it to the person.
 
     Raises:
-        ValueError: It returned something else.
+        ValueError: It returned anything else.
     """
     if isinstance(returned, str) and returned in (APPROVE, DENY):
         return Answer(str(returned))

@@ -17,15 +17,15 @@ def asking_for(output: OutputType, request: CompletionRequest) -> CompletionRequ
 
 @lru_cache(maxsize=64)
 def _final_answer_tools(output: OutputType) -> tuple[ToolSpec]:
-    """One object for all agents, which makes the keys of calls faster."""
+    """One shared object for all agents, which makes the keys of calls faster."""
     return (ToolSpec(FINAL_ANSWER, FINAL_ANSWER_TOOL, output.schema),)
 
 
 def asked_of(provider: Provider, request: CompletionRequest) -> CompletionRequest:
-    """The request as the model takes it: one without tools is asked for JSON in words.
+    """The request in the form that the model takes: without tools, it asks for JSON in words.
 
-    Made for each call, since the models of a chain may differ. The words are no part of the
-    conversation: the next call says them anew.
+    Made for each call, since the models of a chain may differ. The words are not part of the
+    conversation; the next call adds them again.
     """
     if request.output_schema is None or supports_tools(provider, request.model):
         return request

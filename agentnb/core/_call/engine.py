@@ -4,9 +4,9 @@
 services. It knows nothing of trees: the orchestrator decides whether a failed turn is tried again
 and what a finished text means.
 
-There are two layers of failure. Transport: a call that failed before any text was shown is made
-again (`agentnb.core._call.retry`). Turn: any other failure ends this attempt; the turns and tool
-results before it are kept.
+Failures have two layers. Transport: a call that fails before any text was shown is retried
+(`agentnb.core._call.retry`). Turn: any other failure ends this attempt; the turns and tool results
+before it are kept.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from agentnb.core.types import (
 )
 
 NO_TURNS_LEFT = "max_turns"
-"""Stop reason of an agent that asked for more than its turns."""
+"""Stop reason of an agent that used up its turns and asks for more."""
 CUT_REASONS = frozenset({"max_tokens", "model_context_window_exceeded", NO_TURNS_LEFT})
 """Stop reasons of an incomplete answer."""
 PAUSED = "pause_turn"
@@ -112,7 +112,7 @@ class InProcessEngine:
             orders = [block for block in message.content if isinstance(block, ToolUseBlock)]
             if request.output_schema is not None and orders:
                 return replace(outcome, final_answer=_final_answer(orders))
-            # An empty paused reply would be sent back unchanged, again and again: it is an end.
+            # An empty paused reply would be sent back unchanged for ever, so it ends the turns.
             goes_on = bool(orders) or (reply.stop_reason == PAUSED and bool(message.content))
             if not goes_on:
                 return outcome
@@ -138,7 +138,7 @@ def _sendable(reply: ReplySoFar) -> Message:
 
 
 def _final_answer(orders: Sequence[ToolUseBlock]) -> ToolUseBlock | None:
-    """The call that gives the answer, by the only tool. Nothing else runs."""
+    """The tool call that holds the answer; `None` if there is none. No other call runs."""
     return next((order for order in orders if order.name == FINAL_ANSWER), None)
 
 
@@ -164,7 +164,7 @@ def _publish_ignored(agent_id: str, reading: SpawnReading, services: RunServices
 
 
 def _takes(provider: Provider, model: str) -> Callable[[str], bool]:
-    """Whether a model takes files of a media type: of a chain, whether each of its models does."""
+    """Returns whether a model takes files of a media type; for a chain, whether all models do."""
 
     def takes(media_type: str) -> bool:
         try:
@@ -172,7 +172,7 @@ def _takes(provider: Provider, model: str) -> Callable[[str], bool]:
                 supports_media(link.provider, bare_model(link.model), media_type)
                 for link in links_of(provider, model)
             )
-        except Exception:  # a provider is foreign code: a text harms no model
+        except Exception:  # a provider is foreign code; text instead of a file is always safe
             return False
 
     return takes
@@ -189,7 +189,7 @@ async def _run_tools(
 
     Returns the results in the order of the calls, followed by their files.
     """
-    # `run_tool` lets no tool's error out: it would make the group cancel the others.
+    # `run_tool` raises no tool's error: that would make the group cancel the other calls.
     async with asyncio.TaskGroup() as group:
         running = [
             group.create_task(run_tool(agent_id, order, tools, services, takes)) for order in orders

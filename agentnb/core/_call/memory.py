@@ -1,4 +1,4 @@
-"""What one agent remembers beyond its run, and recalls of other runs."""
+"""The memories that one agent stores for later runs, and recalls from earlier ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class AgentMemory:
     """Implements `agentnb.core.protocols.Memory`.
 
     Args:
-        agent_id: The agent.
-        run_id: Its run.
-        keeper: Keeps the facts.
+        agent_id: The agent's id.
+        run_id: The run's id.
+        keeper: Stores the facts.
         publish: Publishes an event of the run.
     """
 

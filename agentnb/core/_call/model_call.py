@@ -98,14 +98,14 @@ async def make_call(
         work: The agent's work that the call belongs to.
         request: The request; the budget may lower its `max_tokens`.
         provider: Answers the call.
-        services: Of the run.
+        services: The agent's run services.
         reply: Filled while the call runs, so it holds what arrived even if the call fails.
-        attempt: The number of this call, from 1, among the attempts of one turn.
+        attempt: The number of this call among the attempts of one turn, from 1.
 
     Raises:
         LlmError: The call failed.
         BudgetExceeded: The budget has no room for it, so it was not made.
-        WordsCame: The agent was told more while the call waited, so it was not made.
+        WordsCame: A note for the agent arrived while the call waited, so it was not made.
     """
     finished: ModelCallFinished | None = None
     error: ErrorRecord | None = CANCELLED
@@ -124,7 +124,7 @@ async def make_call(
             )
             services.reply_begins(reply.pieces)
             try:
-                await services.commit()  # a call goes out only once its intent is kept
+                await services.commit()  # a call goes out only once its intent is stored
                 answerer = lease.answered_by(provider)
                 await _stream(work.agent_id, answerer, lease, services, reply)
                 error = None
@@ -168,7 +168,7 @@ async def _stream(
             lease.when_halted(limit.expire)
             if supports_ready(provider):
                 await provider.ready()
-            # The deadline starts here: it does not count what the provider loads first.
+            # The deadline starts only here: loading the provider's SDK does not count.
             limit.start(services.call_timeout_s)
             async with closing(provider.stream(lease.request)) as stream:
                 if await _read(stream, agent_id, lease, services, reply):

@@ -1,7 +1,7 @@
-"""Messages for an agent at work: from the run's inbox, and from persons.
+"""Messages for a running agent: from the run's inbox, and notes from persons.
 
-It reads both with its next call to a model, in its last user message. Messages in the inbox wait
-for its first reply; a person's notes do not.
+The agent reads both with its next call, in the last user message. Messages in the inbox wait for
+its first reply; notes from persons do not.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from agentnb.core.types import CompletionRequest, with_texts
 from agentnb.core.words import Note
 
 _NEWS_S = 0.01
-"""How often a replayed run looks for late messages."""
+"""Seconds between two looks of a replayed run for messages that are late."""
 
 HasRoom = Callable[[AgentWork, CompletionRequest], bool]
 
 
 class WordsCame(Exception):
-    """A person's note to an agent whose call waits: the call takes it along."""
+    """A note arrived while the agent's call waited: restart the call, so that it includes it."""
 
 
 class AgentNews:
-    """Messages for one agent at work.
+    """Messages for one running agent.
 
     Args:
-        agent_id: The agent.
-        request: Its run's; has the inbox and the persons' notes.
-        log: The agent's.
-        past: The agent's record, in a recovered or replayed run.
-        has_room: Whether a call has room in the budget, if it is one that cannot wait for more.
+        agent_id: The agent's id.
+        request: The run's context, which has the inbox and the notes.
+        log: The agent's log.
+        past: The agent's past, in a recovered or replayed run; else `None`.
+        has_room: Whether a call fits into the budget; always true if it could wait for room.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class AgentNews:
         self._has_room = has_room
         self._has_replied = False
         self._to_publish: list[AgentTold] = []
-        """What the next call tells the agent."""
+        """Notes to publish with the next call."""
         self._left: int | None = None
         """How many notes do not fit into the next call's budget; `None` if it takes none, since it
         has started or continues a reply."""
 
-    # -- to tell it -------------------------------------------------------------------------------
+    # -- before a call ----------------------------------------------------------------------------
 
     async def take(self, work: AgentWork, request: CompletionRequest) -> Sequence[str]:
         """See `agentnb.core.protocols.RunServices.take_news`."""
@@ -83,9 +83,9 @@ class AgentNews:
         return [*texts, *self._said(notes)]
 
     async def _told_before(self, past: AgentPast, number: int) -> list[str]:
-        """What a call told the agent in the recorded run.
+        """The messages that the agent read with this call in the recorded run.
 
-        Several verdicts share one call if more arrived while it waited.
+        One call has several verdicts if more messages arrived while it waited.
         """
         texts: list[str] = []
         while (told := past.of_call("told", number)) is not None:
@@ -115,7 +115,7 @@ class AgentNews:
             if not inbox.has_news(self._agent_id):
                 return []
         if not self._has_room(work, request):
-            return []  # it draws on a reserve, which the results of the sub-agents fill
+            return []  # the root's synthesis: the reserve is for the sub-agents' results
         with foreign("the inbox"):
             taken = await inbox.take(self._agent_id)
             return [sendable(text) for text in taken if text.strip()]
@@ -123,15 +123,15 @@ class AgentNews:
     def _from_persons(
         self, work: AgentWork, request: CompletionRequest, before: Sequence[str]
     ) -> list[Note]:
-        """What persons said. Notes for which a call has no room wait.
+        """Take the notes from persons; they wait if the call has no room for them.
 
-        That is the root's synthesis, which draws on a reserve: the root takes one turn more for
-        them, and leaves them out if they have no room then either.
+        Only the root's synthesis, which uses the reserve, may lack room. The root then takes one
+        more turn for the notes, and leaves them out if there is no room then either.
 
         Args:
-            work: As in `take`; so is the next one.
-            request: The call without them.
-            before: What else it is told.
+            work: As in `take`.
+            request: The call without any messages.
+            before: The messages from the inbox.
         """
         notes: list[Note] = []
         if self._words.waiting(self._agent_id):
@@ -145,7 +145,7 @@ class AgentNews:
         return notes
 
     def _said(self, notes: Sequence[Note]) -> list[str]:
-        """Notes as the agent reads them. They are published when the call begins."""
+        """The notes as the model reads them. They are published when the call begins."""
         self._to_publish += [
             AgentTold(agent_id=self._agent_id, text=note.text, by=note.by) for note in notes
         ]
@@ -154,21 +154,21 @@ class AgentNews:
     # -- around a call ----------------------------------------------------------------------------
 
     def check_for_words(self) -> None:
-        """Raise `WordsCame` if a call that waits can take more along than it has."""
+        """Raise `WordsCame` if notes have arrived that a waiting call could still include."""
         if self._left is not None and self._words.waiting(self._agent_id) > self._left:
             raise WordsCame
 
     def told_with_call(self) -> list[AgentTold]:
-        """What a call that starts now tells the agent; each only once."""
+        """The notes to publish with the call that starts now; each only once."""
         told, self._to_publish = self._to_publish, []
         return told
 
     def call_started(self) -> None:
-        """A call starts: it takes nothing more along."""
+        """A call starts: from now on it takes no notes."""
         self._left = None
 
     def has_reply(self) -> None:
-        """The agent has a reply."""
+        """Note that the agent has a reply."""
         self._has_replied = True
 
     # -- at its end -------------------------------------------------------------------------------
@@ -176,8 +176,8 @@ class AgentNews:
     async def has_words(self) -> bool:
         """Whether an agent about to end has unread notes from a person.
 
-        In a run that is done again the record tells. An agent with open words in a run that is
-        recovered waits until they are there again.
+        In a repeated run the record decides. In a recovered run, an agent whose recorded notes were
+        unread waits until they are delivered again.
         """
         if (past := self._past) is not None:
             if past.was_told_with(self._log.calls + 1):
@@ -189,5 +189,5 @@ class AgentNews:
         return self._words.waiting(self._agent_id) > 0
 
     def close(self) -> None:
-        """The agent reads nothing more: who tells it something learns that it has ended."""
+        """The agent reads nothing more: later notes to it are refused, since it has ended."""
         self._words.close(self._agent_id)

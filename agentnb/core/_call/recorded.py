@@ -22,35 +22,43 @@ from agentnb.core.types import (
 
 
 class Books(Protocol):
-    """The run services of a recorded call."""
+    """What a recorded call needs of its run's budget. Implemented by `Meter`."""
 
     def spend_recorded(
         self, usage: Usage, path: str, number: int, rate: Rate | None = None
     ) -> None:
-        """Count what the call of this number has spent, at its price if a budget counts money."""
+        """Count what a recorded call spent.
+
+        Args:
+            usage: The call's usage.
+            path: The agent's path.
+            number: The call's number among the agent's.
+            rate: Prices of its tokens; `None` if no budget counts money.
+        """
         ...
 
     def exhausted_before(self, ended_by: str, *, for_root_synthesis: bool) -> None:
-        """Note that a limit ended the run's work then."""
+        """Note that a limit ended the run's work in the recorded run; `ended_by` is in words."""
         ...
 
 
 class RecordedCall:
     """`async with` around a recorded call. Implements `CallLease` and `Provider`.
 
-    It passes no gate and no budget, and ends as recorded.
+    It waits for no gate and no budget, and ends as recorded.
 
     Args:
-        record: The call, finished.
-        request: As it is now; what the budget and the cache had changed in it is taken over.
-        books: Of the run.
+        record: The finished call.
+        request: The request as it is now; `max_tokens` and `cache_prefix` come from the record.
+        books: Counts what the call spent.
         announce: Called as the call begins.
-        until: Returns when the run has come to a time of the record, in seconds.
-        may_begin: Returns when no person's pause holds its agent.
-        clamped: The verdict on its length, if there was one.
-        halted: The verdict that ended it, if one did.
-        for_root_synthesis: Whether it used the tokens reserved for that.
-        rate: What its tokens cost; `None` if no budget counts money.
+        until: Waits until the run reaches a recorded time, in seconds since its start; `None` to
+            replay at once.
+        may_begin: Waits while a person's pause holds the agent.
+        clamped: The verdict that the budget lowered its `max_tokens`, if there is one.
+        halted: The verdict that the budget ended it, if there is one.
+        for_root_synthesis: Whether it was the root's synthesis, which may use the reserve.
+        rate: Prices of its tokens; `None` if no budget counts money.
     """
 
     halted: str | None = None
@@ -122,7 +130,7 @@ class RecordedCall:
         if record.stop_reason is not None and record.message is not None:
             yield Stopped(record.stop_reason, record.message)
         elif record.error == CANCELLED:
-            await asyncio.Event().wait()  # for its agent's cancel
+            await asyncio.Event().wait()  # until its agent is cancelled
         elif record.error is not None:
             raise error_of(record.error)
         elif self._halted is not None:
@@ -131,19 +139,19 @@ class RecordedCall:
     # -- the lease --------------------------------------------------------------------------------
 
     def when_halted(self, callback: Callable[[], None]) -> None:
-        """The budget does not halt it."""
+        """Do nothing: the budget does not halt a recorded call."""
 
     def reply_started(self) -> None:
-        """Its usage is known."""
+        """Do nothing: the usage is recorded."""
 
     def input_counted(self, usage: Usage) -> None:
-        """Its usage is known."""
+        """Do nothing: the usage is recorded."""
 
     def output_grew(self, text: str) -> None:
-        """Its usage is known."""
+        """Do nothing: the usage is recorded."""
 
     def settle(self, usage: Usage | None, *, is_complete: bool) -> tuple[Usage, int]:
-        """Count what the call spent then."""
+        """Count the recorded usage."""
         if (halted := self._halted) is not None:
             self._books.exhausted_before(
                 halted["ended_by"], for_root_synthesis=self._for_root_synthesis

@@ -122,9 +122,9 @@ async def _reply_of(
 ) -> ReplySoFar:
     """One model's reply, with up to `TRANSPORT_ATTEMPTS` calls.
 
-    It fails in three ways: an error that cannot be retried, or after text was shown (the
-    agent may try once more unless it is permanent); the last attempt failed (the agent may not: it
-    was tried often enough); a bug in the provider or the gate (the agent may).
+    It fails in three ways: an error that is not retryable, or that came after text was shown (the
+    agent may attempt the turn again unless the error is permanent); a failed last attempt (it may
+    not: enough was tried); a bug in the provider or the gate (it may).
     """
     the_provider = foreign(
         lambda: f"the provider {literal(provider.name)}",
@@ -193,7 +193,7 @@ def _too_long(error: LlmError, asked_s: float) -> LlmError:
 
 
 def _reworded(error: E, words: str) -> E:
-    """The same error in other words."""
+    """A copy of the error with another message."""
     reworded = copy(error)
     reworded.args = (words,)
     reworded.__cause__ = error.__cause__

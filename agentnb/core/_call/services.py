@@ -1,7 +1,7 @@
 """Run services for one agent: its events, its leases on the budget, its waits.
 
-A call waits in this order: for the end of a person's pause, for a person's answer to the budget's
-question, for the gate, for room in the budget. It holds the gate in none of the other waits.
+A call waits in this order: for the end of a person's pause, for the answer to the budget's
+question, for the gate, for room in the budget. It does not hold the gate during the other waits.
 """
 
 from __future__ import annotations
@@ -74,16 +74,16 @@ class AgentServices:
     """Run services for one agent. See `agentnb.core.protocols.RunServices`.
 
     Args:
-        agent_id: The agent.
-        run: Its run.
-        provider: Answers its calls.
-        siblings: Shared with its siblings.
-        cache_prefix: Called just before each call: how many leading characters of the system
-            prompt are worth a cache breakpoint now.
-        gate: Its model's gate.
+        agent_id: The agent's id.
+        run: The run's state.
+        provider: Answers the agent's calls.
+        siblings: State shared with its siblings.
+        cache_prefix: Called just before each call; returns how many leading characters of the
+            system prompt are worth a cache breakpoint now.
+        gate: The gate of the agent's model.
         jobs: The agent's jobs; `None` if it may start none.
         withheld: By name: tools that it does not have. See `RunServices.withheld`.
-        gated: Names of tools that need approval from it.
+        gated: Names of tools that need approval when this agent calls them.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class AgentServices:
         self._reply_begins = ""
         """The text of a paused reply, if the newest call continues one."""
         self._reply_pieces: list[TextRow] = []
-        """Text of the newest reply, in pieces: the call's own list."""
+        """Text of the newest reply in pieces: the list that the call itself fills."""
         self._numbers = request.numbers
         self._unstarted_orders: list[ToolUse] = []
         """Tool calls of the newest reply that have not started."""
@@ -130,39 +130,39 @@ class AgentServices:
         self._abandoned = request.abandoned
         self._pauses = request.pauses
         self._held_tools = 0
-        """Number of its tool calls that a pause holds."""
+        """Number of the agent's tool calls that a pause holds now."""
         self._held_before: dict[int, Mapping[str, Any]] = {}
-        """By number: how tool calls waited and began, in a run that is done again."""
+        """By number: the recorded verdicts on how tool calls waited and began."""
         self._waits: dict[int, Mapping[str, int] | None] = {}
-        """By number, of the tool calls that a pause holds or held: the place at which that was
-        told; `None` if another call's wait had told it.
+        """By number, for the tool calls that a pause holds or held: the place at which the wait was
+        published; `None` if another call's wait was published already.
         """
         self.tool_order = ToolOrder()
         self.past = None if run.past is None else run.past.begin(self.path)
-        """The agent's record, in a recovered run."""
+        """The agent's past, in a recovered or replayed run; else `None`."""
         self.memory: Memory | None = AgentMemory.of(agent_id, run)
         self._is_recorded = False
-        """Whether the newest call was answered by its record."""
+        """Whether a record answers the newest call."""
         self._bus, self._meter, self._recorder = run.bus, run.meter, run.recorder
         self._limits = run.limits
         self._log = run.recorder.log(self.path)
         self.rate = request.rate_of
-        """What a model's tokens cost; `None` if no budget counts money."""
-        # Not a method of this: the two would keep each other in memory.
+        """Returns the prices of a model's tokens; `None` if no budget counts money."""
+        # Not a bound method: the two objects would keep each other in memory.
         has_room = partial(_has_room, provider, run.meter)
         self.news = AgentNews(agent_id, request, self._log, self.past, has_room)
         self.verdict = self._log.verdict
-        # Made for each call: it refers to this, and the two would keep each other in memory.
+        # Created for each call: it refers to this object, and the two would keep each other alive.
         self._approvals = partial(Approvals, agent_id, run, log=self._log, gated=gated)
         self.next_tool_call = self._log.next_tool_call
         self.next_tool_start = self._log.next_tool_start
         self.next_tool_end = self._log.next_tool_end
-        # For each piece of text, so the bus's own method: a call less.
+        # The bus's own method, since it runs for each piece of text: one call less.
         self.publish_text = run.bus.publish_text
         self._siblings = siblings
         self.on_first_sign: Callable[[], None] | None = None
-        """Called once: at the first byte of a reply, at a call's end without one, or when one
-        waits.
+        """Called once: at the first byte of a reply, when a call ends without one, or when the
+        agent waits.
         """
         self._cache_prefix = cache_prefix
 
@@ -181,7 +181,7 @@ class AgentServices:
 
         Args:
             spawn_tool: The name of the tool that starts sub-agents; empty if there is none.
-            is_read: Whether the reply is complete. Its agent then reads it and handles the tasks
+            is_read: Whether the reply is complete: the agent then reads it and handles the tasks
                 of its block.
         """
         by_block = () if is_read or self._block_is_settled else read_reply(self.text).tasks
@@ -293,7 +293,7 @@ class AgentServices:
 
     def throttle(self, model: str, seconds: float) -> None:
         if self._is_recorded:
-            return  # that limit is long over
+            return  # the recorded limit is long over
         with foreign("the gate"):
             self.gate.throttle(model, seconds)
 
@@ -306,7 +306,7 @@ class AgentServices:
             number = self._log.calls + 1
             self._raise_if_exhausted_before(work, self.past, number)
             if self.past.has_begun_call(number):
-                return  # it has waited
+                return  # the recorded run has waited
             await self.past.does_more()
         try:
             async with self._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
@@ -320,7 +320,7 @@ class AgentServices:
         self.verdict("exhausted", {"call": self._log.calls + 1, "why": why, "ended_by": ended_by})
 
     def _raise_if_exhausted_before(self, work: AgentWork, past: AgentPast, number: int) -> None:
-        """Raise `BudgetExceeded` if a limit kept the agent's next call from being made."""
+        """Raise `BudgetExceeded` if a limit prevented the agent's next call in the record."""
         if (found := past.of_call("exhausted", number)) is not None:
             self._meter.exhausted_before(
                 found["ended_by"], for_root_synthesis=_is_root_synthesis(work)
@@ -365,7 +365,7 @@ class AgentServices:
         )
 
     def _wait_as_before(self, taken: Callable[[], Any]) -> None:
-        """Publish again each wait of the next call for a person."""
+        """Publish the recorded waits of the next call for a person again."""
         while (waited := taken()) is not None:
             if waited.get("for") == PAUSED:
                 self._publish_waiting(PAUSED, None)
@@ -384,7 +384,7 @@ class AgentServices:
         return self._pauses.is_held(self._agent_id)
 
     async def _wait_while_held(self, work: AgentWork) -> None:
-        """Return when no pause holds the agent; `BudgetExceeded` if a limit ends its work first."""
+        """Wait while a pause holds the agent; `BudgetExceeded` if a limit ends its work first."""
         if not self._is_held:
             return
         wait = self._meter.wait(for_root_synthesis=_is_root_synthesis(work))
@@ -405,7 +405,7 @@ class AgentServices:
     def follow(
         self, now: ToolCallRecord, recorded: ToolCallRecord | None, answer: Mapping[str, Any] | None
     ) -> None:
-        """Read a tool call's record, before awaiting anything of it."""
+        """Take up the recorded steps of a tool call, before anything of it is awaited."""
         assert self.past is not None
         number = now.number
         if recorded is not None:
@@ -421,8 +421,8 @@ class AgentServices:
         past = self.past
         await self.hold_as_before(tool_call)
         if past is not None and not self.is_done_again and tool_call not in past.tool_calls:
-            await past.is_taken()  # here and not later: a pause that is left holds it
-        # A tool that a limit stops gets that reason, and is not held.
+            await past.is_taken()  # here and not later: a pause that is still open must hold it
+        # A tool call that a limit stops gets that as its reason, and is not held.
         if self._is_held and self._meter.stopped_by is None:
             await self._hold(tool_call)
         elif was_asked or tool_call in self._waits:
@@ -432,7 +432,7 @@ class AgentServices:
             past.tool_call_begins(tool_call)
 
     async def _hold(self, tool_call: int) -> None:
-        """Return when no pause holds the agent, or a limit of the run has ended all tools."""
+        """Wait while a pause holds the agent, unless a limit of the run ends all tools."""
         if self._held_tools:
             self._waits.setdefault(tool_call)
         else:
@@ -449,7 +449,7 @@ class AgentServices:
             self._keep_beginning(tool_call, begins=begins)
 
     async def hold_as_before(self, tool_call: int) -> None:
-        """If a pause held a tool call: tell it at its place, and return when the call began."""
+        """If a pause held a recorded call, publish that at its place, and wait until it began."""
         before = self._held_before.pop(tool_call, None)
         if before is None or self.past is None:
             return
@@ -507,10 +507,10 @@ class AgentServices:
                 self.assigned_before(value)
 
     def assigned_before(self, value: Mapping[str, Any]) -> None:
-        """Count a task for another thread again, which its tool, answered by its record, does not.
+        """Count a task for another thread again, since its tool is answered by its record.
 
         Args:
-            value: The verdict on it.
+            value: The recorded verdict on the task.
         """
         refused = value["refused"]
         refused_by = refused[0]["limit"] if refused else None
@@ -518,7 +518,7 @@ class AgentServices:
         self.verdict("admitted", value)
 
     def _announce(self, event: Event | None) -> None:
-        """Publish what a call begins with, once: one that is tried again announces nothing."""
+        """Publish the notes and the announcement of a call. A retry announces nothing again."""
         for told in self.news.told_with_call():
             self._bus.publish(told)
         if event is not None and event is not self._announced:
@@ -530,7 +530,7 @@ class AgentServices:
 
 
 class _Leasing:
-    """`async with` around a call: passes the gate, leases budget, and leaves the gate at the end.
+    """`async with` around a call: enters the gate, leases budget, and leaves the gate at the end.
 
     `make_call` settles the lease.
     """
@@ -575,9 +575,9 @@ class _Leasing:
         input_tokens = input_tokens_of(request, provider, estimate=services._input_estimate.of)
         for_root_synthesis = _is_root_synthesis(self._work)
         rate = services.rate(self._work.model)
-        # A lease can be refused for reasons that pass: a person's pause, or the budget's question,
-        # began while the call waited at the gate, or other calls hold the room. Then the call
-        # leaves the gate, waits, and starts over. A refusal that cannot pass is `BudgetExceeded`.
+        # A lease can be refused for a while: a person's pause or the budget's question began while
+        # the call waited at the gate, or other calls hold the room. Then the call leaves the gate,
+        # waits, and starts over. A final refusal is `BudgetExceeded`.
         while True:
             await services._wait_while_held(self._work)
             if meter.holds(for_root_synthesis=for_root_synthesis):
@@ -645,7 +645,10 @@ def _is_root_synthesis(work: AgentWork) -> bool:
 def _has_room(
     provider: Provider, meter: Meter, work: AgentWork, request: CompletionRequest
 ) -> bool:
-    """Whether a call has room: only the root's synthesis cannot wait for more."""
+    """Whether a call has room now; always true for calls that can wait for it.
+
+    Only the root's synthesis cannot.
+    """
     if not _is_root_synthesis(work):
         return True
     asked = _provider_of(provider, work)

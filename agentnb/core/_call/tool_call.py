@@ -52,7 +52,7 @@ UNKNOWN_OUTCOME = (
     "for. Look before you call it again."
 )
 REPORT_PAUSE_S = 0.1
-"""Least seconds between two reports of one call."""
+"""Minimum seconds between two published reports of one call."""
 
 
 class _Outcome(NamedTuple):
@@ -73,11 +73,11 @@ async def run_tool(
     """Run one call once it may run, and publish its start and its end.
 
     Args:
-        agent_id: The agent's.
-        order: The call.
-        tools: The agent's, by name.
-        services: The agent's.
-        takes: Whether its model takes files of a media type.
+        agent_id: The agent's id.
+        order: The call as the model asked for it.
+        tools: The agent's tools, by name.
+        services: The agent's run services.
+        takes: Whether the agent's model takes files of a media type.
     """
     tool = tools.get(order.name)
     asked = ToolCallRecord(
@@ -136,8 +136,8 @@ def _unseen(
 ) -> tuple[int, ...]:
     """Places, from 1, of a call's files that the model does not accept.
 
-    A recorded call says it itself: its model may not be here, and the next call's key depends on
-    it.
+    For a recorded result they come from the record: its model may not be available here, and the
+    key of the next call depends on them.
     """
     if recorded is not None and media == recorded.media:
         return recorded.unseen
@@ -152,15 +152,15 @@ async def _answered(
     context: CallContext,
     services: RunServices,
 ) -> _Outcome:
-    """The recorded result; repeats the call's changes in the run."""
+    """The result of a call that its record answers; repeats its changes in the run."""
     replayed = on_replay(tool) if services.is_done_again else RECORDED
     if tool is None and record.name in services.withheld:
         services.withheld[record.name](record.input)
     elif tool is None or not ruling.may_repeat:
-        pass  # without approval of this very call its tool is not called again
+        pass  # a tool is not called again unless this very call was approved
     elif supports_again(tool):
         now = await _result_of(tool.again(recorded.input, context))
-        if services.has_changed_below:  # what it tells of them is another thing now
+        if services.has_changed_below:  # its result is about agents that differ from the record
             await services.may_call(record)
             return now
     elif replayed != RECORDED:
@@ -181,11 +181,11 @@ async def _outcome(
     context: CallContext,
     services: RunServices,
 ) -> _Outcome:
-    """The result for the model, and whether it is an error."""
+    """The result of a call that no record answers."""
     name = record.name
     if tool is None and name in services.withheld:
         return _Outcome(services.withheld[name](record.input), True)
-    if tool is None and services.is_unknown(record):  # it had begun while the tool was there
+    if tool is None and services.is_unknown(record):  # it began when the tool still existed
         await services.may_call(record)
         return _Outcome(UNKNOWN_OUTCOME, True)
     if tool is None:
@@ -199,7 +199,7 @@ async def _outcome(
     marking = tool if supports_marks(tool) else None
     if marking is not None and (mark := services.mark_of(record)) is not None:
         return await _result_of(marking.marked_result(mark, record.input, context))
-    # Without a mark nothing came of it: a change and its mark are one transaction.
+    # Without a mark it changed nothing: a change and its mark are one transaction.
     if record.effects and marking is None and services.is_unknown(record):
         return _Outcome(UNKNOWN_OUTCOME, True)
     if record.effects:
@@ -221,7 +221,7 @@ async def _called(record: ToolCallRecord, tool: Tool, context: CallContext) -> _
 
 
 async def _result_of(work: Awaitable[object]) -> _Outcome:
-    """The return value of a tool's own code, and whether it is an error."""
+    """Await a tool's own code. What it raises, or returns of a wrong type, is an error result."""
     try:
         value = await work
     except BaseException as error:  # a tool's body is foreign code: any error is a result
@@ -283,7 +283,7 @@ class CallContext:
 
     @property
     def call_id(self) -> ToolCallId:
-        """For our own tools, whose changes in the store are marked with it."""
+        """Identifies the call for our own tools, which mark their changes in the store with it."""
         return ToolCallId(self.run_id, self.path, self._number)
 
     @property
@@ -374,8 +374,8 @@ class CallContext:
                 with self._services.ending_with_run(limit):
                     result = await call
         except BaseException as error:
-            # The limit's own cancellation is a `TimeoutError` by now, or what the tool made of it.
-            # A `CancelledError` of this task has another source, and passes.
+            # The limit's own cancellation is a `TimeoutError` by now, or whatever the tool turned
+            # it into. A `CancelledError` of this task has another source, and passes.
             if not limit.has_expired or is_own_cancellation(error):
                 raise
             raise ToolError(self._why_stopped(timeout_s)) from error
@@ -401,7 +401,7 @@ class CallContext:
         """Wait `THREAD_PATIENCE_S` for a cancelled call; then abandon it."""
         self._is_stopped = True
         try:
-            if not self._is_too_slow:  # at its time limit a call has waited long enough
+            if not self._is_too_slow:  # past its time limit, a call gets no more patience
                 with suppress(TimeoutError):
                     with TimeLimit(self._services.clock, THREAD_PATIENCE_S):
                         await call.wait()

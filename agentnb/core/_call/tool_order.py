@@ -1,8 +1,8 @@
-"""In which order the tool calls of an agent are answered, begin and end.
+"""The order in which the tool calls of an agent are answered, begin and end.
 
-The calls of one turn go on side by side: a call that waited for approval, or for the end of a
-pause, begins when others have begun and ended. A run that is done again keeps that order. So each
-answer, each wait for the end of a pause and each such beginning is kept with its place.
+The calls of one turn run side by side: a call that waited for approval, or for the end of a pause,
+begins when others have begun and ended. A repeated run keeps that order, so each answer, each wait
+for the end of a pause and each beginning after one of these is recorded with its place.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from agentnb.core.records import ToolCallRecord
 ANSWER, WAIT, BEGINNING, END = "answer", "wait", "beginning", "end"
 """The steps of a tool call that have a place."""
 _Key = tuple[int, int, int]
-"""How many calls had ended; 0 for the end that makes them so many, else 1; the place."""
+"""Number of calls that had ended; 0 for the end of the last of them, else 1; the place."""
 
 
 class ToolOrder:
-    """The order of one agent's tool calls: that of now, and the recorded one that is left."""
+    """The order of one agent's tool calls: the present one, and the rest of the recorded one."""
 
     def __init__(self) -> None:
         self.ended = 0
         """Number of its tool calls that have ended."""
         self._places = 0
         self._turns: dict[tuple[str, int], _Key] = {}
-        """By step and number of the tool call: what is recorded and has not come."""
+        """By step and number of the tool call: the recorded steps that have not occurred."""
         self._left: dict[tuple[str, int], _Key] = {}
-        """Those of them that are sure to come: the others wait for these."""
+        """Those of them that are certain to occur: the others wait for these."""
         self._changed = asyncio.Event()
-        """Set when one of these has come, and replaced."""
+        """Set, and then replaced, when one of these has occurred."""
 
     def next_place(self) -> dict[str, int]:
-        """The place of an answer, a wait or a beginning that comes now, as it is kept."""
+        """The place of an answer, a wait or a beginning that occurs now, for its record."""
         self._places += 1
         return {"ended": self.ended, "place": self._places}
 
@@ -47,17 +47,16 @@ class ToolOrder:
         held: Mapping[str, Any] | None,
         recorded: ToolCallRecord | None,
     ) -> None:
-        """Take up what is recorded of a call, before anything is awaited.
+        """Add the recorded steps of a call. Call it before anything is awaited.
 
-        Only what is sure to come again has to be waited for: not what a cancel or a limit did, and
-        of a call without an end nothing behind its answer and its wait, since it goes on as a new
-        one.
+        Only steps that are certain to occur again are waited for: not what a cancel or a limit did,
+        and of a call without an end only its answer and its wait, since from there on it is new.
 
         Args:
-            number: The call's.
-            answer: To the question whether it may run.
-            held: How it waited for the end of a pause and began, if it did.
-            recorded: Its record, with its end.
+            number: The call's number.
+            answer: The verdict on whether it may run, if there is one.
+            held: The verdict on how it waited for the end of a pause and began, if there is one.
+            recorded: Its record with its end, if there is one.
         """
         if answer is not None and (recorded is not None or answer["answer"] != VOID):
             self._expect(ANSWER, number, answer)
@@ -76,17 +75,17 @@ class ToolOrder:
         self._turns[step, number] = self._left[step, number] = key
 
     async def turn_to(self, step: str, number: int) -> None:
-        """Return when everything has come that came before a recorded step."""
+        """Wait until everything has occurred that came before a recorded step."""
         key = self._turns.get((step, number))
         if key is None:
             return
-        if step != WAIT:  # that comes at once with its call, or behind its answer
-            await asyncio.sleep(0)  # by then all calls of the turn are taken up
+        if step != WAIT:  # a wait comes at once with its call, or after its answer
+            await asyncio.sleep(0)  # after this, the steps of all calls of the turn are added
         while any(other < key for other in self._left.values()):
             await self._changed.wait()
 
     def came(self, step: str, number: int) -> None:
-        """A step of a call was told."""
+        """Note that a step of a call has occurred."""
         self.ended += step == END
         self._turns.pop((step, number), None)
         if self._left.pop((step, number), None) is not None:
