@@ -48,7 +48,7 @@ class EventBus:
 
     Args:
         run_id: The run id of every entry; the orchestrator fills it in when it is empty.
-        clock: Gives `Entry.at_s`, in seconds since the bus was created.
+        clock: The clock of `Entry.at_s`, in seconds since the bus was created.
     """
 
     def __init__(self, run_id: str = "", *, clock: Clock | None = None) -> None:
@@ -230,7 +230,7 @@ class EventBus:
                 waiter.wake()
 
     async def _wait_past(self, position: int) -> None:
-        """Return when there may be more than `position` entries, or the record is closed."""
+        """Wait until there may be more than `position` entries, or the record is closed."""
         waiter = _Waiter()
         with self._lock:
             self._waiting[waiter] = None
@@ -241,7 +241,7 @@ class EventBus:
                 return
             await waiter.wait()
         finally:
-            # A reader with a timeout waits again and again in a silent run: leave nothing behind.
+            # A reader with a timeout waits many times in a silent run: do not accumulate waiters.
             with self._lock:
                 self._waiting.pop(waiter, None)
 

@@ -39,7 +39,7 @@ class ToolCallState:
     """Whether its agent ended before it did: the process died."""
 
     ended: int = 0
-    """Its place among those that have ended; 0 while it is open."""
+    """Position among its agent's ended tool calls, from 1; 0 while it is open."""
 
     @property
     def status(self) -> str:
@@ -62,12 +62,12 @@ class ToolCallState:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the events hold only a part of what was given and returned."""
+        """Whether the events hold only a part of the input or the result."""
         return self.input_is_cut or self.result_is_cut or bool(self.media)
 
     @property
     def media(self) -> tuple[MediaBlock, ...]:
-        """The files in the result: only named."""
+        """The files in the result, only named: see `MediaBlock.named`."""
         return () if self.finished is None else self.finished.media
 
     @property
@@ -94,8 +94,8 @@ class ToolCallState:
         """The call as a record.
 
         Args:
-            path: Its agent's.
-            whole: The bus's whole record of it, if there is one: gives what the events cut.
+            path: Its agent's path.
+            whole: The bus's whole record of it, if there is one: supplies what the events cut.
         """
         started, finished = self.started, self.finished
         return ToolCallRecord(

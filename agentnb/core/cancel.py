@@ -52,7 +52,7 @@ class foreign:
         passes: Errors that pass unchanged.
 
     Raises:
-        InternalError: The block raised anything else but this task's own cancellation.
+        InternalError: The block raised anything except this task's own cancellation.
     """
 
     __slots__ = ("_passes", "_where")
@@ -157,8 +157,8 @@ class CancelScope:
                 except asyncio.CancelledError as late:
                     arrived = late
             task.uncancel()
-        # Three ways out: the task was cancelled from elsewhere, too, and that
-        # cancellation passes; only this scope was cancelled; or neither, and `error` passes.
+        # Three ways out: the task was cancelled from elsewhere, too, and that cancellation passes;
+        # only this scope was cancelled; or neither, and `error` passes.
         if arrived is not None and task is not None and task.cancelling() > self._cancelling:
             raise arrived
         if self.reason is not None:
@@ -221,17 +221,18 @@ class Cancellation:
         self.root_order: list[CancelScope] = []
         """All scopes stopped by the cancel of the whole run."""
         self._below: weakref.WeakSet[Cancellation] = weakref.WeakSet()
-        """Those of the runs below. Weak: a run that ended must not stay in memory for this."""
+        """The cancellations of the runs below. Weak, so that ended runs do not stay in memory."""
         self._above: list[Cancellation] = []
-        """Strong: the way to a run below this one, even after its own run has ended."""
+        """Those of the runs above. Strong: a cancel reaches this one through them, even after their
+        own runs have ended."""
         self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
         self._held: list[_Order] | None = None
-        """The orders that wait for `go_on`; `None` while none has to."""
+        """The orders that wait for `go_on`; `None` while orders need not wait."""
         self._gone_on = asyncio.Event()
         self._gone_on.set()
 
     def scope(self, agent_id: str, parent_id: str | None = None) -> CancelScope:
-        """Create the scope of a new agent. Below a cancelled parent it is cancelled already."""
+        """Create the scope of a new agent; already cancelled if its parent is."""
         with self.lock:
             made = CancelScope(self, agent_id, parent_id)
             self._scopes[agent_id] = made
@@ -258,7 +259,7 @@ class Cancellation:
         return self._root_by
 
     async def root_cancelled(self) -> None:
-        """Return as soon as the whole run is cancelled, from any thread."""
+        """Wait until the whole run is cancelled. The cancel may come from any thread."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
         with self.lock:
@@ -272,10 +273,10 @@ class Cancellation:
                 self._waiting.pop(waiting, None)
 
     def add_below(self, other: Cancellation) -> None:
-        """A cancel of this whole run cancels the whole run of `other`, too, now or later.
+        """Let a cancel of this whole run, past or future, cancel the whole run of `other`, too.
 
-        Also a cancel that comes when this run has ended, and that of a run above this one. The
-        cancel of an agent does not reach it.
+        This includes a cancel after this run has ended, and a cancel of a run above this one. The
+        cancel of a single agent does not reach `other`.
         """
         with self.lock:
             self._below.add(other)
@@ -287,8 +288,8 @@ class Cancellation:
     def when_ordered(self, callback: Callable[[str | None, str, str], None] | None) -> None:
         """Call `callback` with agent id, reason and author of each `cancel`, in its thread.
 
-        Also for a run that was cancelled before. Not called for an agent's own cancels. `None`
-        removes it.
+        Also called at once if the run was cancelled before. Not called for cancels by agents.
+        `None` removes it.
         """
         with self.lock:
             self._on_order, reason, by = callback, self._root_reason, self._root_by
@@ -296,9 +297,9 @@ class Cancellation:
             callback(None, reason, by)
 
     def hold(self) -> None:
-        """From now on orders wait for `go_on`, while a recovered run repeats its record.
+        """Let orders wait for `go_on`, while a recovered run repeats its record.
 
-        On the run's loop, like `go_on`.
+        Call it on the run's loop, like `go_on`.
         """
         with self.lock:
             self._held = []
@@ -314,7 +315,7 @@ class Cancellation:
         self._gone_on.set()
 
     async def gone_on(self) -> None:
-        """Return when orders no longer wait. On the run's loop."""
+        """Wait until orders no longer wait. Call it on the run's loop."""
         await self._gone_on.wait()
 
     def cancel(
@@ -327,20 +328,20 @@ class Cancellation:
     ) -> list[CancelScope]:
         """Cancel an agent and everything below it, or the whole run. Returns at once.
 
-        Between `hold` and `go_on` it only keeps the order; the scopes follow later. A second order
-        to cancel the whole run does not wait.
+        Between `hold` and `go_on` an order only waits; its scopes follow later. A second order to
+        cancel the whole run does not wait.
 
         Args:
-            agent_id: The agent; the whole run when left out.
-            reason: Kept in the terminal events.
+            agent_id: The agent; `None` for the whole run.
+            reason: Recorded in the terminal events.
             by: Who orders it: `panel`, `code`, `gate`, `limit` or `agent`.
-            at_once: Whether it does not wait for `go_on`.
+            at_once: Whether to ignore `hold`.
 
         Returns:
             The scopes that this call stopped; empty if nothing was left to stop. `ended` is set on
             each when its agent has ended. Agents started below them meanwhile are stopped, too,
-            and their scopes are added to this list. It has none of the runs below, which a cancel
-            of the whole run stops, too.
+            and their scopes are added to this list. Scopes of runs below, which a cancel of the
+            whole run also stops, are not in it.
 
         Raises:
             KeyError: There is no such agent.
@@ -349,20 +350,20 @@ class Cancellation:
         if not at_once and self._is_held(made):
             return made.scopes
         order, deliveries = self._order(*made)
-        # All are ordered to stop before any does: else work that waits for one's end would start.
+        # All are marked before any stops: else work that waits for one of them would start.
         for deliver in deliveries:
             deliver()
         return order
 
     def _is_held(self, order: _Order) -> bool:
-        """Whether an order must wait for `go_on`; if so, keeps it."""
+        """Whether an order must wait for `go_on`; if so, it is queued."""
         with self.lock:
             if self._held is None:
                 return False
             if order.agent_id is not None:
                 self._scopes[order.agent_id]  # raises for an agent that is not there
             elif any(each.agent_id is None for each in self._held):
-                return False  # who insists does not wait for what may never come
+                return False  # a person insists: `go_on` may never come
             else:
                 self.root_order = order.scopes
             self._held.append(order)
@@ -371,9 +372,10 @@ class Cancellation:
     def _order(
         self, agent_id: str | None, reason: str, by: str, order: list[CancelScope]
     ) -> tuple[list[CancelScope], list[Callable[[], None]]]:
-        """Order to stop. Returns the scopes, and what then delivers the order to each task.
+        """Mark scopes as cancelled, and add them to `order`.
 
-        The scopes are added to `order`.
+        Returns:
+            `order`, and functions that then deliver the cancel to the tasks.
         """
         below: list[Cancellation] = []
         waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
@@ -392,7 +394,7 @@ class Cancellation:
             partial(_deliver_soon, stopped_now),
             partial(_end_waits, waiting),
         ]
-        for other in below:  # without this lock: two runs have no order in which to take theirs
+        for other in below:  # outside this lock: two runs have no order in which to take locks
             deliveries += other._order(None, reason, by, [])[1]
         return order, deliveries
 

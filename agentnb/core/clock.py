@@ -46,7 +46,7 @@ class TimeLimit:
 
     Args:
         clock: Measures the time.
-        seconds: From the beginning of the block; `None` for no limit until `start`.
+        seconds: Seconds from the start of the block; `None` for no limit until `start`.
 
     Raises:
         TimeoutError: This limit cancelled the block. A `TimeoutError` that the block itself raised

@@ -44,7 +44,7 @@ def plain(value: Any, text: _Text = str) -> Any:
 
     Args:
         value: An event, or any part of one.
-        text: Applied to each text but agentnb's own names.
+        text: Applied to each text except agentnb's own names.
     """
     return _plain(value, set(), text)
 
@@ -78,8 +78,7 @@ def _plain_parts(value: Any, inside: set[int], text: _Text) -> Any:
         return [_plain(item, inside, text) for item in value]
     cls = type(value)
     if cls is types.MediaBlock:
-        # Base64 has no words: no secret is to be read in it, and what looked like one by chance
-        # would be a hole in the file.
+        # Base64 is not masked: a chance match with a secret would punch a hole into the file.
         own = str if value.is_base64 else text
         return {
             "kind": _kind_of(cls),
@@ -146,8 +145,8 @@ def event_of(value: Any) -> Event:
     older records nor older readers.
 
     Raises:
-        UnknownKind: It, or a block in it, is of a kind that only another version knows.
-        ValueError: It is not an event; the message is a clause.
+        UnknownKind: The event, or a block in it, is of a kind that only another version knows.
+        ValueError: The value is not an event; the message is a clause.
     """
     return _one_of(Event)(value)  # type: ignore[no-any-return]
 
@@ -170,15 +169,15 @@ def message_of(parts: Mapping[str, Any], text: str = "") -> types.Message:
 
 
 def media_of(fields: Mapping[str, Any]) -> types.MediaBlock:
-    """The block of which `fields` are the plain values, known to be such."""
+    """The block with these plain values, which are not checked."""
     return types.MediaBlock(fields["media_type"], fields["data"], fields.get("name", ""))
 
 
 def media_block(value: Any) -> types.MediaBlock:
-    """The block of a plain value, which may be anything.
+    """The block of a plain value, which is checked.
 
     Raises:
-        ValueError: It is no such block; the message is a clause.
+        ValueError: The value is not such a block; the message is a clause.
     """
     block: types.MediaBlock = _object_reader(types.MediaBlock)(value)
     return block

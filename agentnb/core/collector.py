@@ -1,7 +1,7 @@
-"""A pause of the garbage collector, for work that makes very many objects that stay.
+"""Pauses of the garbage collector, for work that makes very many objects that stay.
 
-The collector walks through all that is new again and again while it only grows. Each pause is for
-work that ends soon; one whose event loop was left before ends with the next pause.
+While such objects only accumulate, the collector would scan the new ones again and again in vain.
+Each pause is for work that ends soon. A pause whose event loop has stopped ends with the next one.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MANY = 100
-"""Tasks that wait for the same moment, from which on a pause is worth its trouble."""
+"""Number of tasks that wait for the same moment, from which on a pause pays."""
 
 _lock = threading.Lock()
 _pauses: set[_Pause] = set()
-"""Those that have not ended, in whatever thread."""
+"""The pauses of all threads that have not ended."""
 _was_on = False
 
 
 class _Pause:
-    """One pause. It has begun when it was made."""
+    """One pause. It begins when it is created."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         global _was_on
@@ -35,7 +35,7 @@ class _Pause:
             _pauses.add(self)
 
     def end(self) -> None:
-        """End it. The last that ends lets the collector go on. A second call does nothing."""
+        """End the pause; the last one to end restarts the collector. A second call does nothing."""
         with _lock:
             if self in _pauses:
                 _pauses.discard(self)
@@ -62,21 +62,20 @@ def without_collector() -> Iterator[None]:
 class TurnPause(_Pause):
     """Pauses the collector while very many tasks of this loop wait, and in their next turns.
 
-    All that one of them makes in its turn mostly stays until its next one, and so does what all
-    the others make in theirs.
+    Most objects that a task makes in one turn on the loop stay until its next turn.
     """
 
     def __init__(self) -> None:
         super().__init__(asyncio.get_running_loop())
 
     def end_behind(self) -> None:
-        """End it when all that is ready on the loop now has had its turn."""
+        """End the pause after everything that is ready on the loop now has run."""
         assert self._loop is not None
         self._loop.call_soon(self.end)
 
 
 def _begin_after_fork() -> None:
-    """No thread and no loop of the parent's will end its pauses in the child."""
+    """In a forked child: end all pauses, since the parent's threads and loops do not exist here."""
     global _lock
     _lock = threading.Lock()
     if _pauses:

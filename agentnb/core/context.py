@@ -1,4 +1,4 @@
-"""What an agent knows when it starts: its identity, its memories, the conversation before.
+"""What an agent knows when it starts: its identity, its memories, the earlier conversation.
 
 A context shares no mutable state with its creator. A child's context starts empty: the child sees
 only what this module passes on. All system prompts are built here.
@@ -23,13 +23,13 @@ class AgentContext:
     """The personality, shared by all agents of a run."""
     identity_content: str = ""
     user_content: str = ""
-    """About the person; never passed to a sub-agent."""
+    """A text about the person; never passed to a sub-agent."""
     memories: tuple[str, ...] = ()
     """Memories of this conversation; never passed to a sub-agent."""
     recalled_memories: tuple[str, ...] = ()
-    """From earlier conversations; passed to a sub-agent only by `inherit_memory`."""
+    """Memories from earlier conversations; passed to a sub-agent only by `inherit_memory`."""
     conversation_history: tuple[Message, ...] = ()
-    """Messages; `{"role": …, "content": text}` is converted to one."""
+    """Earlier messages; `{"role": …, "content": text}` is converted to one."""
     system_prompt: str = ""
     """For the root: the person's own instructions, empty for the built-in ones. For a sub-agent:
     its whole system prompt, as it is sent."""
@@ -172,7 +172,7 @@ def texts(values: Iterable[str], name: str) -> tuple[str, ...]:
     """`values` as a tuple of texts.
 
     Raises:
-        ValueError: They are not a list of texts; a single text is not one either.
+        ValueError: `values` is not a list of texts; a single text is not accepted either.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ValueError(f"`{name}` must be a list of strings, not {literal(values)}.")

@@ -1,7 +1,7 @@
 """Detects cycles in a run: the same task, asked for again and again.
 
 Two tasks are the same if they differ only in case and white space. One detector counts all
-sightings in a run, so a cycle through several agents is found like one of a single agent.
+sightings in a run, so it finds a cycle through several agents like one of a single agent.
 """
 
 from __future__ import annotations
@@ -68,22 +68,22 @@ class CycleDetector:
         return None
 
     def give_back(self, task: str) -> None:
-        """Count a task no longer that was admitted and does not start."""
+        """Take back the count of a task that was admitted but does not start."""
         known_as = signature(task)
         with self._lock:
             self._sightings[known_as] = max(0, self._sightings[known_as] - 1)
 
 
 def is_among(task: str, ancestors: Iterable[str], above: Collection[str] = ()) -> bool:
-    """Whether a task is one of some others: tasks of the same run, or marks of those above it."""
+    """Whether a task is among `ancestors`, tasks of its run, or `above`, marks of other runs'."""
     known_as = signature(task)
     if any(signature(ancestor) == known_as for ancestor in ancestors):
         return True
-    return bool(above) and mark(task) in above  # for most runs there is none: no digest
+    return bool(above) and mark(task) in above  # most runs have none: then no digest is made
 
 
 def mark(task: str) -> str:
-    """What a run keeps of a task of another run to know it again, however long it is."""
+    """A digest by which a run recognises a task of another run: 32 hexadecimal characters."""
     return hashlib.sha256(signature(task).encode("utf-8", "replace")).hexdigest()[:32]
 
 

@@ -20,15 +20,15 @@ Word = TypeVar("Word", bound=StrEnum)
 
 
 def one_of(kind: type[Word], given: str, name: str) -> Word:
-    """A word that was given, as a member of its enum.
+    """The member of an enum for a given word.
 
     Args:
         kind: The enum.
         given: A member, or its value.
-        name: What the error calls it.
+        name: What the error calls the word.
 
     Raises:
-        ValueError: It is none of them. The message lists them.
+        ValueError: There is no such member. The message lists all of them.
     """
     try:
         return kind(given)
@@ -38,11 +38,11 @@ def one_of(kind: type[Word], given: str, name: str) -> Word:
 
 
 class ToolCallId(NamedTuple):
-    """A tool call of a run: what a change of its own in the store is marked with."""
+    """Identifies a tool call of a run. Its own changes in the store are marked with this."""
 
     run_id: str
     path: str
-    """The agent's."""
+    """The agent's path."""
     number: int
     """Position among its agent's tool calls, from 1."""
 
@@ -57,7 +57,7 @@ class MessageKind(StrEnum):
 
 
 class AgentKind(StrEnum):
-    """Whether an agent stays."""
+    """Whether an agent outlives its run."""
 
     PERSISTENT = "persistent"
     """Created for a task: a message to it starts a run."""
@@ -97,7 +97,7 @@ class ThreadMessage:
     created_at: datetime = datetime.min
 
     def __repr__(self) -> str:
-        # No id and no time, so that saved notebooks can be compared; so the following.
+        # Without id and time, so that saved notebooks can be compared; likewise in the others.
         return f"ThreadMessage({self.role}, {self.kind}: {quoted(self.content)})"
 
 

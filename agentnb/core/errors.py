@@ -86,7 +86,7 @@ class AgentnbError(Exception):
         return masked_words(f"{type(self).__name__}({words})")
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Not by the constructor, as for other exceptions: some of ours build their message there.
+        # Not with the constructor, as other exceptions do: some of ours build their message there.
         return _remade, (type(self), self.args, self.__dict__)
 
 
@@ -223,7 +223,7 @@ class LlmError(OrchestratorError):
 
 
 class SessionBudgetUsedUp(AgentnbError, ValueError):
-    """The runs of a session have spent its budget together: no other one begins."""
+    """The runs of a session have together spent its budget, so no further run starts."""
 
     def __init__(self, share: str) -> None:
         self.share = share
@@ -238,7 +238,7 @@ class SessionBudgetUsedUp(AgentnbError, ValueError):
 
 
 class NoPrice(LlmError):
-    """A budget counts money, and a model has no list price: its calls cannot be reserved."""
+    """A budget counts money, and a model has no list price: its calls cannot be priced."""
 
     permanent = True
 
@@ -291,7 +291,7 @@ class RateLimited(LlmError):
 
 
 class Overloaded(LlmError):
-    """The provider has too much to do for now (529)."""
+    """The provider is overloaded for now (529)."""
 
     default_retryable = True
 
@@ -382,11 +382,11 @@ class NoAnswer(OrchestratorError):
 
 
 class InvalidOutput(OrchestratorError):
-    """An answer is not of the type that was asked for, also after it was corrected once.
+    """An answer does not fit the required type, even after one correction.
 
     Args:
-        name: The type.
-        why: What is wrong with it.
+        name: The type's name.
+        why: What is wrong with the answer.
     """
 
     def __init__(self, name: str, why: str) -> None:
@@ -398,10 +398,10 @@ class InvalidOutput(OrchestratorError):
 
 
 class McpServerFailed(OrchestratorError):
-    """An MCP server whose tools a run is to have cannot be used.
+    """An MCP server whose tools a run needs cannot be used.
 
     Args:
-        server: Its name.
+        server: The server's name.
         why: What is wrong, as a clause.
     """
 
@@ -517,12 +517,12 @@ class NoOpenQuestion(AgentnbError):
 
 
 class AgentEnded(AgentnbError):
-    """Something was to be said to an agent that has ended, or it was to be paused.
+    """A note, a pause or a resume for an agent that has ended, or takes no more notes.
 
     Args:
-        path: The agent's.
-        order: What was to be done with it, such as `paused`.
-        why: Why that cannot be done, as the rest of a sentence; that it has ended when left out.
+        path: The agent's path.
+        order: What was ordered, as a participle: `sent a note`, `paused`, `resumed`.
+        why: The reason, as the rest of a sentence; by default that the agent has ended.
     """
 
     def __init__(self, path: str, order: str = "sent a note", *, why: str = "") -> None:
@@ -593,7 +593,7 @@ class RunChanged(AgentnbError):
 
 
 _MOST_NAMED = 5
-"""Agents that a message names."""
+"""Most agents that a message names."""
 
 
 class NoSuchMemory(AgentnbError, LookupError):
@@ -742,10 +742,10 @@ class TaskInProgress(AgentnbError, ValueError):
 
 
 class NotAllowed(AgentnbError):
-    """An agent was to change a task that is neither its own nor assigned to it.
+    """An agent tried to change a task that is neither its own nor assigned to it.
 
     Args:
-        task: Its id.
+        task: The task's id.
     """
 
     def __init__(self, task: str) -> None:

@@ -4,10 +4,10 @@ An event is written once and never changed. Everything that a person sees (the t
 the record on disk) is computed from the list of events, so a finished run can be shown without a
 provider. An event reports what happened, so its name is in the past tense.
 
-Ids in events are agent ids; `agentnb.core.types.path_of` makes the path of one and of the root's
-id, which `root_id_in` finds. A task's number counts all tasks that its agent asked for, from 1,
-skipped ones included: it is the last part of the id and path of the task's agent. All `tokens_used`
-are totals so far, all `duration_ms` are counted from the agent's spawn.
+Ids in events are agent ids; `agentnb.core.types.path_of` computes an agent's path from its id and
+the root's id, which `root_id_in` finds. A task's number counts all tasks that its agent asked for,
+from 1, including skipped ones: it is the last part of the id and path of the task's agent. All
+`tokens_used` are totals so far. The `duration_ms` of an agent's end counts from its spawn.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunStarted:
     recovered: int = 0
     """How many times the run was recovered."""
     unit: str = "tokens"
-    """Of the amounts: `tokens`, or `usd` for whole micro-dollars."""
+    """The unit of the amounts: `tokens`, or `usd` for whole micro-dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,14 +184,15 @@ class ModelCallFinished:
     """The provider's count, or the estimate if there is none."""
     duration_ms: int
     stop_reason: str | None = None
-    """`None` if the reply is not whole."""
+    """`None` if the reply is not complete."""
     error: str | None = None
-    """With a `stop_reason`: the reply is whole, and something went wrong after it."""
+    """With a `stop_reason`: the reply is complete, and something went wrong after it."""
     message: Message | None = None
-    """What came back, as it is sent back; of a reply that was cut off, its text. `None` if nothing
-    came, and in older records."""
+    """The reply, as it is sent back to the model; only its text if it was cut off. `None` if
+    nothing arrived, and in older records."""
     estimate_error: int = 0
-    """Budget tokens by which the final count differs from what was reserved and metered before."""
+    """Budget tokens by which the final count exceeds what was reserved and metered before; negative
+    if it is less."""
 
 
 TOOL_CANCELLED = "cancelled"
@@ -318,7 +319,7 @@ class BudgetChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetExhausted:
-    """The budget was exhausted: for the first time a call could not be made. Once per run."""
+    """The budget was exhausted: for the first time, work could not continue. Once per run."""
 
     kind: Literal["budget_exhausted"] = "budget_exhausted"
     tokens_used: int
@@ -367,32 +368,32 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnPlanned:
-    """An agent is about to delegate; before the first of these sub-agents. Not for jobs."""
+    """An agent is about to delegate. Published before the first of its sub-agents; not for jobs."""
 
     kind: Literal["spawn_planned"] = "spawn_planned"
     agent_id: str
     """The agent that delegates."""
     mode: SpawnMode
     tasks: tuple[str, ...]
-    """Those that are to start."""
+    """The tasks that are about to start; in a mapped table, the beginnings of their prompts."""
     estimated_tokens: int
-    """At most what the calls take that are sure to come: each one's input and whole
+    """Upper bound for the calls that are certain to come: each one's input and whole
     `max_output_tokens`."""
     estimated_cost_usd: float | None = None
-    """At most what those calls cost at list price; `None` if a model has no price."""
+    """Upper bound for the cost of those calls at list price; `None` if a model has no price."""
     numbers: tuple[int, ...] = ()
     """The tasks' numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAsked:
-    """The run asks a person; it holds this agent only. The budget asks by `BudgetPaused`."""
+    """The run asks a person; only this agent waits. The budget's question is `BudgetPaused`."""
 
     kind: Literal["question_asked"] = "question_asked"
     agent_id: str
     """The agent that waits for the answer."""
     question_id: str
-    """`q1`, `q2`: in the order in which the run asked."""
+    """`q1`, `q2`, in the order in which the run asked."""
     question: str
     """What it is about: `approval`, `plan` or `sample`."""
     text: str
@@ -418,13 +419,13 @@ class QuestionAnswered:
     reason: str = ""
     """The reason, if given."""
     value: Any = None
-    """Of a plan: how many tasks may start. Other arguments of a tool are in its
+    """For a plan: how many tasks may start. Changed arguments of a tool are in its
     `ToolCallStarted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTold:
-    """An agent gets a note from a person, with its next call, in its conversation."""
+    """An agent got a note from a person, with the call that starts next."""
 
     kind: Literal["agent_told"] = "agent_told"
     agent_id: str
@@ -576,7 +577,7 @@ class Entry:
 
 
 class Entries(list[Entry], Shown):
-    """Entries of a run. Its `repr` is one short line; so is that of its slices."""
+    """Entries of a run. Its `repr` is one short line, like that of its slices."""
 
     @overload
     def __getitem__(self, place: SupportsIndex) -> Entry: ...
@@ -598,8 +599,8 @@ class Entries(list[Entry], Shown):
 
 
 TextRow = tuple[float, str, str]
-"""An `AgentTextDelta` in the record: `at_s`, `agent_id`, `text`. Most rows are these, and most are
-never read: the objects are created for readers only."""
+"""An `AgentTextDelta` in the record: `at_s`, `agent_id`, `text`. Most rows are of this kind, and
+most are never read, so objects are created only for readers."""
 
 EventRow = tuple[float, Event]
 """Any other event in the record: `at_s`, event."""
@@ -612,9 +613,9 @@ class RowEntries(Sequence[Entry]):
     """Rows of a record as entries, whose objects are created when they are read.
 
     Args:
-        run_id: The run.
+        run_id: The run's id.
         first: The `seq` of the first row.
-        rows: The rows. A reader that needs no objects reads these.
+        rows: The rows. A reader that needs no objects reads these directly.
     """
 
     __slots__ = ("first", "rows", "run_id")
@@ -648,7 +649,7 @@ def entry_of(run_id: str, seq: int, row: Row) -> Entry:
 
 
 def rows_of(entries: Sequence[Entry]) -> list[Row]:
-    """Entries as rows. Those of `RowEntries` are its own: copy them before you change them."""
+    """Entries as rows. For `RowEntries`, its own list: copy it before you change it."""
     if isinstance(entries, RowEntries):
         return entries.rows
     return [_row_of(entry.at_s, entry.event) for entry in entries]

@@ -1,7 +1,7 @@
 """Handles: objects of a person that agents refer to by name.
 
-The core knows no object. It asks what to tell an agent of those that it was given, says which agent
-hands which on, and when an agent has ended. An agent has the names that it was handed, no others.
+The core knows no objects. It asks for the description of an agent's objects, reports which agent
+passes which objects on, and when an agent has ended. An agent has only the names passed to it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ class Handles(Protocol):
         ...
 
     def told_to_child(self, parent_id: str, task: str, context: str = "") -> str:
-        """What a sub-agent would be told of the objects that its order hands on.
+        """A sub-agent's description of the objects that its task and context would pass on.
 
         Args:
-            parent_id: The agent that orders it.
-            task: Its task.
-            context: What it is handed besides.
+            parent_id: The agent that delegates.
+            task: The sub-agent's task.
+            context: The context besides the task.
         """
         ...
 
     def hand_over(self, parent_id: str, child_id: str, task: str, context: str = "") -> None:
-        """A sub-agent is created: from now on it has the objects that its order hands on."""
+        """Give a new sub-agent the objects that its task and context pass on."""
         ...
 
     async def agent_ended(self, agent_id: str) -> None:
-        """Take over what an agent made, and let go of what it held outside the run.
+        """Take over the objects that an agent made, and release what it held outside the run.
 
-        Awaited once for each agent that began, whatever ended it, before its terminal event and
-        after its sub-agents have ended.
+        Awaited once for each agent that started, whatever ended it: after its sub-agents have
+        ended, and before its terminal event.
         """
         ...

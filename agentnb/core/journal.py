@@ -1,7 +1,7 @@
-"""`Recorder`: makes the records of one run, and hands them to the run's journal.
+"""`Recorder`: makes the records of one run, and passes them to the run's journal.
 
-Three rules: what a call, a tool or an agent ended with is kept before its event is published; a
-failing journal fails the run at its end and no agent; a cancel never interrupts a commit.
+Three rules: the end of a call, a tool or an agent is stored before its event is published; a
+failing journal fails the run at its end, and no agent; a cancel never interrupts a commit.
 
 Commits are grouped: one starts immediately if none is open, and requests during an open one share
 the next.
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from agentnb.core.types import CompletionRequest
 
 KEEP_TEXT_EVERY_S = 1.0
-"""Seconds after which the text of open calls is kept."""
+"""Seconds between two commits of the text of open calls."""
 
 
 class Recorder:
-    """Makes the records of one run. For the run's loop only, but for `order_from`.
+    """Makes the records of one run. For the run's loop only, except `cancel_ordered`.
 
     Args:
         journal: The run's journal; `None` if it has none. Any method but `commit` may be missing.
         bus: The bus that the run publishes on.
-        clock: Of the run.
-        past: What the run did before, if it is recovered.
+        clock: The run's clock.
+        past: The run's past, if it is recovered or replayed.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Recorder:
         """The first failure of the journal; the run raises it at its end."""
 
         self.secrets = known_secrets()
-        """The ones known at the run's start."""
+        """The secrets known at the run's start."""
 
     @property
     def keeps_records(self) -> bool:
@@ -95,10 +95,10 @@ class Recorder:
         has_journal = self._keep is not None or self._intend is not None
         return has_journal or self._past is not None
 
-    # -- what the journal is handed ---------------------------------------------------------------
+    # -- what the journal gets --------------------------------------------------------------------
 
     def begin(self, head: RunHead) -> None:
-        """The run begins."""
+        """Begin the run's record."""
         self._loop = asyncio.get_running_loop()
         self._hand(self._begin, head)
 
@@ -108,7 +108,7 @@ class Recorder:
         return made
 
     def intend(self, record: CallRecord | ToolCallRecord) -> None:
-        """Pass on what is about to start."""
+        """Pass on a call or a tool call that is about to start."""
         self._hand(self._intend, record)
 
     def keep(self, record: Kept) -> None:
@@ -138,7 +138,7 @@ class Recorder:
     # -- commits ----------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Return when everything so far is stored. A cancel meanwhile is raised afterwards."""
+        """Wait until everything so far is stored. A cancel meanwhile is raised afterwards."""
         if self._commit is None:
             return
         batch = self._next_batch()
@@ -151,7 +151,7 @@ class Recorder:
             await self.commit()
 
     def _next_batch(self) -> _Batch:
-        """The commit that keeps everything so far: started now, or when the open one has ended."""
+        """The commit of everything so far: starts now, or when the open one has ended."""
         if self._next is None:
             self._next = _Batch()
             if self._committing is None:
@@ -206,7 +206,7 @@ class Recorder:
         self._open_calls -= 1
 
     async def end(self) -> None:
-        """After the run's last event: keep what came since the last commit."""
+        """After the run's last event: store what came since the last commit."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -220,10 +220,10 @@ class Recorder:
         """Record an order received now.
 
         Args:
-            kind: See `agentnb.core.records.OrderRecord`, also for the next two.
+            kind: See `agentnb.core.records.OrderRecord`; likewise for `by` and `value`.
             by: Who gave it.
             value: What was ordered.
-            path: The branch that it concerns; empty for the run.
+            path: The path of the branch that it concerns; empty for the run.
         """
         if self._keep is not None and self._loop is not None:
             path = path or self._newest_path or ROOT_PATH
@@ -258,22 +258,22 @@ class Recorder:
             self._commit_soon()
 
     def of_run_again(self, kind: str, value: Any) -> None:
-        """Record a verdict that concerns all agents unchanged."""
+        """Record a verdict that concerns the run, unchanged, in the root's log."""
         if (root := self._logs.get(ROOT_PATH)) is not None:
             root.verdict(kind, value)
 
     def _commit_soon(self) -> None:
-        """Commit what a person saw take effect: while calls wait, no other commit may follow."""
+        """Commit what a person saw take effect: while calls wait, there may be no other commit."""
         if self._commit is not None:
             self._next_batch()
 
     def lost(self, path: str, number: int, tokens: int) -> None:
-        """Record what a call may have spent that was open when the process died."""
+        """Record what a call that was open when the process died may have spent."""
         if (log := self._logs.get(path)) is not None:
             log.verdict("lost", {"number": number, "tokens": tokens})
 
     async def let_go(self) -> None:
-        """A recovered run has repeated its record: from now on the journal stores it."""
+        """The run has repeated its record: from now on the journal stores the new one instead."""
         if self._let_go is not None:
             self._hand_entries()
             await self._let_go()
@@ -283,7 +283,7 @@ class Recorder:
         self._commit = self._begin = self._intend = self._keep = self._published = None
 
     def cancel_ordered(self, path: str | None, reason: str, by: str) -> None:
-        """Record a cancel order. From any thread."""
+        """Record a cancel order. May be called from any thread."""
         loop, value = self._loop, {"agent": path, "reason": reason}
         if loop is None or self._keep is None:
             return
@@ -304,11 +304,11 @@ class _Batch(asyncio.Future[None]):
             self._pause = TurnPause()
 
     def cancel(self, msg: Any = None) -> bool:
-        """Do nothing: a cancelled task learns of it after the batch."""
+        """Do nothing: a cancelled waiter gets its cancellation after the commit."""
         return False
 
     def end(self) -> None:
-        """Everything is stored."""
+        """Everything is stored: wake the waiters."""
         if not self.done():
             self.set_result(None)
             if self._pause is not None:
@@ -320,8 +320,8 @@ class AgentLog:
     """The part of the record that one agent makes: its calls, tool calls and verdicts, numbered.
 
     Args:
-        recorder: Of the run.
-        path: The agent's.
+        recorder: The run's recorder.
+        path: The agent's path.
     """
 
     __slots__ = (
@@ -414,12 +414,12 @@ class AgentLog:
         return self._tool_calls
 
     def next_tool_start(self) -> int:
-        """The place of the tool call that starts now, among started ones."""
+        """The place of the tool call that starts now among the started ones, from 1."""
         self._tool_calls_started += 1
         return self._tool_calls_started
 
     def next_tool_end(self) -> int:
-        """The place of the tool call that ends now, among ended ones."""
+        """The place of the tool call that ends now among the ended ones, from 1."""
         self.tool_calls_ended += 1
         return self.tool_calls_ended
 

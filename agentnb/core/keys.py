@@ -1,10 +1,10 @@
 """The key of a model call: what the call means, and nothing else.
 
 SHA-256 over canonical JSON of the model, system prompt, messages, tools, output schema and the
-provider's extra fields. A file is in it by its digest. Not in it: ids (a tool use is named by its
-ordinal in the conversation), signatures of thinking, names of files, `max_tokens` and
-`cache_prefix`, which change with the budget and the cache, the order of dictionary keys, and
-secrets, which are masked.
+provider's extra fields. Files count by their digests. These do not count: ids (a tool use is named
+by its ordinal in the conversation), signatures of thinking, names of files, `max_tokens` and
+`cache_prefix` (which change with the budget and the cache), the order of dictionary keys, and
+secrets (which are masked).
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ def key_of(model: str, request: CompletionRequest) -> str:
 
 
 class CallKeys:
-    """Makes the keys of one agent's calls, in time linear in what is new in each of them.
+    """Makes the keys of one agent's calls, in time linear in the new part of each request.
 
     A request usually begins with the messages of the one before it: these are not read again, nor
-    are its tools. A call's key is usually asked for twice: before it is made, and for its record.
+    are its tools. A call's key is usually asked for twice: before the call, and for its record.
 
     Args:
-        secrets: What is masked; the secrets that are known now when left out.
+        secrets: The secrets to mask; by default those that are known now.
     """
 
     def __init__(self, secrets: Secrets | None = None) -> None:
         self._mask = (known_secrets() if secrets is None else secrets).mask
         self._messages: tuple[Message, ...] = ()
         self._extra: Mapping[str, Any] | None = None
-        """Of the newest request; `None` before the first."""
+        """`extra` of the newest request; `None` before the first."""
         self._tools: Sequence[ToolSpec] = ()
         self._tools_text = "[]"
-        """The newest tools in JSON; the same object in all agents that have them."""
+        """The newest tools as JSON; one shared object for all agents that have them."""
         self._asked: tuple[object, ...] = ()
-        """All that `_key` was made of."""
+        """Everything that `_key` was made of."""
         self._key = ""
 
     def _begin(self, extra: Mapping[str, Any]) -> None:
@@ -94,7 +94,7 @@ class CallKeys:
         asked = messages, request.extra, model, request.system, request.tools, request.output_schema
         if self._asked and all(map(is_, self._asked, asked)):
             return self._key
-        # By identity: 1 and True are equal, and not the same in JSON.
+        # By identity, since 1 and True are equal but differ in JSON.
         is_same = known <= len(messages) and all(map(is_, self._messages, messages))
         if not is_same or request.extra is not self._extra:
             self._begin(request.extra)
@@ -130,7 +130,7 @@ class CallKeys:
                     {"error": is_error, "of": self._ordinal(tool_use_id), "result": text}
                 )
             case MediaBlock(media_type=media_type):
-                # By the digest: megabytes are read once, and their masking would find nothing.
+                # By its digest: megabytes are read once, and masking them would be pointless.
                 return f'{{"media":{_text(media_type)},"sha256":{_text(block.digest)}}}'
         assert_never(block)
 
@@ -142,19 +142,19 @@ _WITHOUT_EXTRA = hashlib.sha256(b'{"extra":{},"messages":[')
 
 
 def _feed(digest: hashlib._Hash, text: str) -> None:
-    digest.update(text.encode("utf-8", "backslashreplace"))  # half a character has no UTF-8
+    digest.update(text.encode("utf-8", "backslashreplace"))  # a lone surrogate has no UTF-8
 
 
 class _Newest(Generic[T]):
-    """The text of the newest of some values: all agents of a table have the same."""
+    """Caches the text of the newest value, since all agents of a table have the same one."""
 
     def __init__(self, encode: Callable[[T], str]) -> None:
         self._encode = encode
         self._known: tuple[T, str] | None = None
-        """Replaced and never changed: runs of several threads read it."""
+        """Replaced, never changed, since runs of several threads read it."""
 
     def text_of(self, value: T) -> str:
-        """Its text, recomputed for another object."""
+        """The value's text; recomputed only for another object than the last one."""
         known = self._known
         if known is None or known[0] is not value:
             known = self._known = value, intern(self._encode(value))

@@ -1,4 +1,4 @@
-"""What images and PDFs are, weigh and cost. Pure functions; only headers of images are decoded."""
+"""Type, size and token cost of images and PDFs. Pure functions; only image headers are decoded."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ from agentnb.core.types import MediaBlock, Message, ToolOutput
 PDF = "application/pdf"
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MEDIA_TYPES = (*IMAGES, PDF)
-"""What both APIs take."""
+"""The types that both APIs accept."""
 MB = 1024 * 1024
 MOST_BASE64 = {PDF: 32 * MB, **dict.fromkeys(IMAGES, 5 * MB)}
-"""Most characters of base64. An image: 5 MB. A PDF: 32 MB, which is that of a whole request. From
-Anthropic's pages "Vision" and "PDF support", July 2026; OpenAI takes larger images."""
+"""Most characters of base64: 5 MB for an image; 32 MB for a PDF, the limit of a whole request. From
+Anthropic's pages "Vision" and "PDF support", July 2026; OpenAI accepts larger images."""
 
 MOST_OF_TOOL = 8
-"""Files in the result of one tool call."""
+"""Most files in the result of one tool call."""
 MOST_BYTES_OF_TOOL = MB
-"""Of each of them: a cassette has them whole, and every later call of the agent sends them."""
+"""Most bytes of each of these files: a cassette stores them whole, and every later call of the
+agent sends them."""
 
 _PIXELS_PER_TOKEN = 750
 _LONGEST_EDGE = 1568
-"""Pixels; a larger image is scaled down first."""
+"""In pixels; a larger image is scaled down first."""
 _TOKENS_OF_IMAGE = 1600
-"""The most of one image, so that of an image whose size is not found."""
+"""Most tokens of one image; also taken for an image whose size is not found."""
 _TOKENS_OF_PAGE = 2000
 """A page is sent as text and as an image: 1,500 to 3,000 tokens of text, by "PDF support"."""
 _BYTES_OF_PAGE = 50_000
-"""Of a PDF that tells no pages, since newer ones may pack them."""
+"""Bytes per page of a PDF whose pages are not found: newer PDFs may compress them."""
 _HEADER = 256 * 1024
-"""Bytes of a file in which the size of an image is looked for."""
+"""Leading bytes of a file that are searched for the size of an image."""
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 
 
 def media_tokens(block: MediaBlock) -> int:
     """Input tokens of an image or a PDF, estimated by the rules of Anthropic's API.
 
-    An image: width times height by 750, at most 1,600, and 1,600 if its header tells no size. A
-    PDF: 2,000 for each page; where the pages are packed, each 50 kB count as one. A file that is
-    only named counts by its size.
+    An image: width times height divided by 750, at most 1,600; 1,600 if its header has no size. A
+    PDF: 2,000 per page; if its pages are compressed, each 50 kB count as a page. If the file is
+    only named: 1,600 for an image, by its size for a PDF.
     """
     known: int | None = getattr(block, "_tokens", None)
     if known is None:
@@ -83,7 +84,7 @@ def _bytes_of(block: MediaBlock, most: int | None = None) -> bytes:
 
 
 def media_type_of(content: bytes) -> str | None:
-    """What a file is by its first bytes; `None` for no image that is known, and no PDF."""
+    """The media type of a file by its first bytes; `None` unless it is a known image or a PDF."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if content.startswith(b"\xff\xd8\xff"):
@@ -92,12 +93,12 @@ def media_type_of(content: bytes) -> str | None:
         return "image/gif"
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"
-    # Readers of PDF take some bytes before the mark.
+    # PDF readers accept some bytes before the mark.
     return PDF if b"%PDF-" in content[:1024] else None
 
 
 def image_size(media_type: str, header: bytes) -> tuple[int, int] | None:
-    """Width and height in pixels; `None` if the first bytes of the file do not tell them."""
+    """Width and height in pixels; `None` if the file's first bytes do not contain them."""
     try:
         match media_type:
             case "image/png" if header[12:16] == b"IHDR":
@@ -149,7 +150,7 @@ def _jpeg_size(header: bytes) -> tuple[int, int]:
 
 
 def media_words(block: MediaBlock) -> str:
-    """What a person sees of a file: `[image: kitchen.png, 12 kB]`."""
+    """A file's description for a person: `[image: kitchen.png, 12 kB]`."""
     what = "PDF" if block.media_type == PDF else "image"
     name = f"{visible(block.name, 100)}, " if block.name else ""
     return f"[{what}: {name}{size_words(block.size)}]"
@@ -173,7 +174,7 @@ def described(block: MediaBlock) -> str:
 
 
 def taken(output: ToolOutput) -> ToolOutput:
-    """A tool's output with the files that a model can be sent, and a line for each other one."""
+    """A tool's output with the files that can be sent to a model, and a line for those left out."""
     lines, kept = [output.text], list[MediaBlock]()
     for block in output.media:
         if why := _why_left_out(block):
@@ -214,7 +215,7 @@ def media_of(messages: Iterable[Message]) -> Iterator[MediaBlock]:
 def with_media(
     messages: tuple[Message, ...], change: Callable[[MediaBlock], MediaBlock]
 ) -> tuple[Message, ...]:
-    """Messages with each file replaced; the same ones if they have none."""
+    """The messages with `change` applied to each file; the same object if they have no files."""
     if next(media_of(messages), None) is None:
         return messages
     return tuple(
@@ -229,21 +230,21 @@ def with_media(
 
 
 class EachOnce:
-    """What is written in one place holds each file once: elsewhere it is only named."""
+    """Writes and reads blocks so that each file is stored once; repeats are only named."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
         """Data by digest."""
 
     def write(self, block: MediaBlock) -> MediaBlock:
-        """The block as it is written: with its file if that is new."""
+        """The block to write: with its file at the first time, then only named."""
         if block.is_named or block.digest in self._files:
             return block.named()
         self._files[block.digest] = block.data
         return block
 
     def read(self, block: MediaBlock) -> MediaBlock:
-        """The block with its file, which stood before; as it is if none stood there."""
+        """The block with its file, which was read before; unchanged if it was not."""
         if not block.is_named:
             self._files[block.digest] = block.data
             return block

@@ -1,7 +1,7 @@
-"""A journal in memory: for tests, and for runs that nothing keeps on disk.
+"""A journal in memory: for tests, and for runs that are not stored on disk.
 
-It behaves as one on disk does. What came after the last commit is not in what it loads, as if the
-process had died; secrets are masked, and values that JSON does not have are texts.
+It behaves like a journal on disk. What came after the last commit is not loaded, as if the process
+had died; secrets are masked, and values that JSON does not have become text.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _Item = RunHead | Kept | list[Row]
 
 
 class MemoryJournal:
-    """Implements `agentnb.core.protocols.Journal`. Several runs, one after another."""
+    """Implements `agentnb.core.protocols.Journal`, for several runs, one after another."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _KeptRun] = {}
-        """By id: what was committed."""
+        """By id: the committed part of each run."""
         self._waiting: list[tuple[_KeptRun, _Item]] = []
         """What came since the last commit, with its run."""
         self._run: _KeptRun | None = None
@@ -52,7 +52,7 @@ class MemoryJournal:
         self._take(head)
 
     def replace(self, head: RunHead, things: Sequence[Kept | Sequence[Entry]]) -> None:
-        """Keep a run anew with the next commit: all of it, or nothing."""
+        """Replace a run's record with the next commit: all of it, or nothing."""
         self.begin(head)
         for thing in things:
             self._take(rows_of(thing) if isinstance(thing, Sequence) else thing)
@@ -91,14 +91,14 @@ class MemoryJournal:
         self._keep_waiting()
 
     def reopened(self) -> MemoryJournal:
-        """A journal with what was committed: what a new process finds after this one died."""
+        """A journal with what was committed, as a new process would find it after this one died."""
         journal = type(self)()
         journal._runs = self._runs
         return journal
 
 
 class _KeptRun:
-    """All that was committed of one run."""
+    """The committed part of one run."""
 
     def __init__(self, head: RunHead) -> None:
         self._head = head
@@ -170,7 +170,7 @@ def _masked(pieces: Sequence[Piece], secrets: Secrets) -> tuple[Piece, ...]:
 
 
 def _value(value: Any, text: Callable[[str], str]) -> Any:
-    """A value of ours with `text` applied to its texts, and foreign values in it as plain ones."""
+    """A value of ours with `text` applied to its texts, and foreign values in it made plain."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Enum):

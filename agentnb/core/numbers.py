@@ -1,4 +1,4 @@
-"""The numbers of agents' children: one counter for each agent, which goes on from run to run."""
+"""The numbers of agents' children: one counter per agent, which continues from run to run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from agentnb.core.text import literal
 class ChildNumbers:
     """The next number of each agent's child. Thread-safe.
 
-    Numbers begin at 1, also for an agent that was never heard of. A run on a thread that had runs
-    before goes on where they stopped: `start` says where. `pass_over` leaves out what others have.
+    Numbers begin at 1, also for an unknown agent. A run on a thread that had earlier runs continues
+    where they stopped: `start` says where. `pass_over` skips numbers that are taken elsewhere.
     """
 
     def __init__(self) -> None:
@@ -35,15 +35,15 @@ class ChildNumbers:
         return tuple(numbers)
 
     def next(self, agent_id: str) -> int:
-        """The number that would be given next."""
+        """The number that `take` would return next, unless `pass_over` excludes it."""
         with self._lock:
             return self._next.get(agent_id, 1)
 
     def start(self, agent_id: str, first: int) -> None:
-        """Let an agent's numbers begin at `first`. Call it before the run begins.
+        """Start an agent's numbers at `first`. Call it before the run begins.
 
         Raises:
-            ValueError: `first` is below 1, or that number was given already.
+            ValueError: `first` is below 1, or that number was taken already.
         """
         if isinstance(first, bool) or not isinstance(first, int) or first < 1:
             raise ValueError(f"`first` must be a whole number, at least 1, not {literal(first)}.")
@@ -54,11 +54,11 @@ class ChildNumbers:
             self._next[agent_id] = first
 
     def pass_over(self, agent_id: str, numbers: Iterable[int]) -> None:
-        """Never give these numbers: children from elsewhere have them. Before the run begins."""
+        """Never return these numbers: other children have them. Call it before the run begins."""
         with self._lock:
             self._given[agent_id] = self._given.get(agent_id, frozenset()).union(numbers)
 
     def all(self) -> dict[str, int]:
-        """The next number by agent id, of those that gave any or were started."""
+        """The next number by agent id, for each agent with a call of `take` or `start`."""
         with self._lock:
             return dict(self._next)

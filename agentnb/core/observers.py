@@ -1,7 +1,7 @@
-"""Observers of all runs of the process. Each is handed the bus of a run as the run begins.
+"""Observers of all runs of the process. Each gets the bus of every run when the run begins.
 
-An observer reads the bus in its own time, on a thread of its own. The run only waits for it at its
-end, so that whoever has the result finds all of it observed.
+An observer reads the bus at its own pace, on its own thread. The run waits for it only at its end,
+so that everything is observed when the caller gets the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE_S = 5.0
 _log = logging.getLogger("agentnb")
 
 Ended = Callable[[], Awaitable[object]]
-"""Awaited after the run's last event: returns when everything is observed."""
+"""Awaited after the run's last event; returns when everything is observed."""
 
 
 class Observer(Protocol):
@@ -33,7 +33,7 @@ class Observer(Protocol):
         """A run begins. Called in the run's task, before its first event; it must be quick.
 
         Returns:
-            What the run's end waits for; `None` if this run is not observed.
+            A function that the run's end awaits; `None` if this run is not observed.
         """
         ...
 
@@ -42,19 +42,22 @@ _observers: tuple[Observer, ...] = ()
 
 
 def add(observer: Observer) -> None:
-    """Observe the runs that begin from now on."""
+    """Let an observer observe all runs that begin from now on."""
     global _observers
     _observers = (*_observers, observer)
 
 
 def remove(observer: Observer) -> None:
-    """Observe no more runs. Does nothing if it does not observe."""
+    """Remove an observer; does nothing if it was not added."""
     global _observers
     _observers = tuple(each for each in _observers if each is not observer)
 
 
 def begin(bus: EventBus, head: RunHead, request: RequestContext) -> Ended:
-    """A run begins. What this returns is awaited at its end. Neither fails the run."""
+    """Begin observing a run. The run awaits the returned function at its end.
+
+    Errors of observers are logged at the beginning and dropped at the end; none fails the run.
+    """
     ends: list[Ended] = []
     for observer in _observers:
         try:

@@ -45,15 +45,15 @@ class AgentOrchestrator:
     """Runs trees of agents, and keeps no state of any of them.
 
     Args:
-        max_depth: Depth of the deepest sub-agent. The request's own limit holds, too.
-        engine: Runs the attempts; in this process when left out.
-        sub_agent_memory: `inherit` hands sub-agents their parent's recalled memories, `fresh`
+        max_depth: Depth of the deepest sub-agent. The request's own limit applies, too.
+        engine: Runs the attempts; by default in this process.
+        sub_agent_memory: `inherit` passes the parent's recalled memories to sub-agents, `fresh`
             does not.
         max_turns: Most model calls of one agent.
-        delegation: How agents may start sub-agents; by a spawn block when left out.
+        delegation: How agents may start sub-agents; by default with a spawn block.
 
     Raises:
-        ValueError: `sub_agent_memory` is neither.
+        ValueError: `sub_agent_memory` is neither `inherit` nor `fresh`.
     """
 
     def __init__(
@@ -99,15 +99,15 @@ class AgentOrchestrator:
             context: The root agent's configuration, memories and history.
             user_message: The person's task.
             request: Budget, limits, cancellation. For one run only.
-            bus: Takes the events. For one run only.
+            bus: Where the events are published. For one run only.
             budget_gate: Asked at the budget's warning line.
             tools: Tools that agents may call, without the spawn tools.
-            journal: Keeps what happens. See `agentnb.core.protocols.Journal`.
+            journal: Stores what happens. See `agentnb.core.protocols.Journal`.
             head: The run's head for the journal; by default built from the other arguments.
-            plan: A person's own tasks: the root only brings their results together.
-            output: The type of the root's answer; text when left out.
-            past: What the run did before its process died: it goes on from there.
-            refusal: Why no model can be asked: the run then fails with it, at its beginning.
+            plan: A person's own tasks: the root only combines their results.
+            output: The type of the root's answer; `None` for text. With a plan, see `Plan.output`.
+            past: The record that the run repeats: of its own earlier part, or of a run to replay.
+            refusal: Why no model can be asked: the run then fails at once with this error.
 
         Returns:
             The result, also of a run that a limit ended.
@@ -115,11 +115,11 @@ class AgentOrchestrator:
         Raises:
             ValueError: The plan has no task and is not a table, which may be empty.
             LlmError: The root's own call failed for good.
-            NoAnswer: The root was asked for its answer once more and gave none.
+            NoAnswer: The root gave no answer, even when it was asked once more.
             RunCancelled: The whole run was cancelled.
-            InternalError: A bug, or the journal failed.
+            InternalError: A bug in agentnb or in foreign code, or the journal failed.
 
-        Each but `ValueError` has `partial_result`.
+        Each except `ValueError` has `partial_result`.
         """
         if plan is not None and not plan.instruction.tasks and plan.rows is None:
             raise ValueError("The plan has no task: give at least one.")
@@ -169,14 +169,14 @@ class AgentOrchestrator:
         try:
             return await execution.execute(root, user_message, plan, output, head, refusal)
         finally:
-            if not isinstance(sys.exception(), GeneratorExit):  # it may not await
+            if not isinstance(sys.exception(), GeneratorExit):  # a closing coroutine may not await
                 await observed()
 
 
 def _first_asked(context: AgentContext, provider: Provider, plan: Plan | None) -> str:
-    """The model by whose price the root's reserve counts; in a table with judges, the first one's.
+    """The model whose prices the root's reserve uses; in a table with judges, the first judge's.
 
-    The root of a table makes no call, so that its own model needs no price.
+    The root of a table makes no call, so its own model needs no price.
     """
     judge = None if plan is None or plan.rows is None else plan.rows.model_of(1)
     return context.agent_config.model or provider.name if judge is None else judge.name

@@ -1,11 +1,11 @@
-"""The pauses that persons order in one run: nothing new begins of what they hold.
+"""The pauses that persons order in one run: nothing new begins in what they hold.
 
-A pause at an agent holds it and all below it, a pause of the run holds everything, the root's
-synthesis included. Open calls and tools run to their end. Agents ask here before each call and each
-tool (`agentnb.core._call.services`).
+A pause of an agent holds it and all below it; a pause of the run holds everything, including the
+root's synthesis. Open calls and tools finish. Agents ask here before each call and each tool
+(`agentnb.core._call.services`).
 
-Each pause is told and kept once when it begins and once when it is ended. With its agent it ends
-untold.
+Each pause is published and recorded once when it begins and once when a person ends it. When its
+agent ends, it ends without an event.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 PAUSED = "paused"
 """Reason of an `AgentWaiting`."""
 _A_PERSON = "a person's pause"
-"""Why the run's time does not count."""
+"""The reason for pausing the run's time limit, as `RunLimits.pause` takes it."""
 
 
 class KeepsPauses(Protocol):
-    """The recorder of the run, as it is used here."""
+    """What this module needs of the run's recorder."""
 
     def order(self, kind: str, by: str, value: Any, path: str = "") -> None: ...
 
 
 class Pauses:
-    """The pauses of one run. For the run's loop only, but for `paused`.
+    """The pauses of one run. For the run's loop only, except `paused`.
 
     Args:
         thread_id: The root's id.
-        limits: Of the run; its time does not count while the whole run is paused.
+        limits: The run's limits; its time does not count while the whole run is paused.
     """
 
     def __init__(self, thread_id: str, limits: RunLimits) -> None:
@@ -51,12 +51,12 @@ class Pauses:
         """The ids of the agents that are paused, `None` for the run, in the order of the pauses."""
         self._at_work: set[str] = set()
         self._resumed = asyncio.Event()
-        """Set at the next end of a pause, and replaced."""
+        """Set, and then replaced, when the pauses change."""
         self._untold: list[tuple[str, str | None, str]] = []
-        """Kind, agent and author of the orders that came before they could be told."""
+        """Kind, agent and author of the orders that came too early to be published."""
         self._before: _Before | None = None
         self._is_following = False
-        """Whether the run does again what it did, so that nothing has to be held."""
+        """Whether a recovered run repeats its record, so that nothing needs to be held."""
         self._bus: EventBus | None = None
         self._recorder: KeepsPauses | None = None
         self._is_over = False
@@ -64,7 +64,7 @@ class Pauses:
     # -- orders -----------------------------------------------------------------------------------
 
     def pause(self, agent_id: str | None, by: str) -> None:
-        """Begin a pause; does nothing if this agent, or the run, is paused already.
+        """Begin a pause; does nothing if exactly this pause exists already.
 
         Args:
             agent_id: An agent of the run; `None` for the whole run.
@@ -79,9 +79,9 @@ class Pauses:
             self._ordered("pause", agent_id, by)
 
     def resume(self, agent_id: str | None, by: str) -> None:
-        """End the pauses at an agent and below it; all of them for the run.
+        """End the pauses of an agent and of all below it; all pauses for the run.
 
-        An agent goes on only when no pause holds it any more, also none above it.
+        An agent continues only when no pause holds it any more, including pauses above it.
 
         Args:
             agent_id: An agent of the run; `None` for the whole run.
@@ -93,7 +93,7 @@ class Pauses:
         self._check_at_work(agent_id, "resumed")
         ended = [each for each in self._tops if _is_in(each, agent_id)]
         self._set(tuple(each for each in self._tops if each not in ended))
-        # An order for each: so a record says where each of them ended.
+        # One order for each pause, so that a record says where each of them ended.
         for each in ended:
             self._ordered("resume", each, by)
 
@@ -112,7 +112,7 @@ class Pauses:
             self._limits.pause(_A_PERSON)
         else:
             self._limits.resume(_A_PERSON)
-        # Woken in the order in which they began to wait; who is still held waits on.
+        # All wake, in the order in which they began to wait; agents that are still held wait again.
         self._resumed.set()
         self._resumed = asyncio.Event()
 
@@ -130,7 +130,7 @@ class Pauses:
             self._bus.publish(event(agent_id=agent_id, by=by))
 
     def _has_place(self, agent_id: str | None) -> bool:
-        """Whether something may be told of an agent: between its first event and its last."""
+        """Whether events about an agent may be published: between its first event and its last."""
         return agent_id is None or agent_id in self._at_work
 
     # -- what they hold ---------------------------------------------------------------------------
@@ -141,13 +141,13 @@ class Pauses:
         return tuple(self._path_of(each) or ROOT_PATH for each in self._tops)
 
     def is_held(self, agent_id: str) -> bool:
-        """Whether nothing new of an agent may begin."""
+        """Whether a pause holds an agent, so that nothing new of it may begin."""
         if not self._tops or self._is_following:
             return False
         return any(each is None or is_at_or_below(agent_id, each) for each in self._tops)
 
     async def wait(self, agent_id: str) -> None:
-        """Return when no pause holds an agent."""
+        """Wait until no pause holds an agent."""
         while self.is_held(agent_id):
             await self._resumed.wait()
 
@@ -157,7 +157,7 @@ class Pauses:
     # -- the run ----------------------------------------------------------------------------------
 
     def begin(self, bus: EventBus, recorder: KeepsPauses) -> None:
-        """The run has begun, and told so."""
+        """The run has begun, and `RunStarted` is published."""
         self._bus, self._recorder = bus, recorder
         self._take_effect()
         if not self._is_following:
@@ -169,35 +169,35 @@ class Pauses:
             self._ordered(*each)
 
     def agent_began(self, agent_id: str) -> None:
-        """An agent was started, and told so."""
+        """An agent has started, and `AgentSpawned` is published."""
         self._at_work.add(agent_id)
         self.came_to(path_of(agent_id, self._thread_id), 0)
 
     def agent_ended(self, agent_id: str) -> None:
-        """An agent is about to tell its end."""
+        """An agent's end is about to be published: its pause ends."""
         self._at_work.discard(agent_id)
         if agent_id in self._tops:
             self._set(tuple(each for each in self._tops if each != agent_id))
 
     def work_ended(self) -> None:
-        """All agents have ended: nothing is paused any more, or can be."""
+        """All agents have ended: nothing is paused, and nothing can be."""
         self._is_over, self._tops = True, ()
 
     def end(self) -> None:
-        """The run is about to tell its end. Breaks cycles that would keep the record in memory."""
+        """Drop references before the run's end: cycles would keep the record in memory."""
         self._bus = self._recorder = self._before = None
 
-    # -- a run that does again what it did --------------------------------------------------------
+    # -- a run that repeats its record ------------------------------------------------------------
 
     def follow(
         self, orders: Iterable[OrderRecord], still_paused: Sequence[str | None], *, holds: bool
     ) -> None:
-        """Tell the pauses of before where they were. Before `begin`.
+        """Publish the recorded pauses at their places. Call it before `begin`.
 
         Args:
-            orders: Those to pause and to resume, in order.
-            still_paused: Paths of the agents that were paused last, `None` for the run.
-            holds: Whether pauses, also of now, hold anything before `go_on`.
+            orders: The recorded pause and resume orders, in order.
+            still_paused: Paths of the agents that were paused at the end, `None` for the run.
+            holds: Whether pauses, recorded or new, hold anything before `go_on`.
         """
         self._before = _Before(orders)
         self._is_following = not holds
@@ -205,16 +205,17 @@ class Pauses:
         self._tops = tuple(dict.fromkeys((*ids, *self._tops)))
 
     def came_to(self, path: str, number: int) -> None:
-        """An agent has begun its call of this number; 0: it was started."""
+        """Note that an agent has begun its call with this number; 0: that it has started."""
         if self._before is not None:
             for order in self._before.due(path, number):
                 self._tell_again(order)
 
     def go_on(self, *, tells_the_rest: bool) -> None:
-        """New work begins: what still was paused is held from now on.
+        """New work begins: from now on the pauses that are still open hold it.
 
         Args:
-            tells_the_rest: Whether to publish what is unpublished, or never.
+            tells_the_rest: Whether to publish the recorded orders that are left; if not, they are
+                dropped.
         """
         if self._before is None:
             return
@@ -236,15 +237,15 @@ class Pauses:
 
 
 def _is_in(top: str | None, agent_id: str | None) -> bool:
-    """Whether a pause at `top` is ended with those at an agent and below it."""
+    """Whether a pause of `top` ends with the pauses of an agent and of all below it."""
     return agent_id is None or (top is not None and is_at_or_below(top, agent_id))
 
 
 class _Before:
-    """Orders of before that were not told again, each with its place.
+    """The recorded orders that were not published again, each with its place.
 
-    The order of each agent's, and of those of the whole run, is kept; between them it is not: the
-    agents come to their places in any order.
+    Orders for one agent stay in order, and so do orders for the whole run. Between these groups the
+    order may change, since the agents reach their places in any order.
     """
 
     def __init__(self, orders: Iterable[OrderRecord]) -> None:
@@ -256,7 +257,7 @@ class _Before:
             self._left.setdefault(order.value["agent"], deque()).append(order)
 
     def due(self, path: str, number: int) -> Iterator[OrderRecord]:
-        """Take what may be told now that an agent has begun the call of this number."""
+        """Take the orders that are due now that an agent has begun the call with this number."""
         self._calls[path] = number
         for which in (None, path):
             left = self._left.get(which)
@@ -267,7 +268,7 @@ class _Before:
         return self._calls.get(order.path, -1) >= order.number
 
     def rest(self, has_begun: Callable[[str], bool]) -> Iterator[OrderRecord]:
-        """Take what may be told now that the run goes on; what is left waits for its agent."""
+        """Take the orders that are due when new work begins; the others wait for their agents."""
         self._tells_all = True
         for which, left in self._left.items():
             while left and (which is None or has_begun(which)):

@@ -1,4 +1,4 @@
-"""A person's own plan, which no model makes: a list of tasks, or the rows of a table."""
+"""A person's own plan, made without a model: a list of tasks, or the rows of a table."""
 
 from __future__ import annotations
 
@@ -15,34 +15,40 @@ if TYPE_CHECKING:
 
 
 class ReusedAnswer(NamedTuple):
-    """The answer that a row has from an earlier map."""
+    """A row's answer from an earlier map."""
 
     run: str
-    """The id of the run that has it."""
+    """The id of the run that gave it."""
     text: str
     is_foreign: bool = False
-    """Whether another model gave it than the row is now for: no other map takes it from here."""
+    """Whether it came from another model than the row is for now: later maps do not reuse it."""
 
 
 class RowAnswers(Protocol):
-    """What is known of the answers to rows before they are asked. For the run's loop only."""
+    """The answers to rows that exist before the rows are asked. For the run's loop only."""
 
     @property
     def keeps(self) -> bool:
-        """Whether it wants to be told of new answers."""
+        """Whether it keeps new answers: only then is `keep` called."""
         ...
 
     def find(self, number: int, key: Callable[[], str]) -> ReusedAnswer | None:
-        """The answer that a row is not asked for again; it answers no other row of the run.
+        """A row's existing answer; `None` if the row is to be asked. Each answer is used once.
 
         Args:
-            number: The agent's.
-            key: Makes the key of its first call: see `agentnb.core.keys`.
+            number: The number of the row's agent.
+            key: Returns the key of its first call: see `agentnb.core.keys`.
         """
         ...
 
     def keep(self, number: int, key: str, text: str) -> None:
-        """A row has completed, be it asked or not. Called if it `keeps`."""
+        """Keep the answer of a completed row, asked or reused. Called only if `keeps` is true.
+
+        Args:
+            number: The number of the row's agent.
+            key: The key of its first call.
+            text: The answer.
+        """
         ...
 
 
@@ -50,32 +56,33 @@ class RowAnswers(Protocol):
 class Rows:
     """How the agents of a mapped table differ from those of a list of tasks.
 
-    There is one agent for each row and judge, the judges of a row side by side: judge j of row i,
-    both from 1, has the number `(i - 1) * judges + j`.
+    There is one agent for each row and judge, with the judges of a row next to each other: judge j
+    of row i, both from 1, has the number `(i - 1) * judges + j`.
     """
 
     system: str
-    """The system prompt of each: equal for all, so that a provider can cache it."""
+    """The system prompt, equal for all agents, so that a provider can cache it."""
     is_shared: bool = False
-    """Whether the prompt is worth a cache breakpoint, at its end in all calls. The first agent of
+    """Whether the prompt is worth a cache breakpoint at its end in all calls. The first agent of
     each model then runs until its first byte before the others start."""
     judges: int = 1
     models: tuple[ModelChoice, ...] = ()
-    """Of the judges, in their order, and then from the first again; empty for the run's model."""
+    """The judges' models, in order; if there are fewer, again from the first. Empty for the run's
+    model."""
     attempts: int = 2
-    """How often a row's failed turn is tried in all."""
+    """Most attempts at a row's turn in all."""
     sample: int | None = None
     """Rows that run before a person is asked about the rest, at equal distances in the table;
     `None` for no question."""
     attachments: tuple[tuple[Block, ...], ...] = ()
-    """By task: the files that stand before its text in the user message; empty for none at all."""
+    """Per task: the files before its text in the user message; empty if no task has files."""
     answers: RowAnswers | None = None
-    """Answers from before; `None` if each row is asked."""
+    """Existing answers; `None` to ask each row."""
     left_out: Mapping[int, str] = field(default_factory=dict)
-    """By the agent's number: why it does not start."""
+    """By agent number: why this agent does not start."""
 
     def message(self, number: int, task: str) -> Message:
-        """What the agent of a task, numbered from 1, is asked."""
+        """The user message of the agent with this number, from 1."""
         files = self.attachments[number - 1] if self.attachments else ()
         return Message(Role.USER, (*files, TextBlock(task)))
 
@@ -92,12 +99,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Tasks of a person: the root starts them all and only brings their results together."""
+    """A person's own tasks: the root starts them all and only combines their results."""
 
     instruction: SpawnInstruction
     synthesis: bool = True
-    """Whether a model brings the results together."""
+    """Whether a model combines the results."""
     output: OutputType | None = None
-    """The type of each answer; `None` for text."""
+    """The type of each task's answer; `None` for text."""
     rows: Rows | None = None
-    """If the tasks are rows of a table."""
+    """How the agents differ if the tasks are rows of a table; else `None`."""

@@ -89,7 +89,7 @@ class SystemPromptBuilder:
             config: The agent that the prompt is for.
             soul: Its personality.
             identity: Its identity.
-            user: About the person that it works for.
+            user: A text about the person that it works for.
             session_memory: Its memories of this conversation.
             long_term_memory: Its memories from earlier conversations.
             instructions: How to work; the built-in instructions when empty.
@@ -167,12 +167,12 @@ class SystemPromptBuilder:
 
     @staticmethod
     def build_for_row(system: str, depth: int, *, max_depth: int, profiles: str = "") -> str:
-        """Build the prompt of a mapped row's agent: a text of the person's, and how to delegate.
+        """Build the prompt of a mapped row's agent: the person's text, and how to delegate.
 
         Args:
-            system: What is equal for all rows.
-            depth: Its depth in the tree.
-            max_depth: The deepest level; an agent there is told nothing about delegation.
+            system: The text that all rows share.
+            depth: The agent's depth in the tree.
+            max_depth: The deepest level; the prompt of an agent there does not mention delegation.
             profiles: Description of the profiles, if it may choose one.
         """
         return joined(system, _capabilities(max_depth - depth), profiles)
@@ -213,9 +213,9 @@ def child_message(
         task: Its task.
         previous_result: The result of the agent before it in a sequence; `None` for the first one,
             and for agents that run in parallel.
-        status: The status of the agent before it; shown unless its answer is whole.
-        cut: Whether that agent's answer ended at a limit.
-        context: What its parent wants it to know.
+        status: The status of the agent before it; shown unless its answer is complete.
+        cut: Whether that agent's answer was cut at a limit.
+        context: What its parent wants it to know; used only without a previous result.
     """
     before = _section("context", context)
     if previous_result is not None:
@@ -236,22 +236,22 @@ ANSWER_WAS_CUT = "It was cut off before its end: give a shorter one."
 
 
 def no_other_tool(name: str) -> str:
-    """What is wrong with a call of a tool that is not offered."""
+    """The error, for the model, of a call of a tool that is not offered any more."""
     return f"You called {one_line(name)!r}, which is not run any more. Call `{FINAL_ANSWER}`."
 
 
 def json_instruction(schema: Mapping[str, Any]) -> str:
-    """Ask for an answer as JSON, of a model that cannot call tools."""
+    """Ask a model that cannot call tools for an answer as JSON."""
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     return f"Answer with one JSON object and nothing else. Its JSON schema:\n{text}"
 
 
 def asked_in_words(request: CompletionRequest) -> CompletionRequest:
-    """A request for an answer of a type, without its tool: the last user message asks for JSON."""
+    """The request for a typed answer without its tool: the last user message asks for JSON."""
     assert request.output_schema is not None
     asks = TextBlock(json_instruction(request.output_schema))
     messages = list(request.messages)
-    # The last is the model's own if it goes on with a reply that it paused.
+    # The last message is the model's own if it continues a reply that it paused.
     for at in reversed(range(len(messages))):
         if messages[at].role is Role.USER:
             messages[at] = replace(messages[at], content=(*messages[at].content, asks))
@@ -260,10 +260,10 @@ def asked_in_words(request: CompletionRequest) -> CompletionRequest:
 
 
 def wrong_answer(why: str) -> str:
-    """Ask for the answer again.
+    """Ask for a typed answer again.
 
     Args:
-        why: What is wrong with it; one line for each mistake.
+        why: What is wrong with it, one line per mistake.
     """
     return f"The answer does not have the form that is asked for:\n{why}\nGive it again, corrected."
 
@@ -293,7 +293,7 @@ BLOCK_BESIDE_TOOLS = (
 
 
 def result_for_model(text: str) -> str:
-    """A tool's result as the model gets it: its beginning, if it is very long."""
+    """A tool's result as the model gets it: only its beginning if it is very long."""
     if len(text) <= MOST_FOR_MODEL:
         return text
     return (

@@ -92,7 +92,7 @@ class SupportsKeyCheck(Provider, Protocol):
     """A provider that can say, without a call, whether it has a key."""
 
     async def check_key(self) -> None:
-        """Raise `MissingKey` if every call would fail for want of credentials."""
+        """Raise `MissingKey` if every call would fail because credentials are missing."""
         ...
 
 
@@ -113,7 +113,7 @@ def supports_token_count(provider: object) -> TypeGuard[SupportsTokenCount]:
 
 
 class SupportsTools(Provider, Protocol):
-    """A provider that says which of its models can call tools; any other is taken to."""
+    """A provider that says which of its models can call tools; for others all models can."""
 
     def supports_tools(self, model: str) -> bool:
         """Whether a model (its own name, without the `provider/` part) can call tools."""
@@ -127,19 +127,19 @@ def supports_tools(provider: object, model: str) -> bool:
 
 
 class SupportsMedia(Provider, Protocol):
-    """A provider that takes images or PDFs (`MediaBlock`); any other is taken to refuse them."""
+    """A provider that accepts images or PDFs (`MediaBlock`); others are sent none."""
 
     def supports_media(self, model: str, media_type: str) -> bool:
-        """Whether a model (its own name, without the `provider/` part) takes such files.
+        """Whether a model (its own name, without the `provider/` part) accepts such files.
 
-        `media_type` is one of `agentnb.core.media.MEDIA_TYPES`. Asked before the first call, so it
-        must not ask the network.
+        `media_type` is one of `agentnb.core.media.MEDIA_TYPES`. Must not use the network, since it
+        is also called before the first call.
         """
         ...
 
 
 def supports_media(provider: object, model: str, media_type: str) -> bool:
-    """Whether a provider's model takes files of a type. `model` is its own name."""
+    """Whether a provider's model accepts files of a type. `model` is its own name."""
     asked = getattr(provider, "supports_media", None)
     return asked is not None and bool(asked(model, media_type))
 
@@ -266,7 +266,11 @@ class SupportsLeave(ToolContext, Protocol):
     """The context of a tool whose blocking function may run in another process."""
 
     async def leave(self, call: BlockingCall) -> None:
-        """Give a cancelled call two seconds to end; then abandon it, and count it until it ends."""
+        """Give a cancelled call two seconds to end; then abandon it, and count it until it ends.
+
+        Args:
+            call: The call of the blocking function.
+        """
         ...
 
 
@@ -278,19 +282,19 @@ class Memory(Protocol):
     """The memory of one agent. For the run's loop only."""
 
     async def remember(self, fact: str) -> MemoryEntry:
-        """Keep a fact for later runs. It is published as `MemoryCreated` once it is kept."""
+        """Store a fact for later runs. It is published as `MemoryCreated` once it is stored."""
         ...
 
     async def recall(self, query: str, limit: int) -> Sequence[MemoryEntry]:
-        """The kept facts that have words of a query, the best first; of equal ones the newest."""
+        """The stored facts that share words with a query: best first, then newest first."""
         ...
 
 
 class MemoryKeeper(Protocol):
-    """Keeps facts beyond a run, for all runs of a store. May raise anything."""
+    """Stores facts beyond a run, for all runs of a store. May raise anything."""
 
     async def remember(self, agent_id: str, run_id: str, fact: str) -> MemoryEntry:
-        """Keep a fact, and return what was kept: its secrets are masked."""
+        """Store a fact, and return what was stored: its secrets are masked."""
         ...
 
     async def recall(self, query: str, limit: int) -> Sequence[MemoryEntry]:
@@ -337,23 +341,26 @@ def supports_timeout(tool: object) -> TypeGuard[SupportsTimeout]:
 
 
 class SupportsEffects(Tool, Protocol):
-    """A tool that says whether it changes anything outside the run; any other is taken to."""
+    """A tool that says whether it changes anything outside the run; others are assumed to."""
 
     @property
     def effects(self) -> bool: ...
 
 
 class SupportsApproval(Tool, Protocol):
-    """A tool that says whether a call of it needs approval; any other needs none."""
+    """A tool that says whether its calls need approval; calls of others need none."""
 
     @property
     def approval(self) -> bool | Callable[[Question], object]:
-        """`True`: a person is asked. A callable answers in place of one, as `approve` does."""
+        """`True`: a person is asked. A callable answers instead of a person, as `approve` does."""
         ...
 
 
 def approval_of(tool: object) -> bool | Callable[[Question], object]:
-    """Whether a tool's calls need approval, or what answers. A value that says neither asks."""
+    """Whether a tool's calls need approval, or the function that answers.
+
+    An attribute that is neither a callable, `False` nor `None` counts as `True`.
+    """
     value = getattr(tool, "approval", None)
     if value is None or value is False:
         return False
@@ -362,29 +369,30 @@ def approval_of(tool: object) -> bool | Callable[[Question], object]:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What counts for one tool call."""
+    """The decision on one tool call: its arguments, its record, its approval."""
 
     call: ToolCallRecord
-    """The call, with the arguments with which it may run."""
+    """The call with the arguments with which it may run."""
     recorded: ToolCallRecord | None = None
-    """The record that answers it; `None` if it is new, or had no end."""
+    """The record that answers it; `None` if the call is new, or its record has no end."""
     refusal: str = ""
     """Why it may not run, for the model; empty if it may."""
     note: str = ""
-    """A line for the model before the result: what a person has changed."""
+    """A line for the model before the result: which arguments a person changed."""
     may_repeat: bool = True
-    """Whether its tool may be asked again although a record answers."""
+    """Whether its tool may be called again although a record answers."""
     was_asked: bool = False
-    """Whether it waited for an answer, so that others may have begun before it."""
+    """Whether it waited for approval, so that other calls may have begun before it."""
 
 
 RECORDED, RUN, AGAIN = "recorded", "run", "again"
-"""What a replay does with a tool call that is recorded: nothing, since the record answers; run it,
-and compare what it returns; do again what it changes, while the record answers."""
+"""What a replay does with a recorded tool call. `recorded`: the record answers, and the tool is not
+run; `run`: run it, and compare its result with the record; `again`: run it for its changes, while
+the record answers."""
 
 
 class SupportsOnReplay(Tool, Protocol):
-    """A tool that says what a replay does with its recorded calls; any other is not run."""
+    """A tool that says what a replay does with its recorded calls; others are not run."""
 
     @property
     def on_replay(self) -> str:
@@ -400,8 +408,8 @@ def on_replay(tool: object) -> str:
 class SupportsAgain(Protocol):
     """A tool of ours that changes the run itself.
 
-    Where a record answers a call, `again` does once more what the call changed in the run; the
-    record's text stays its result.
+    When a record answers a call, `again` repeats the call's changes in the run; the result is still
+    the record's.
     """
 
     async def again(self, input: Mapping[str, Any], context: ToolContext) -> object: ...
@@ -415,15 +423,15 @@ def supports_again(tool: object) -> TypeGuard[SupportsAgain]:
 class SupportsMarks(Protocol):
     """A tool of ours that changes the store, and marks the change with its call.
 
-    So a call that was open when the process died is never uncertain: with a mark it was done, and
-    without one it was not, and is made.
+    So the outcome of a call that was open when the process died is known: with a mark it was done,
+    without one it was not, and is made again.
     """
 
     async def marked_result(self, mark: str, input: Mapping[str, Any], context: ToolContext) -> str:
-        """The result of a call that was done.
+        """The result of a call that was done before the process died.
 
         Args:
-            mark: What the change was marked with.
+            mark: The mark of its change.
             input: As in `call`.
             context: As in `call`.
         """
@@ -436,36 +444,36 @@ def supports_marks(tool: object) -> TypeGuard[SupportsMarks]:
 
 
 def has_effects(tool: object) -> bool:
-    """Whether a call must not be repeated unasked when its outcome is not known."""
+    """Whether a call may change something, so that one with an unknown outcome is not repeated."""
     return bool(getattr(tool, "effects", True))
 
 
-# -- answers of a type ------------------------------------------------------------------------
+# -- typed answers ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TypedAnswer:
-    """An answer that is of its type."""
+    """An answer that fits its type."""
 
     data: Any
     """The value, for a person's code."""
     text: str
-    """The same as compact JSON: what its parent's model reads, and what is kept."""
+    """The value as compact JSON: the parent's model reads it, and it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongAnswer:
-    """An answer that is not of its type."""
+    """An answer that does not fit its type."""
 
     why: str
-    """What is wrong, for the model; one line for each mistake."""
+    """What is wrong, for the model; one line per mistake."""
 
 
 class OutputType(Protocol):
-    """The type that an answer must be of. See `agentnb.typed`."""
+    """The type that an answer must fit. See `agentnb.typed`."""
 
     name: str
-    """As a person calls it."""
+    """The type's name, for messages."""
     schema: Mapping[str, Any]
     """JSON schema of an object: of the answer itself, or of `{"value": answer}`."""
 
@@ -511,7 +519,7 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A sub-agent's own model, in place of its parent's."""
+    """A sub-agent's own model, instead of its parent's."""
 
     provider: Provider
     name: str
@@ -521,7 +529,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class JobOrder:
-    """An agent's order for a sub-agent: all that the sub-agent gets to know."""
+    """An agent's order for a sub-agent: everything that the sub-agent gets."""
 
     task: str
     context: str = ""
@@ -544,7 +552,7 @@ class NotStarted(Exception):
 
     @property
     def for_model(self) -> str:
-        """What the model that ordered the job reads."""
+        """The error for the model that ordered the job."""
         return f"The sub-agent was not started: {self}."
 
 
@@ -554,7 +562,7 @@ class JobState:
 
     job_id: str
     path: str
-    """Of its agent."""
+    """Its agent's path."""
     task: str
     status: AgentStatus
     doing: str = ""
@@ -590,11 +598,11 @@ class Jobs(Protocol):
         ...
 
     async def wait(self, job_ids: Sequence[str]) -> None:
-        """Return when these jobs have ended. Unknown ids are ignored."""
+        """Wait until these jobs have ended. Unknown ids are ignored."""
         ...
 
     def mark_reported(self, job_ids: Sequence[str]) -> None:
-        """Note that the agent gets the results of those of these jobs that have ended."""
+        """Note that the results of these jobs, as far as they have ended, reach the agent."""
         ...
 
     async def cancel(self, job_ids: Sequence[str]) -> list[str]:
@@ -606,28 +614,28 @@ class Jobs(Protocol):
 
 
 class SupportsCommit(Protocol):
-    """The least that a run asks of a journal. All else is optional: see `Journal`."""
+    """The only method that a run requires of a journal. The others are optional: see `Journal`."""
 
     async def commit(self) -> None:
-        """Return once everything that came before is kept.
+        """Return once everything that came before is stored.
 
-        Awaited before a call or a tool with effects goes out, and before each finished or terminal
-        event is published, so that no reader learns of an end that was not kept.
+        Awaited before a call or a tool with effects starts, and before each finished or terminal
+        event is published, so that no reader learns of an end that was not stored.
         """
         ...
 
 
 class Journal(SupportsCommit, Protocol):
-    """Keeps what happens in a run, one run at a time. A journal may lack any method but `commit`.
+    """Stores what happens in a run, one run at a time. All methods but `commit` are optional.
 
     All but `commit` and `load` return at once, are called on the run's loop, and may come in any
     number before a commit. What a method raises fails the run at its end, and no agent. Texts are
-    handed over as they are: a journal that writes them masks their secrets
-    (`agentnb.core.secrets`). `agentnb.testing.journal_contract` checks an implementation.
+    passed unchanged: a journal that writes them masks their secrets (`agentnb.core.secrets`).
+    `agentnb.testing.journal_contract` checks an implementation.
     """
 
     def begin(self, head: RunHead) -> None:
-        """A run begins; everything that follows is of this run. The first call of all."""
+        """Begin a run: everything that follows belongs to it. Called before any other method."""
         ...
 
     def intend(self, record: CallRecord | ToolCallRecord) -> None:
@@ -635,19 +643,19 @@ class Journal(SupportsCommit, Protocol):
         ...
 
     def keep(self, record: Kept) -> None:
-        """Keep a record. A call or a tool call that has its result replaces its intent."""
+        """Store a record. The finished record of a call or a tool call replaces its intent."""
         ...
 
     def published(self, entries: Sequence[Entry]) -> None:
         """Take the entries published since the last call: each once, in order.
 
-        Called before each commit, which keeps them; once a second while a call is open; and a last
-        time after `RunFinished`, before the run's last commit.
+        Called before each commit, which stores them; commits come at least once a second while a
+        call is open, and a last time after `RunFinished`.
         """
         ...
 
     def load(self, run_id: str) -> RunJournal:
-        """All that was kept of a run.
+        """Everything that was stored of a run.
 
         Raises:
             NoSuchRun: The journal has no run with this id.
@@ -655,7 +663,10 @@ class Journal(SupportsCommit, Protocol):
         ...
 
     def close(self) -> None:
-        """Keep what came without a commit, and release what is held. A second call does nothing."""
+        """Store what came since the last commit, and release all resources.
+
+        A second call does nothing.
+        """
         ...
 
 
@@ -669,8 +680,7 @@ class Gate(Protocol):
 
         Args:
             model: `provider/model`.
-            on_wait: Called once per wait, with why the call waits and for how many seconds, if that
-                is known.
+            on_wait: Called once per wait, with the reason and the seconds; `None` if unknown.
         """
         ...
 
@@ -692,14 +702,14 @@ def supports_enter_now(slot: object) -> TypeGuard[SupportsEnterNow]:
 
 
 class Inbox(Protocol):
-    """Texts for agents at work. Each agent reads its own before its next call to a model."""
+    """Texts for running agents. Each agent reads its own before its next call to a model."""
 
     def has_news(self, agent_id: str) -> bool:
         """Whether there may be texts for an agent. Asked before each call: must be quick."""
         ...
 
     async def take(self, agent_id: str) -> Sequence[str]:
-        """Take all texts for an agent, oldest first. They then are in its conversation for good."""
+        """Take all texts for an agent, oldest first. They become part of its conversation."""
         ...
 
 
@@ -714,7 +724,7 @@ def _lacks(name: str) -> NoReturn:
 class RunControls(Protocol):
     """How a person steers a running tree. Safe from any thread.
 
-    What has a body here came later: controls of a person's own need not have it.
+    Members with a body here were added later: other implementations need not have them.
     """
 
     def cancel(self, agent: str | None = None, reason: str | None = None) -> CancelReceipt: ...
@@ -724,11 +734,11 @@ class RunControls(Protocol):
     def answer_budget(self, answer: str) -> None: ...
 
     def pause(self, agent: str | None = None) -> None:
-        """No new call or tool of an agent and those below it starts; of the run when left out."""
+        """Start no new call or tool of an agent and all below it, or of the whole run."""
         _lacks("pause")
 
     def resume(self, agent: str | None = None) -> None:
-        """What was paused goes on."""
+        """Continue what was paused."""
         _lacks("resume")
 
     @property
@@ -743,7 +753,7 @@ class RunControls(Protocol):
         _lacks("answer")
 
     def tell(self, agent: str, text: str) -> None:
-        """Say something to an agent, which reads it at its next turn."""
+        """Send a note to an agent, which reads it with its next call."""
         _lacks("tell")
 
 
@@ -778,7 +788,7 @@ class AgentOutcome:
     """The last turn's text so far."""
     stop_reason: str | None = None
     error: OrchestratorError | None = None
-    """The failed turn's error; whether to try again is the orchestrator's decision."""
+    """The failed turn's error. The orchestrator decides whether to try again."""
     may_retry: bool = False
     exhausted: str | None = None
     """Why the budget ended it, in words; `None` if it did not."""
@@ -786,7 +796,7 @@ class AgentOutcome:
     link: int = 0
     """Index of the agent's current model in a fallback chain: it never goes back."""
     final_answer: ToolUseBlock | None = None
-    """The call of `final_answer` at the conversation's end, if the schema was asked for."""
+    """The call of `final_answer` in the last reply, if the request asked for a typed answer."""
 
 
 class CallLease(Protocol):
@@ -795,14 +805,14 @@ class CallLease(Protocol):
     request: CompletionRequest
     """The request to send: the budget may have lowered its `max_tokens`."""
     limited_by: str | None
-    """What the budget is called that lowered `request.max_tokens`; `None` if none did."""
+    """The name of the budget that lowered `request.max_tokens`; `None` if none did."""
     halted: str | None
     """Why the budget ended the call while it was open, in words; `None` if it did not."""
     took_ms: int | None
-    """How long the call took, if its record tells; `None` for one that is made now."""
+    """Recorded duration of the call in milliseconds; `None` for a call that is made now."""
 
     def answered_by(self, provider: Provider) -> Provider:
-        """Who answers the call: `provider`, or its record."""
+        """The provider that answers the call: `provider` itself, or the call's record."""
         ...
 
     def when_halted(self, callback: Callable[[], None]) -> None:
@@ -830,8 +840,8 @@ class CallLease(Protocol):
                 count is added by the estimate.
 
         Returns:
-            The usage that counts, and by how many budget tokens it differs from what was reserved
-            and metered before.
+            The usage that counts, and the budget tokens by which it exceeds what was reserved and
+            metered before; negative if it is less.
         """
         ...
 
@@ -839,8 +849,8 @@ class CallLease(Protocol):
 class RunServices(Protocol):
     """What an attempt uses of its run: events, leases, time, waits.
 
-    Budget, cancellation and the bus stay with the run. An engine on another machine brings its own
-    `RunServices`, which talks to the run's over the wire.
+    Budget, cancellation and the bus stay with the run. An engine on another machine has its own
+    `RunServices`, which talks to the run's over the network.
     """
 
     clock: Clock
@@ -860,9 +870,9 @@ class RunServices(Protocol):
     publishes the refusal and returns why, as an error for the model."""
 
     def publish(self, event: Event) -> float:
-        """Publish an event. Returns when, in seconds since the run began.
+        """Publish an event. Returns its time, in seconds since the run began.
 
-        A `ModelCallStarted` is kept as an intent, too: await `commit` before the call goes out.
+        A `ModelCallStarted` is also recorded as an intent: await `commit` before the call is sent.
         """
         ...
 
@@ -871,14 +881,13 @@ class RunServices(Protocol):
         ...
 
     async def take_news(self, work: AgentWork, request: CompletionRequest) -> Sequence[str]:
-        """Take the messages for the agent: from the run's inbox, and from persons.
+        """Take the messages for the agent: from the run's inbox, and notes from persons.
 
-        The inbox gives none before the agent's first reply. What persons said is published with the
-        call.
+        The inbox is not read before the agent's first reply. Notes are published with the call.
 
         Args:
             work: The agent's work that the next call belongs to.
-            request: That call without them.
+            request: The next call without the messages.
 
         Raises:
             InternalError: The inbox failed.
@@ -886,7 +895,7 @@ class RunServices(Protocol):
         ...
 
     def reply_begins(self, pieces: list[TextRow]) -> None:
-        """Take the list that the text of the newest reply is added to, piece by piece."""
+        """Take the list to which the caller adds the text of the newest reply, piece by piece."""
         ...
 
     def reply_started(self) -> None:
@@ -902,25 +911,25 @@ class RunServices(Protocol):
         ...
 
     async def commit(self) -> None:
-        """Return once the journal has kept everything so far."""
+        """Return once the journal has stored everything so far."""
         ...
 
     async def call_ended(self, event: ModelCallFinished, error: ErrorRecord | None) -> None:
-        """Keep the open call with its result, commit, and publish its event.
+        """Record the open call with its result, commit, and publish its event.
 
         Args:
-            event: How it ended.
-            error: Its error, with what the event does not say.
+            event: The event of the call's end.
+            error: The whole error, of which the event has only the message; `None` without one.
         """
         ...
 
     async def rule(self, call: ToolCallRecord, tool: Tool | None) -> Ruling:
-        """What counts for a tool call: its record, or an approval that it needs and waits for.
+        """Decide on a tool call by its record, or by the approval that it needs and waits for.
 
         Args:
             call: The call as the model asked for it, before it begins.
-            tool: Its tool; `None` if there is none, or the arguments are malformed: then nobody is
-                asked.
+            tool: Its tool; `None` if there is none, or the arguments are malformed: then no
+                approval is asked for.
         """
         ...
 
@@ -933,31 +942,31 @@ class RunServices(Protocol):
         ...
 
     async def turn_to_end(self, number: int, recorded: ToolCallRecord) -> None:
-        """Wait until a tool call with a record may end: calls end in the order of then.
+        """Wait until a recorded tool call may end: calls end in their recorded order.
 
         Args:
-            number: The call's.
+            number: The call's number.
             recorded: Its record.
         """
         ...
 
     async def may_call(self, tool: ToolCallRecord, *, was: ToolCallRecord | None = None) -> None:
-        """Return when a tool may be called that no record answers.
+        """Wait until a tool call that no record answers may be made.
 
         Args:
             tool: The call.
-            was: Its record, if the call returned something else when it was run again.
+            was: Its record, if the call was run again and returned something else.
         """
         ...
 
     @property
     def has_changed_below(self) -> bool:
-        """Whether an agent below does other things than those that are recorded."""
+        """Whether an agent below differs from its record."""
         ...
 
     @property
     def is_done_again(self) -> bool:
-        """Whether the run repeats a recorded one, and so changes once more what that changed."""
+        """Whether a new run repeats a recorded one, so that its changes are made once more."""
         ...
 
     def next_tool_call(self) -> int:
@@ -965,33 +974,33 @@ class RunServices(Protocol):
         ...
 
     async def may_begin(self, tool_call: int, *, was_asked: bool) -> None:
-        """Return when the agent's tool call of this number may begin: no person's pause holds it.
+        """Wait until the agent's tool call with this number may begin: until no pause holds it.
 
-        Then it begins at once, before anything else is awaited.
+        The caller then begins it before it awaits anything else.
 
         Args:
-            tool_call: Its number.
+            tool_call: The call's number.
             was_asked: See `Ruling`.
         """
         ...
 
     def next_tool_start(self) -> int:
-        """The place of the tool call that starts now among the agent's, from 1.
+        """The place of the tool call that starts now among the agent's started calls, from 1.
 
-        One that waits for approval starts later than it is numbered.
+        A call that waits for approval starts later than its number says.
         """
         ...
 
     def next_tool_end(self) -> int:
-        """The place of the tool call that ends now among the agent's, from 1."""
+        """The place of the tool call that ends now among the agent's ended calls, from 1."""
         ...
 
     def intend(self, record: ToolCallRecord) -> None:
-        """Keep the intent of a tool with effects: await `commit` before it runs."""
+        """Record the intent of a tool with effects: await `commit` before it runs."""
         ...
 
     def keep_whole(self, record: ToolCallRecord, place: int) -> None:
-        """Keep a tool call of which the events hold only a part, for those who read the record.
+        """Keep a whole tool call, for readers of the record, if its events hold only a part.
 
         Args:
             record: The call.
@@ -1000,7 +1009,7 @@ class RunServices(Protocol):
         ...
 
     def tool_is_recorded(self, place: int) -> None:
-        """Note that a record answers a tool call, for those who read the events.
+        """Note that a record answers a tool call, for readers of the events.
 
         Args:
             place: See `next_tool_start`.
@@ -1008,22 +1017,22 @@ class RunServices(Protocol):
         ...
 
     async def tool_ended(self, record: ToolCallRecord, event: ToolCallFinished) -> None:
-        """Keep a tool call with its result, commit, and publish its event."""
+        """Record a tool call with its result, commit, and publish its event."""
         ...
 
     def ending_with_run(self, limit: TimeLimit) -> AbstractContextManager[None]:
-        """Inside this block, `limit` expires when a limit of the run stops all calls."""
+        """Within the block, `limit` expires when a limit of the run stops all calls and tools."""
         ...
 
     def stopped_by(self) -> str | None:
-        """Which limit of the run has stopped all calls, in words; `None` if none has."""
+        """Which limit of the run has stopped all calls and tools, in words; `None` if none has."""
         ...
 
     def abandon_tool(self) -> Callable[[], None]:
-        """Note that a tool's thread runs on after its call was cancelled.
+        """Note that a tool's thread keeps running after its call was cancelled.
 
         Returns:
-            To be called on the same loop when the thread has ended.
+            A function to call on the same loop when the thread has ended.
         """
         ...
 
@@ -1034,7 +1043,7 @@ class RunServices(Protocol):
 
         Raises:
             BudgetExceeded: The budget has no room for the call.
-            WordsCame: A person said something to the agent since `take_news`: ask for it again.
+            WordsCame: A note for the agent arrived since `take_news`: call that again.
         """
         ...
 
@@ -1043,7 +1052,7 @@ class RunServices(Protocol):
         ...
 
     def retry_delay_s(self, attempt: int) -> float:
-        """Seconds to wait after the failed attempt with that number, from 1."""
+        """Seconds to wait after the failed attempt with this number, from 1."""
         ...
 
     async def wait_to_retry(self, work: AgentWork, seconds: float) -> None:
@@ -1065,17 +1074,17 @@ class Engine(Protocol):
 
 
 class SupportsOpen(Engine, Protocol):
-    """An engine that looks at its machines before a run's first call."""
+    """An engine that checks its machines before a run's first call."""
 
     async def open(self, provider: Provider, tools: Sequence[Tool]) -> None:
         """Return once the run may begin.
 
         Args:
-            provider: The root's.
-            tools: The root's.
+            provider: The root's provider.
+            tools: The root's tools.
 
         Raises:
-            OrchestratorError: Its machines cannot be used. The run ends with this error.
+            OrchestratorError: The machines cannot be used. The run ends with this error.
         """
         ...
 

@@ -1,9 +1,9 @@
 """The questions of one run to a person: one queue, and the first answer counts.
 
 A question is answered by a person (in a panel, in code), by a person's own function (a gate), or
-by time: `DENIALS` says what counts without an answer, or without anyone who could give one. All of
-them lead to `_settle`, which publishes `QuestionAnswered` once and calls the asker. The budget's
-question has events of its own, `BudgetPaused` and `BudgetResumed`.
+by time: `DENIALS` has the answers that count after the time limit, `UNATTENDED` those if nobody can
+answer. All of them lead to `_settle`, which publishes `QuestionAnswered` once and calls the asker.
+The budget's question has its own events, `BudgetPaused` and `BudgetResumed`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 """By kind: the answers that a question takes."""
 
 DENIALS: Mapping[str, str] = {BUDGET: "stop", APPROVAL: "deny", PLAN: "stop", SAMPLE: "stop"}
-"""By kind: the answer that counts without a person's."""
+"""By kind: the answer that counts if none came in time, or a gate failed."""
 
 UNATTENDED: Mapping[str, str] = {**DENIALS, PLAN: "go", SAMPLE: "go"}
-"""By kind: the answer that counts if no person could answer."""
+"""By kind: the answer that counts if no person can answer."""
 
 WAITS_FOR_PLAN = "an answer to its plan"
-"""Reason of an `AgentWaiting`; so is the next one."""
+"""Reason of an `AgentWaiting`; likewise the next one."""
 WAITS_FOR_SAMPLE = "an answer to its sample"
 ENDED = "ended"
-"""The answer of a question that is void: its agent or the run ended before."""
+"""The answer of a void question: its agent or the run ended first."""
 GATE_PATIENCE_S = 2.0
 """Seconds that a gate has to end after its answer is no longer needed."""
 
@@ -57,7 +57,7 @@ class Question:
     """An open question. It holds only its own agent; the budget's holds every new call."""
 
     id: str
-    """`q1`, `q2`, in the run's order."""
+    """`q1`, `q2`, in the order in which the run asked."""
     kind: str
     """`budget`, `approval`, `plan` or `sample`."""
     agent_id: str
@@ -69,10 +69,10 @@ class Question:
     options: tuple[str, ...]
     """The answers that it takes."""
     value: Any = None
-    """Its subject. For an approval: `{"tool": name, "arguments": {…}}`, whole. For a plan: its
+    """Its subject. For an approval: `{"tool": name, "arguments": {…}}`, uncut. For a plan: its
     `SpawnPlanned`. For a sample: `{"sample_agents", "sample_tokens", "sample_cost_usd", "agents",
-    "tokens", "cost_usd"}`: the sample's figures, and the estimate for the rest; a cost without a
-    price is `None`. For the budget: its `BudgetWarning`."""
+    "tokens", "cost_usd"}`: the sample's figures, and the estimate for the rest; a cost is `None` if
+    a price is unknown. For the budget: its `BudgetWarning`."""
     asked_at_s: float = field(default=0.0, compare=False)
     """Seconds since the run began."""
     wait_s: float = field(default=0.0, compare=False)
@@ -81,10 +81,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a question was answered with."""
+    """The answer to a question."""
 
     answer: str
-    """One of its options, or a word that only its asker gives, such as `ended`."""
+    """One of its options, or a word that only agentnb itself gives, such as `ended`."""
     by: str = ""
     """`panel`, `code`, `gate`, `limit` or `agent`."""
     reason: str = ""
@@ -99,22 +99,22 @@ class Gate:
     function: Callable[[Any], object]
     """Sync (called on a thread) or async."""
     given: Any
-    """Its argument; the question itself when `None`."""
+    """Its argument; `None` for the question itself."""
     name: str
-    """What it is called in the reason of a denial: `the budget gate`."""
+    """Its name in the reason of a denial: `the budget gate`."""
     read: Callable[[object], Answer | None]
-    """Makes an answer of what it returns; `None` if it leaves the question to a person. Raises
+    """Converts its return value into an answer; `None` leaves the question to a person. Raises
     `ValueError`, whose text says what it should have returned."""
 
 
 class KeepsAnswers(Protocol):
-    """The recorder of the run, as the queue uses it."""
+    """What the queue needs of the run's recorder."""
 
     def order(self, kind: str, by: str, value: Any, path: str = "") -> None: ...
 
 
 def nobody_within(timeout_s: float) -> str:
-    """Why a question was denied that had no answer in time."""
+    """The reason of a denial because no answer came in time."""
     return f"nobody answered within {timeout_s:g} s"
 
 
@@ -123,16 +123,16 @@ def _somebody_may_answer() -> float | None:
 
 
 class Questions:
-    """The open questions of one run. For the run's loop, but for `open`.
+    """The open questions of one run. For the run's loop only, except `open`.
 
     Args:
-        bus: Takes `QuestionAsked` and `QuestionAnswered`.
-        clock: Of the run.
+        bus: Where `QuestionAsked` and `QuestionAnswered` are published.
+        clock: The run's clock.
         root_id: The root agent's id.
         timeout_s: Seconds without an answer after which a question is denied.
-        patience: For how many seconds an answer may still come: `None` while somebody can answer,
-            0 if nobody can, and otherwise the time after which it is to be asked again.
-        recorder: Keeps the answers of persons as orders; none when left out.
+        patience: Returns `None` while somebody can answer, 0 if nobody can; otherwise the seconds
+            after which to call it again.
+        recorder: Records the answers of persons as orders; `None` for no records.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Questions:
         self._patience = patience
         self._last = 0
         self._open: Mapping[str, _Asked] = {}
-        """Replaced and never changed: other threads read it."""
+        """Replaced, never changed, since other threads read it."""
         self._waiting: set[asyncio.Task[None]] = set()
 
     @property
@@ -165,7 +165,7 @@ class Questions:
         return self._patience() == 0
 
     def number_after(self, question_id: str) -> None:
-        """New questions have higher numbers than one that was asked before."""
+        """Give new questions higher numbers than an earlier one."""
         number = question_id.removeprefix("q")
         if number.isdecimal():
             self._last = max(self._last, int(number))
@@ -189,8 +189,8 @@ class Questions:
             agent_id: The agent that waits for the answer.
             text: The question, in words.
             value: See `Question`.
-            on_answer: Called once with the answer, on the run's loop, perhaps at once.
-            gate: Asked in place of a person.
+            on_answer: Called once with the answer, on the run's loop.
+            gate: Asked instead of a person.
         """
         self._last += 1
         question = Question(
@@ -213,7 +213,7 @@ class Questions:
         return question.id
 
     def tell_asked(self, question_id: str, kind: str, text: str, agent_id: str) -> None:
-        """Publish that a question is asked. Of the budget's, its own events tell."""
+        """Publish that a question is asked, except the budget's, which has its own events."""
         self.number_after(question_id)
         if kind == BUDGET:
             return
@@ -256,14 +256,14 @@ class Questions:
         """Ask, and wait for the answer. A question whose agent is cancelled is void.
 
         Args:
-            kind: What it is about; so are the next three and the last as in `ask`.
+            kind: As in `ask`, like the next three.
             agent_id: The agent that waits for the answer.
             text: The question, in words.
             value: See `Question`.
-            keep: Called with the question's id and its answer in the step in which it counts, so
-                that no kill comes between.
-            gate: Asked in place of a person.
-            keeps_end: Whether `keep` is also called for a question that is void.
+            keep: Records the answer: called with the question's id and the answer in the same step
+                in which the answer takes effect, so that the process cannot die in between.
+            gate: Asked instead of a person.
+            keeps_end: Whether `keep` is also called for a void question.
         """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -286,10 +286,10 @@ class Questions:
         try:
             with TimeLimit(self._clock, self.timeout_s):
                 if asking is not None:
-                    # Both stay as they are when this wait is cancelled.
+                    # `asyncio.wait` cancels neither of them if this wait is cancelled.
                     both = [asking, asked.answered]
                     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if kind != BUDGET:  # that is only asked while somebody looks
+                if kind != BUDGET:  # the budget asks only while somebody can answer
                     await self._wait_for_somebody(asked)
                 await asyncio.shield(asked.answered)
         except TimeoutError:
@@ -302,7 +302,7 @@ class Questions:
                         await asyncio.wait([asking])
 
     async def _wait_for_somebody(self, asked: _Asked) -> None:
-        """Return when someone can answer; deny the question if no one comes."""
+        """Return once somebody can answer; settle the question if nobody can."""
         while not asked.answered.done() and (left_s := self._patience()) is not None:
             if not left_s:
                 why = "nobody was there to answer"
@@ -313,7 +313,7 @@ class Questions:
                     await asyncio.shield(asked.answered)
 
     async def _ask_gate(self, asked: _Asked, gate: Gate) -> None:
-        # Settles `asked`, not whichever is open: a gate may answer after its own was closed.
+        # Settles `asked` itself: a gate may answer after its question was closed.
         function = gate.function
         given = asked.question if gate.given is None else gate.given
         denial = DENIALS[asked.question.kind]
@@ -348,7 +348,7 @@ class Questions:
         reason: str | None = None,
         by: str = "code",
     ) -> None:
-        """A person's answer, from a panel or from code.
+        """Take a person's answer, from a panel or from code.
 
         Raises:
             NoOpenQuestion: No such question is open.
@@ -399,7 +399,7 @@ class _Asked:
 
 
 def _as_order(question: Question, answer: Answer) -> Any:
-    """An answer as it is kept; of the budget's question the word alone, as it always was."""
+    """An answer as it is recorded; for the budget's question only the word, as in older records."""
     if question.kind == BUDGET:
         return answer.answer
     return {
@@ -411,10 +411,10 @@ def _as_order(question: Question, answer: Answer) -> Any:
 
 
 def checked(question: Question, answer: Any, value: Any, reason: Any, by: str) -> Answer:
-    """A person's answer, if the question takes it.
+    """A person's answer, checked against its question.
 
     Raises:
-        ValueError: It does not; the text says what it takes.
+        ValueError: The question does not take it; the text says what it takes.
     """
     if answer not in question.options:
         *first, last = map(repr, question.options)

@@ -1,6 +1,6 @@
 """Quotes foreign text in a prompt, so that it cannot be taken for agentnb's own.
 
-Two forms, for the two ways in which an agent gets text:
+There are two forms, for the two ways in which an agent gets text:
 
 - In an element (`<result …>`, `<task>`) the text is XML-escaped, compatibility characters that NFKC
   turns into angle brackets included.
@@ -19,7 +19,7 @@ from unicodedata import category, normalize
 from agentnb.core.text import block_quote
 
 _COMPATIBLE = {ord(sign): f"&#{ord(sign)};" for sign in "＜＞＆＂﹤﹥﹠"}  # noqa: RUF001
-"""Signs that NFKC turns into `<`, `>`, `&` and `"`."""
+"""Characters that NFKC turns into `<`, `>`, `&` and `"`."""
 _IN_ATTRIBUTE = {ord(sign): f"&#{ord(sign)};" for sign in "\n\r\t\x85\u2028\u2029"}
 """White space that an XML reader would fold, or show as a new line."""
 
@@ -72,7 +72,7 @@ def look(text: str) -> str:
 
 
 _MOST_LAYERS = 8
-"""Of entities that decode to parts of entities."""
+"""Most rounds of decoding: entities may decode to parts of entities."""
 # Digits are bounded, since `int` refuses very long numbers.
 _ENTITY = re.compile(
     r"&(?:#0*+(?P<decimal>[0-9]{1,7})|#[xX]0*+(?P<hex>[0-9a-fA-F]{1,6})|[A-Za-z][A-Za-z0-9]{1,31});?"

@@ -1,8 +1,8 @@
-"""What a journal kept of a run, as one whole record.
+"""Completes the stored record of a run: adds the events that its last records lack.
 
-A journal keeps a call's result and an agent's end before their events are published, and an event
-is handed over only with the next commit. So the last records of a process that died may have no
-event: it is added here. Everything is pure; nothing of it is ever written.
+A journal stores a call's result and an agent's end before their events are published, and it gets
+an event only with the next commit. So the last records of a process that died may have no events:
+they are added here. Everything is pure; nothing of it is ever written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from agentnb.core.types import AgentStatus, Usage, id_at, path_key, path_of
 
 _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 PROCESS_DIED = "its process ended before it did"
-"""Why an agent, or a run, is `interrupted`."""
+"""Reason of an agent or a run that is `interrupted`."""
 MOST_IN_EVENT = 2000
 """Most characters of an input or a result in an event."""
 _Timed = tuple[float, Event]
@@ -57,7 +57,7 @@ _MOST_ARGUMENTS = 20
 
 
 def memories_in(rows: Iterable[Row], run_id: str) -> MemoryList:
-    """What the agents of a run remembered, in the order in which it was kept."""
+    """The memories that the agents of a run stored, in order."""
     created = [row[1] for row in rows if isinstance(row[1], MemoryCreated)]
     return MemoryList(
         MemoryEntry(e.fact, e.agent_id, run_id, _time_of(e.created_at), e.memory_id)
@@ -68,21 +68,21 @@ def memories_in(rows: Iterable[Row], run_id: str) -> MemoryList:
 def _time_of(seconds: float) -> datetime:
     try:
         return datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):  # from a file, where any number may stand
+    except (ValueError, OverflowError, OSError):  # from a file, which may hold any number
         return _UNKNOWN_TIME
 
 
 def whole_rows(journal: RunJournal, *, interrupted: bool) -> list[Row]:
-    """The rows of a kept run, with the events that the process did not come to hand over.
+    """The rows of a stored run, completed with the events that its records lack.
 
     Args:
-        journal: What was kept.
-        interrupted: Whether the process is gone. Then each agent without an end gets
-            `AgentInterrupted`, those below before those above, and the run its `RunFinished`, all
-            at the last known time. A run that has ended stays as it is.
+        journal: The stored run.
+        interrupted: Whether its process is gone. Then each agent without an end gets an
+            `AgentInterrupted`, sub-agents before their parents, and the run a `RunFinished`, all at
+            the last known time. A run that has ended is left unchanged.
 
     Returns:
-        The kept rows, unchanged, and the added ones after them.
+        The stored rows, unchanged, then the added ones.
     """
     head = journal.head
     rows: list[Row] = rows_of(journal.entries).copy()
@@ -101,7 +101,7 @@ def whole_rows(journal: RunJournal, *, interrupted: bool) -> list[Row]:
         return rows
     latest_s = max(row[0] for row in rows)
     for at_s, added in _not_told(journal, told):
-        latest_s = max(latest_s, at_s)  # the clock of a record never goes back
+        latest_s = max(latest_s, at_s)  # times in a record never decrease
         rows.append(_row(latest_s, added))
         told.learn(added)
     if interrupted and not told.has_run_ended:
@@ -123,27 +123,28 @@ def _row(at_s: float, event: Event) -> Row:
     return at_s, event
 
 
-# -- what was told ---------------------------------------------------------------------------------
+# -- what has events -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _ToldOfAgent:
-    """How much of one agent's calls was told."""
+    """How much of one agent's calls has events."""
 
     calls: int = 0
-    """Calls that began, and those that ended. A call's number is its place among them."""
+    """Number of calls that began. A call's number is its position among them."""
     calls_ended: int = 0
     pieces: int = 0
-    """Pieces of the newest reply."""
+    """Pieces of the newest reply's text."""
     tools: Counter[str] = field(default_factory=Counter)
-    """How many tool calls of each id began, and how many ended. They need not begin in the order of
-    their numbers: one may wait for approval. Some servers give an id twice."""
+    """By id: how many tool calls began. They need not begin in the order of their numbers, since
+    one may wait for approval. Some servers use an id twice."""
     tools_ended: Counter[str] = field(default_factory=Counter)
+    """By id: how many tool calls ended."""
     has_ended: bool = False
 
 
 class _Told:
-    """What the rows of a record tell, as far as records may know more."""
+    """What the rows of a record report, as far as records may know more."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.agents: dict[str, _ToldOfAgent] = {}
@@ -181,24 +182,24 @@ class _Told:
                 self._of(event.agent_id).has_ended = True  # type: ignore[union-attr,arg-type]
 
     def open_agent(self, agent_id: str) -> _ToldOfAgent | None:
-        """What was told of an agent; `None` if its spawn was not told, or its end was."""
+        """What has events of an agent; `None` if its spawn has none, or its end has one."""
         agent = self.agents.get(agent_id)
         return None if agent is None or agent.has_ended else agent
 
     def open_agents(self, root_id: str) -> list[str]:
-        """Ids of the agents that have not ended, those below before those above."""
+        """Ids of the agents that have not ended, sub-agents before their parents."""
         ids = [agent_id for agent_id, agent in self.agents.items() if not agent.has_ended]
         return sorted(ids, key=lambda agent_id: path_key(path_of(agent_id, root_id)), reverse=True)
 
 
-# -- what was kept and not told --------------------------------------------------------------------
+# -- what has records but no events ----------------------------------------------------------------
 
 
 def _not_told(journal: RunJournal, told: _Told) -> Iterator[_Timed]:
-    """Time and event of what was kept and not told, in an order in which it could be published.
+    """Time and event of each missing event, in an order in which they could be published.
 
-    Nothing that was kept can depend on an end that was not told. So all calls come first, and then
-    the ends, in the order in which they were kept: a child's before its parent's.
+    No record can depend on an agent's end that was not published. So all calls come first, then the
+    ends in the order of their records: a child's before its parent's.
     """
     root_id = journal.head.thread_id
     known: Counter[tuple[str, str]] = Counter()
@@ -218,7 +219,7 @@ def _not_told(journal: RunJournal, told: _Told) -> Iterator[_Timed]:
 
 
 def _rest_of_call(record: CallRecord, told: _Told, agent_id: str) -> list[_Timed]:
-    """The events of a finished call that were not told, in order."""
+    """The missing events of a finished call, in order."""
     agent = told.open_agent(agent_id)
     if agent is None or record.status != FINISHED or record.number <= agent.calls_ended:
         return []
@@ -234,12 +235,12 @@ def _rest_of_call(record: CallRecord, told: _Told, agent_id: str) -> list[_Timed
 
 
 def _rest_of_tool_call(record: ToolCallRecord, place: int, told: _Told) -> list[_Timed]:
-    """The events of a finished tool call that were not told, in order.
+    """The missing events of a finished tool call, in order.
 
     Args:
         record: The call.
-        place: Its place among its agent's records of the same id, from 1.
-        told: What was told.
+        place: Its position among its agent's records with the same id, from 1.
+        told: What has events.
     """
     agent = told.open_agent(record.agent_id)
     if agent is None or record.status != FINISHED or agent.tools_ended[record.tool_use_id] >= place:
@@ -251,11 +252,11 @@ def _rest_of_tool_call(record: ToolCallRecord, place: int, told: _Told) -> list[
     return [*events, (ended_at_s, tool_call_finished(record))]
 
 
-# -- a record's event ------------------------------------------------------------------------------
+# -- events from records ---------------------------------------------------------------------------
 
 
 def model_call_started(record: CallRecord, agent_id: str) -> ModelCallStarted:
-    """The event of a call's start."""
+    """The event of a model call's start."""
     return ModelCallStarted(
         agent_id=agent_id,
         request=record.request,
@@ -266,7 +267,7 @@ def model_call_started(record: CallRecord, agent_id: str) -> ModelCallStarted:
 
 
 def model_call_finished(record: CallRecord, agent_id: str) -> ModelCallFinished:
-    """The event of a finished call's end."""
+    """The event of a finished model call's end."""
     return ModelCallFinished(
         agent_id=agent_id,
         model=record.model,
@@ -280,7 +281,7 @@ def model_call_finished(record: CallRecord, agent_id: str) -> ModelCallFinished:
 
 
 def tool_call_started(record: ToolCallRecord) -> ToolCallStarted:
-    """The event of a tool call's start; a long input is cut in it."""
+    """The event of a tool call's start, with a long input cut."""
     given, length = cut_input(record.input)
     return ToolCallStarted(
         agent_id=record.agent_id,
@@ -292,7 +293,7 @@ def tool_call_started(record: ToolCallRecord) -> ToolCallStarted:
 
 
 def tool_call_finished(record: ToolCallRecord) -> ToolCallFinished:
-    """The event of a finished tool call's end; a long result is cut in it."""
+    """The event of a finished tool call's end, with a long result cut."""
     text = record.result
     return ToolCallFinished(
         agent_id=record.agent_id,
@@ -360,11 +361,11 @@ def run_finished(end: EndRecord) -> RunFinished:
 
 
 def cut_input(given: Any) -> tuple[Any, int | None]:
-    """A tool's input as it is in an event.
+    """A tool's input for an event, cut if it is long.
 
     Returns:
-        The input, or the beginnings of its first arguments; and the characters of the whole as
-        JSON, `None` if it is whole.
+        The input, or the beginnings of its first arguments; and the number of characters of the
+        whole input as JSON, `None` if it is not cut.
     """
     if not _is_short(given):
         whole = json.dumps(plain(given), ensure_ascii=False)
@@ -374,7 +375,7 @@ def cut_input(given: Any) -> tuple[Any, int | None]:
 
 
 def _is_short(given: Any) -> bool:
-    """A quick check that an input needs no cut, true for most."""
+    """A quick check that an input needs no cut; true for most inputs that need none."""
     if type(given) is not dict or len(given) > _MOST_ARGUMENTS:
         return False
     length = 0
@@ -388,7 +389,7 @@ def _is_short(given: Any) -> bool:
 def _shortened(given: Any) -> dict[str, Any]:
     """The beginnings of the first arguments."""
     arguments = plain(given)
-    if not isinstance(arguments, dict):  # from a provider that sends no object
+    if not isinstance(arguments, dict):  # a provider may send something else
         arguments = {"input": arguments}
     first = list(arguments.items())[:_MOST_ARGUMENTS]
     return {name[:_MOST_PER_ARGUMENT]: _beginning(value) for name, value in first}

@@ -1,8 +1,8 @@
 """The records of a run, as plain values: calls, tool calls, orders, verdicts, ends.
 
-With the events, these are all that a reader needs to show, recover or replay the run. A call and a
-tool call are kept twice: when they start (`status` is `started`) and when they end; the second
-record replaces the first. (run, path, number) identifies each of them.
+Together with the events, these are all that a reader needs to show, recover or replay the run. A
+call and a tool call are recorded twice: when they start (`status` is `started`) and when they end;
+the second record replaces the first. (run, path, number) identifies each of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STARTED, FINISHED = "started", "finished"
 """`status` of a record: started, or with its result."""
 
 DONE = "done"
-"""The verdict by which a store tells of a tool call that it was done."""
+"""Kind of the verdict by which a store says that a tool call was done."""
 
 Piece = tuple[float, str]
 """A piece of a reply's text: `at_s`, text."""
@@ -36,7 +36,7 @@ Piece = tuple[float, str]
 class Pieces(Sequence[Piece]):
     """The text of a reply as it arrived, made of rows of the record.
 
-    Equal to any sequence of the same pieces. A piece is made when it is read: most never are.
+    Equal to any sequence of the same pieces. A piece is created when it is read; most never are.
 
     Args:
         rows: The rows of the call's text, in order.
@@ -90,10 +90,10 @@ ErrorRecord = TypedDict(
 )
 """An error as a plain value.
 
-`message` is one line, and the class's name for an error without one; `words` is the whole message
-if that is another text. `status` is the HTTP status. `base` is the class of agentnb that counts for
-retries and failover: the error's own or the nearest above it, `LlmError` and those below it or
-`InternalError`; `None` for any other error. Older records lack the last three.
+`message` is one line, or the class's name for an error without a message; `words` is the whole
+message if it differs. `status` is the HTTP status. `base` is the agentnb class that decides about
+retries and failover: the error's own class or its nearest base, among `LlmError`, its subclasses
+and `InternalError`; `None` for any other error. Older records lack the last three.
 """
 
 
@@ -102,7 +102,7 @@ def error_record(error: BaseException) -> ErrorRecord:
     ours = error if isinstance(error, LlmError) else None
     said = in_words(error)
     message = said or type(error).__name__
-    # Of a foreign error only its one line is published.
+    # Only one line of a foreign error is published.
     words = str(error) if isinstance(error, LlmError | InternalError) else said
     return {
         "class": type(error).__name__,
@@ -119,7 +119,7 @@ def error_record(error: BaseException) -> ErrorRecord:
 
 
 def error_of(record: ErrorRecord) -> BaseException:
-    """An error that retries, failover and the words for a person treat like the recorded one.
+    """An error that retries, failover and messages treat like the recorded one.
 
     A class that is not agentnb's own is recreated with the same name.
     """
@@ -128,13 +128,13 @@ def error_of(record: ErrorRecord) -> BaseException:
         return CancelledError()
     if words is None:
         words = record["message"]
-    # Without `base`, in an older record, the name of the class tells.
+    # In an older record, without `base`, the name of the class decides.
     base = _BASES.get(record.get("base", name) or "")
     if base is None:
         return cast("type[Exception]", type(name, (Exception,), {}))(words)
     kind = base if name == base.__name__ else cast("type[AgentnbError]", type(name, (base,), {}))
     error = kind(words)
-    error.args = (words,)  # a constructor may replace no message by its own
+    error.args = (words,)  # the constructor may have composed another message
     if isinstance(error, LlmError):
         error.retryable, error.status_code = record["retryable"], record["status"]
         error.retry_after_s = _seconds(record["retry_after_s"])
@@ -144,7 +144,7 @@ def error_of(record: ErrorRecord) -> BaseException:
 
 
 def _seconds(value: Any) -> Any:
-    """A number that JSON does not have is kept as text: see `agentnb.core.codec.plain`."""
+    """A number; those that JSON does not have are text: see `agentnb.core.codec.plain`."""
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
@@ -199,21 +199,21 @@ class RunHead:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The run's settings as plain values."""
     first_child: int = 0
-    """The number of the first task that the root asks for: higher in a thread that had children; 0
+    """The number of the first task that the root asks for: above 1 in a thread that had children; 0
     in older records."""
 
     @property
     def unit(self) -> str:
-        """Of the budget: `tokens` or `usd`."""
+        """The budget's unit: `tokens` or `usd`."""
         return str(self.settings.get(UNIT, TOKENS))
 
     @property
     def rates(self) -> dict[str, Rate]:
-        """Prices of tokens in the run, by `provider/model`; empty if no budget counts dollars."""
+        """Prices of tokens, by `provider/model`; empty if no budget counts dollars."""
         return {model: rate_of(each) for model, each in self.settings.get(PRICES, {}).items()}
 
     version: str = field(default="", compare=False)
-    """Of the agentnb that kept it. A reader fills it in, if its journal keeps it."""
+    """The version of agentnb that recorded the run; empty if its journal does not store it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,21 +227,21 @@ class CallRecord:
     attempt: int
     """Transport attempt, from 1."""
     key: str
-    """What the call means: see `agentnb.core.keys`."""
+    """The call's key: see `agentnb.core.keys`."""
     request: CompletionRequest
-    """As sent."""
+    """The request as sent."""
     pieces: Sequence[Piece] = ()
     """The reply's text as it arrived."""
     message: Message | None = None
-    """The reply, as it is sent back; `None` while the call is open, and if nothing came. Of a reply
-    that was cut off: its text."""
+    """The reply, as it is sent back to the model; only its text if it was cut off. `None` while the
+    call is open, and if nothing arrived."""
     stop_reason: str | None = None
-    """`None` if the reply is not whole."""
+    """`None` if the reply is not complete."""
     usage: Usage | None = None
     """`None` while the call is open."""
     error: ErrorRecord | None = None
     at_s: float = 0.0
-    """When it was sent, in seconds since the run began."""
+    """The time when it was sent, in seconds since the run began."""
     duration_ms: int | None = None
     """`None` while the call is open."""
     status: str = STARTED
@@ -266,7 +266,7 @@ class CallRecord:
 
     @property
     def text(self) -> str:
-        """The reply's text, as far as it has arrived."""
+        """The reply's text so far."""
         return "".join(self.texts)
 
 
@@ -284,11 +284,11 @@ class ToolCallRecord:
     path: str = ""
     """The agent's."""
     number: int = 0
-    """Position among its agent's tool calls, from 1, in the order in which its model asked."""
+    """Position among its agent's tool calls, from 1, in the order of the model's replies."""
     effects: bool = True
-    """Whether it may change something outside the run, so that it must not be repeated unasked."""
+    """Whether it may change something outside the run: then it is not repeated without consent."""
     at_s: float = 0.0
-    """Its start, in seconds since the run's start."""
+    """Its start, in seconds since the run began."""
     duration_ms: int | None = None
     """`None` while the call is open."""
     status: str = FINISHED
@@ -299,7 +299,7 @@ class ToolCallRecord:
     media: tuple[MediaBlock, ...] = ()
     """The images and PDFs in its result, whole."""
     unseen: tuple[int, ...] = ()
-    """Places in `media`, from 1, of what the model does not accept: a line named it instead."""
+    """Places in `media`, from 1, of files that the model does not accept: it got a line instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,21 +311,22 @@ class OrderRecord:
     by: str
     """`panel`, `code`, `gate`, `limit` or `agent`."""
     path: str
-    """The agent whose call was the newest to begin when the order was heard: of the branch that is
-    cancelled, the agent that is told something, else of the run."""
+    """Place of the order, with `number`: the path of the cancelled, paused or resumed agent, of the
+    agent that gets a note, or of the one that asks; if the order concerns the run, the path of the
+    agent whose call had begun last."""
     number: int
-    """The number of that call; 0 before the first."""
+    """How many calls the agent at `path` had begun when the order arrived."""
     at_s: float
-    """Its arrival, in seconds since the run's start."""
+    """Its arrival, in seconds since the run began."""
     value: Any
     """`cancel`: `{"agent": its path or None for the run, "reason": …}`; `budget`: the total;
-    `answer`: of the budget's question the answer; of any other `{"question": its id, "answer": …,
-    "value": …, "reason": …}`; `pause` and `resume`: `{"agent": its path or None for the run}`;
+    `answer`: for the budget's question, the answer; for any other, `{"question": its id, "answer":
+    …, "value": …, "reason": …}`; `pause` and `resume`: `{"agent": its path or None for the run}`;
     `tell`: `{"agent": its path, "text": …}`."""
 
 
 REUSED, SAMPLED = "reused", "sampled"
-"""The kinds of the verdicts on a row that makes no call, and on what comes after a sample."""
+"""Kinds of the verdicts on a row that makes no call, and on the rest of a table after a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,59 +338,62 @@ class VerdictRecord:
     number: int
     """Position among its agent's verdicts, from 1."""
     kind: str
-    """What was answered, and `value`:
+    """What the verdict decides, with its `value`:
 
-    - `admitted`: `{"numbers": […], "refused": [{"number", "limit", "reason"}]}`: tasks, some
-      perhaps refused; or of a task for another thread `{"assigned": task, "refused": [{"limit",
-      "reason"}]}`;
+    - `admitted`: `{"numbers": […], "refused": [{"number", "limit", "reason"}]}`: tasks that may
+      start, except the refused ones; for a task for another thread, `{"assigned": task, "refused":
+      [{"limit", "reason"}]}`;
     - `skipped`: `{"numbers": […], "why"}`: the tasks of a sequence that an exhausted run did not
       start;
-    - `waited`: `{"call"}`: a call that waited for the answer to the budget's question; with `"for":
-      "paused"` one that a person's pause held, and holds no more;
-    - `held`: `{"tool_call", "told", "ended", "place"}`: a tool call that a person's pause held, or
-      that waited for approval, and waits no more; whether a pause was told, and when it began: how
-      many tool calls of its agent had ended, `None` if it never did, and its place among the
-      answers (`approved`) and such beginnings of its agent;
-    - `clamped`: `{"call", "max_tokens", "limited_by"}`: a call that may say less, and the name of
-      the budget that left no more;
+    - `waited`: `{"call"}`: a call waited for the answer to the budget's question; with `"for":
+      "paused"`, a person's pause held it until now;
+    - `held`: `{"tool_call", "told", "wait", "ended", "place"}`: a tool call that a person's pause
+      held, or that waited for approval, begins. `told`: whether its wait was published, with its
+      place `wait`. `ended`: how many tool calls of its agent had ended, `None` if the call never
+      began; `place`: its place among the answers (`approved`), waits and such beginnings of its
+      agent;
+    - `clamped`: `{"call", "max_tokens", "limited_by"}`: a call's lower `max_tokens`, and the name
+      of the budget that left no more;
     - `halted`: `{"call", "why", "ended_by"}`: why an open call was ended, and which limit ended the
       run's work, both in words;
-    - `exhausted`: `{"call", "why", "ended_by"}`: the same of a call that was not made. Its number
+    - `exhausted`: `{"call", "why", "ended_by"}`: the same for a call that was not made. Its number
       is that of the agent's next call, if it makes one;
-    - `fitted`: `{"fits", "tool_limit", "body_limit"}`: whether the root's last call has room in the
+    - `fitted`: `{"fits", "tool_limit", "body_limit"}`: whether the root's last call fits into the
       budget, and to how many characters each tool result and each sub-agent's result is cut in it;
-      `None`: not at all;
-    - `asked`: `{"path", "number"}`: from now on the budget's question is open. A `warned` ends it;
-    - `warned`: `{"decision", "why", "answer", "by", "path", "number"}`: whether the run goes on
+      `None`: uncut;
+    - `asked`: `{"path", "number"}`: the budget's question is open, until the next `warned`;
+    - `warned`: `{"decision", "why", "answer", "by", "path", "number"}`: whether the run continues
       after a warning (`continue` or `stop`), why it stops, the answer to the question and who gave
-      it, both empty if none was asked;
-    - `told`: `{"call", "texts": […], "notes": [{"text", "by"}]}`: what the inbox had for the agent,
-      and what persons said to it; `notes` is left out if there are none;
+      it; both are empty if none was asked;
+    - `told`: `{"call", "texts": […], "notes": [{"text", "by"}]}`: the texts from the inbox and the
+      notes from persons that the agent read with a call; `notes` is missing if there are none;
     - `approved`: `{"tool_call", "digest", "question", "answer", "by", "reason", "value", "ended",
-      "place"}`: the answer to the question whether the tool call of this number may run; its
-      `answer` is `ended` if the question became void. `digest`: of the tool's name and the model's
-      arguments, so that it answers for no other call; `value`: other arguments for it, or `None`;
-      `ended` and `place`: when it came, as of `held`;
+      "place"}`: the answer to the question whether this tool call may run; `ended` if the question
+      became void. `digest`: of the tool's name and the model's arguments, so that the answer counts
+      for no other call; `value`: other arguments for it, or `None`; `ended` and `place`: as in
+      `held`;
     - `planned`: `{"numbers", "digest", "tokens", "cost_usd", "question", "answer", "by", "reason",
-      "value"}`: what was told before the agent delegated, and the answer if that was asked;
-      `question` is empty if it was not. `digest`: of the tasks;
-    - `sampled`: `{"numbers", "about", "question", "answer", "by", "reason", "value"}`: of a mapped
-      table: what the sample told about the tasks that had not started (see
-      `agentnb.core.questions.Question.value`), and the answer, as of `planned`;
-    - `reused`: `{"key", "run", "text"}`: a row that made no call: the key of its first one, and the
-      run whose answer it has;
-    - `recalled`: `[{"id", "text"}]`: what the root remembers of earlier runs;
-    - `lost`: `{"number", "tokens"}`: an open call that a recovery makes again, and the tokens that
-      are counted for what it had used. With the number 0, of the root: all calls that a recovery
-      with a larger budget has dropped;
-    - `went_on`: `{"used_s", "at_s"}`: new work begins in a run that is recovered and has a time
-      limit: the seconds that it had used, and the time from which on more are used;
-    - `done`: `{"tool_call", "mark"}`: a tool call of ours that changed the store and had no end. It
-      is written with that change, and `number` is the call's, negative.
+      "value"}`: the plan that was published before the agent delegated, and the answer to it;
+      `question` is empty if no person was asked. `digest`: of the tasks;
+    - `sampled`: `{"numbers", "about", "question", "answer", "by", "reason", "value"}`: for a mapped
+      table, the figures of the sample and the estimate for the tasks that had not started (see
+      `agentnb.core.questions.Question.value`), and the answer, as in `planned`;
+    - `reused`: `{"key", "run", "text"}`: the answer of a row that made no call, the key of its
+      first call, and the run that gave the answer; with `"foreign": true`, another model gave it;
+    - `recalled`: `[{"id", "text"}]`: the root's memories of earlier runs;
+    - `lost`: `{"number", "tokens"}`: a call that was open when the process died, and the estimate
+      of what it had spent, in the budget's unit. With the number 0, of the root: all calls that a
+      recovery with a larger budget has removed;
+    - `went_on`: `{"used_s", "at_s"}`: new work begins in a recovered run with a time limit: the
+      seconds that it had used, and the time from which on more are used;
+    - `job`: `{"number", "id"}`: the id of the job for the task with this number;
+    - `wrong_answer`: `{"call", "why"}`: what was wrong with a typed answer;
+    - `done`: `{"tool_call", "mark"}`: a tool call of ours that changed the store and has no end. It
+      is written together with the change, and `number` is the call's, negative.
 
-    `call` is the number of the call that it concerns, of `told` the one that tells it. `asked`,
-    `warned` and `went_on` concern the run and are the root's; `path` and `number` name the call
-    that was the newest to begin.
+    `call` is the number of the call that it concerns, in `told` that of the call with which the
+    agent reads the texts. `asked`, `warned` and `went_on` concern the run and belong to the root;
+    their `path` and `number` name the call that had begun last.
     """
     value: Any
 
@@ -404,14 +408,14 @@ class EndRecord:
     text: str = ""
     """The answer, complete or partial."""
     error: str | None = None
-    """Why it did not complete."""
+    """Why it did not complete; `None` if it did."""
     cut: bool = False
     tokens_used: int = 0
     duration_ms: int = 0
     at_s: float = 0.0
-    """In seconds since the run began."""
+    """Its time, in seconds since the run began."""
     attempt: int = 1
-    """The agent's attempt that ended."""
+    """The number of the agent's last attempt."""
     by: str = ""
     """Who cancelled it; empty if not cancelled."""
 
@@ -426,14 +430,15 @@ class RunJournal:
 
     head: RunHead
     entries: Sequence[Entry]
-    """The entries before the last commit, in order. The process may have died before the events of
-    the last records: see `agentnb.core.reading`."""
+    """The entries before the last commit, in order. The last records may lack their events, if the
+    process died: see `agentnb.core.reading`."""
     calls: tuple[CallRecord, ...] = ()
-    """By path, then number; so are the tool calls."""
+    """Ordered by path, then number."""
     tool_calls: tuple[ToolCallRecord, ...] = ()
+    """Ordered by path, then number."""
     orders: tuple[OrderRecord, ...] = ()
     """In order of arrival."""
     verdicts: tuple[VerdictRecord, ...] = ()
-    """By path, then number."""
+    """Ordered by path, then number."""
     ends: tuple[EndRecord, ...] = ()
     """In order of the agents' ends; the run's end is last."""

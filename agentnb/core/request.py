@@ -52,7 +52,7 @@ def new_run_id(at_s: float | None = None) -> str:
     """A fresh UUIDv7 as 32 hexadecimal characters, so that runs sort by time.
 
     Args:
-        at_s: The time in it, in seconds since 1970; now when left out.
+        at_s: The time in the id, in seconds since 1970; by default now.
 
     Source: RFC 9562, section 5.7.
     """
@@ -64,7 +64,7 @@ def new_run_id(at_s: float | None = None) -> str:
 
 
 class OpenGate:
-    """A gate without a limit."""
+    """A gate that limits nothing."""
 
     @asynccontextmanager
     async def acquire(
@@ -90,38 +90,39 @@ class RequestContext:
     """One run's shared state: its budget, cancel tree and limits.
 
     Args:
-        budget: All agents draw on it.
+        budget: The budget that all agents use.
         max_depth: Depth of the deepest sub-agent; the root has 0.
         max_agents: Most sub-agents that agents may start in the whole run. Neither the root nor
             the tasks of a person's own list count.
-        run_id: A new one when left out.
-        thread_id: The root agent's id; a new one when left out.
-        clock: The real time when left out.
-        gate: Limits how many calls are open at a time; no limit when left out.
+        run_id: The run's id; by default a new one.
+        thread_id: The root agent's id; by default a new one.
+        clock: The run's clock; by default the real time.
+        gate: Limits how many calls are open at a time; by default unlimited.
         call_timeout_s: Seconds that one call to a model may take.
         on_budget_warning: `ask`, `continue` or `stop`.
-        pause_timeout_s: Seconds without an answer after which a paused run stops.
-        is_attended: Whether a person looks at the run: else the budget asks nothing.
-        patience: Of the run's other questions: see `agentnb.core.questions.Questions`.
-        approve: A person's own function that approves tool calls; none when left out.
+        pause_timeout_s: Seconds without an answer after which a question is denied.
+        is_attended: Returns whether a person watches the run; if not, the budget asks nothing.
+        patience: For the run's questions: see `agentnb.core.questions.Questions`.
+        approve: A person's own function that approves tool calls; `None` for none.
         gated: Names of tools that need approval, whatever the tools themselves say.
         on_plan: What happens before an agent delegates: `go`, `ask`, or a person's own function.
-        ask_above: Numbers of agents and of dollars above which that is asked; `None` for never.
-        price: The list price in US dollars of a call to a model (`provider/model`) with so many
-            input and output tokens; `None` for one without a price. It must not raise.
-        price_usage: The same of some usage; by `price`, without a cache, when left out.
-        rates: What tokens cost, by `provider/model`, as long as the run lasts. Needed where the
-            budget, or one above it, counts money: a call to a model that is not there fails.
+        ask_above: Numbers of agents and of dollars above which a person is asked before an agent
+            delegates; `None` for no such limit.
+        price: Returns the list price in US dollars of a call to a model (`provider/model`), from
+            its input and output tokens; `None` for a model without a price. Must not raise.
+        price_usage: The same for a usage; by default `price` without regard to the cache.
+        rates: Prices of tokens during the whole run, by `provider/model`. Required if the budget,
+            or one above it, counts money: calls to other models then fail.
         workspace: Shared by a person's tools in the run. It does not hold the agents' notes.
         cycle_threshold: How many times a task may come up.
         max_time_s, stop_after_failures: See `agentnb.core.limits.RunLimits`.
-        numbers: Numbers of the agents' children; they begin at 1 when left out.
+        numbers: Numbers of the agents' children; by default they begin at 1.
         above: Marks (`agentnb.core.cycles.mark`) of the tasks of other runs that led to this one: a
             task that comes up again is a cycle.
-        inbox: Texts for the run's agents while they work; none when left out.
-        memory: Keeps what agents remember; nothing does when left out.
-        recall: Most memories for the task's words in the root's prompt.
-        handles: Objects that agents refer to by name; none when left out.
+        inbox: Texts for the run's agents while they run; `None` for none.
+        memory: Stores memories; `None` for no memory.
+        recall: Most memories that the root's prompt recalls by the words of its task.
+        handles: Objects that agents refer to by name; `None` for none.
 
     Raises:
         ValueError: A limit is out of its range, or the warning policy is unknown.
@@ -190,7 +191,7 @@ class RequestContext:
         self.patience = patience
         self.approve = approve
         self.gated = frozenset(gated)
-        """Names of tools that need approval from the agents at this place and below."""
+        """Names of tools that need approval when agents at this place or below call them."""
         self.on_plan = on_plan
         self.ask_above = ask_above
         self.price = price
@@ -218,7 +219,7 @@ class RequestContext:
     def begin(
         self, meter: Meter, assignments: AdmitsAssignments, questions: Questions | None = None
     ) -> None:
-        """The run starts: answers go to these."""
+        """The run starts: answers and assignments go to these objects."""
         self._meter, self._assignments, self._questions = meter, assignments, questions
 
     def end(self) -> None:
@@ -226,10 +227,10 @@ class RequestContext:
         self._assignments = None
 
     def rate_of(self, model: str) -> Rate | None:
-        """The price of a model's tokens; `None` if no budget counts dollars.
+        """The prices of a model's tokens; `None` if no budget counts dollars.
 
         Raises:
-            NoPrice: No price is known.
+            NoPrice: The model has no known price.
         """
         if not self.counts_money:
             return None
@@ -239,10 +240,10 @@ class RequestContext:
         return found
 
     def amount_of_lost(self, tokens: int) -> int | Amount:
-        """The amount for a call whose end is unknown: its input, at the dearest model's price.
+        """The amount to count for a call whose end is unknown, priced like the dearest input.
 
         Args:
-            tokens: Its input, by the estimate.
+            tokens: Its estimated tokens.
         """
         if not self.counts_money:
             return tokens
@@ -254,11 +255,11 @@ class RequestContext:
 
         Args:
             answer: `continue` or `stop`.
-            by: Who answers; so `by` in all orders: `panel`, `code`, `gate`, `limit` or `agent`.
+            by: Who answers; as in all orders, `panel`, `code`, `gate`, `limit` or `agent`.
 
         Raises:
-            ValueError: It is neither.
-            NoOpenQuestion: No question is open.
+            ValueError: `answer` is neither.
+            NoOpenQuestion: The budget's question is not open.
         """
         if self._meter is None:
             raise NoOpenQuestion
@@ -289,18 +290,17 @@ class RequestContext:
         self._questions.answer(question_id, answer, value=value, reason=reason, by=by)
 
     def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
-        """Count a new agent that an agent of this run is about to assign a task to.
+        """Count the new agent to which an agent of this run is about to assign a task.
 
-        It counts as a sub-agent: in `max_agents`, in the count of cycles, and by `max_depth`. Its
-        level is that of its thread, which is the number of dots of its id. Call it on the run's
-        loop.
+        It counts as a sub-agent for `max_agents`, `max_depth` and cycles. Its level is that of its
+        thread, the number of dots in its id. Call it on the run's loop.
 
         A refusal is published for the assigning agent: as `DepthLimitReached` or `SpawnIgnored`
-        without tasks, or as `CycleDetected` with the number 0, since the task has no place among
+        without tasks, or as `CycleDetected` with the number 0, since the task has no number among
         the tasks of the run.
 
         Args:
-            agent_id: The agent that assigns it.
+            agent_id: The agent that assigns the task.
             task: The task.
 
         Returns:
@@ -314,7 +314,7 @@ class RequestContext:
         return self._assignments.admit_assignment(agent_id, task)
 
     def marks_below(self, agent_id: str) -> frozenset[str]:
-        """Marks of the tasks that led to what an agent of this run assigns, its own included.
+        """Marks of the tasks that led to an assignment by an agent of this run, its own included.
 
         Raises:
             KeyError: No agent of this run has that id, or the run is over.
@@ -324,7 +324,7 @@ class RequestContext:
         return self.above.union(map(mark, self._assignments.lineage_of(agent_id)))
 
     def gated_for(self, agent_id: str) -> Collection[str]:
-        """Names of the tools that need approval from an agent of this run and from all below it.
+        """Names of the tools that need approval when an agent, or one below it, calls them.
 
         Raises:
             KeyError: No agent of this run has that id, or the run is over.
@@ -334,10 +334,10 @@ class RequestContext:
         return self._assignments.gated_for(agent_id)
 
     def child(self, gated: Collection[str] = ()) -> RequestContext:
-        """The same state, one level deeper: all but `depth` and `gated` is shared.
+        """The same state, one level deeper: everything except `depth` and `gated` is shared.
 
         Args:
-            gated: Names of tools that need approval besides.
+            gated: Names of further tools that need approval.
         """
         deeper = RequestContext.__new__(type(self))
         all_gated = self.gated.union(gated) if gated else self.gated
@@ -358,7 +358,7 @@ class RequestContext:
 
 
 class AdmitsAssignments(Protocol):
-    """The run, as its context uses it."""
+    """What the context needs of the running run."""
 
     def admit_assignment(self, agent_id: str, task: str) -> Refusal | None:
         """See `RequestContext.admit_assignment`."""
@@ -369,7 +369,7 @@ class AdmitsAssignments(Protocol):
         ...
 
     def lineage_of(self, agent_id: str) -> Sequence[str]:
-        """The task of an agent, and those of the agents of its run above it."""
+        """The task of an agent, then those of its ancestors in the run."""
         ...
 
 
@@ -381,7 +381,7 @@ class AbandonedTools:
         self._lock = threading.Lock()
 
     def add(self, agent_id: str) -> Callable[[], None]:
-        """Add one tool of an agent. Call what this returns when the tool has ended."""
+        """Add one tool of an agent. Returns a function to call when the tool has ended."""
         with self._lock:
             self._tools[agent_id] += 1
         return lambda: self._end(agent_id)
@@ -398,7 +398,7 @@ class AbandonedTools:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunState:
-    """The parts of one run, complete when created and never replaced."""
+    """The parts of one run: complete when created, never replaced."""
 
     request: RequestContext
     bus: EventBus
@@ -407,7 +407,7 @@ class RunState:
     questions: Questions
     engine: Engine
     provider: Provider
-    """Answers agents that have no model of their own."""
+    """Answers the calls of agents that have no model of their own."""
     tools: tuple[Tool, ...]
     """Tools that agents may call, without the spawn tools."""
     delegation: Delegation
@@ -415,7 +415,7 @@ class RunState:
     max_turns: int
     """Most model calls of one agent."""
     past: Past | None = None
-    """What the run did before, if it is recovered."""
+    """The run's past, if it is recovered or replayed; else `None`."""
 
     @property
     def limits(self) -> RunLimits:

@@ -1,12 +1,12 @@
 """Masks the secrets of this process in all text that leaves it.
 
 A secret is the value, of 8 characters or more, of an environment variable whose name says so or
-that the settings name for a key, and any key that a provider was given or has sent. Text that is
-shown, written or raised has `[secret NAME]` in its place, in any encoding. What a model is sent is
-not changed.
+which the settings name for a key, or any key that a provider was given or has sent. Text that is
+shown, written or raised has `[secret NAME]` in its place, whatever its encoding. What a model is
+sent is not changed.
 
 A text is searched for each secret in turn, longest first, so that a secret that begins with another
-one is masked whole. That is linear in the text, whatever the secrets contain.
+one is masked whole. This takes linear time in the text, whatever the secrets contain.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote
 
 SHORTEST = 8
-"""Least characters of a secret: a shorter value is a word like `ollama`, not worth hiding."""
+"""Fewest characters of a secret: a shorter value is a word like `ollama`, not worth hiding."""
 _MOST_NOTED = 1_000
 _LONGEST_NAME = 60
 _LONG = 16
-"""Least characters of a secret of which parts are masked, too: it cannot be a word."""
+"""Fewest characters of a secret whose parts are masked, too: it cannot be a word."""
 _LINE = re.compile(r"[^\s-]{16,}")
 """A line of a secret with several lines, such as a private key."""
 
@@ -48,7 +48,7 @@ def note(name: str, value: str | None) -> None:
     """Register a secret that was given in code, or is sent as a key.
 
     Args:
-        name: Shown in its place.
+        name: The name shown instead of the secret.
         value: Ignored if it is too short for a secret.
     """
     value = (value or "").strip()
@@ -83,7 +83,7 @@ def _in_environment() -> Iterator[tuple[str, str]]:
     for name in os.environ:
         holds = "key" if name in _named else _holds(name)
         if not holds:
-            continue  # nearly all: unneeded values are not read, since this is called often
+            continue  # nearly all variables: their values are not read, as this runs often
         value = os.environ.get(name, "")
         if holds == "key":
             yield value, name
@@ -96,7 +96,7 @@ def _in_environment() -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=4096)
 def _holds(name: str) -> str:
-    """What a variable holds, by its name: a `key`, `headers`, an `address`, or nothing of ours."""
+    """What a variable holds, by its name: `key`, `headers`, `address`, or empty for no secret."""
     upper = name.upper()
     ends = {"key": _ENDS, "headers": (_HEADERS,), "address": _ADDRESSES}
     return next((what for what, end in ends.items() if upper.endswith(end)), "")
@@ -127,7 +127,7 @@ def _passwords_in(address: str) -> Iterator[str]:
         user, _, password = map(unquote, written.partition(":"))
         yield written.partition(":")[2] or written
         yield password or user
-        with suppress(ValueError):  # half a character
+        with suppress(ValueError):  # a lone surrogate has no UTF-8
             yield base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
@@ -135,10 +135,10 @@ def _passwords_in(address: str) -> Iterator[str]:
 
 
 class Secrets:
-    """The secrets that were known at one time.
+    """The secrets known at one time.
 
     Args:
-        names: Their names, by value.
+        names: The secrets' names, by value.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -166,10 +166,10 @@ class Secrets:
         return text
 
     def mask_pieces(self, pieces: Sequence[str]) -> Sequence[str]:
-        """The pieces of one text without its secrets, also those that span pieces.
+        """The pieces of one text with its secrets masked, also those that span pieces.
 
         Returns:
-            As many pieces. The text in place of a secret is in the piece where it began.
+            The same number of pieces. A secret's replacement is in the piece where it began.
         """
         whole = "".join(pieces)
         if self.mask(whole) == whole:
@@ -190,7 +190,7 @@ class Secrets:
         return kept
 
     def _spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Start and end of each secret in a text, in order, and the text in its place."""
+        """Start, end and replacement of each secret in a text, in order."""
         pattern = "|".join(re.escape(form) for form, _ in self._marks)
         marks = dict(self._marks)
         return [(*found.span(), marks[found[0]]) for found in re.finditer(pattern, text)]
@@ -198,8 +198,8 @@ class Secrets:
     def mask_words(self, text: str) -> str:
         """`mask` for a text in which secrets may be cut or broken, such as another program's.
 
-        Of a long secret also its first or last third is masked, and white space within it is
-        ignored. A user in an address is masked, too.
+        Also masks the first or last third of a long secret, and ignores white space within it. A
+        user in an address is masked, too.
         """
         text = _USER.sub("//…@", self.mask(text))
         solid = _solid(text)
@@ -212,7 +212,7 @@ class Secrets:
     def beginning_at_end(self, text: str) -> int:
         """How many characters at the end of a text may be the beginning of a secret.
 
-        Fewer than `SHORTEST` do not count: many words end as some secret begins.
+        Fewer than `SHORTEST` count as 0, since many words end like some secret begins.
         """
         most, end = 0, text[-SHORTEST:]
         for form, _ in self._marks if len(end) == SHORTEST else ():
@@ -333,12 +333,12 @@ def known_secrets() -> Secrets:
 
 
 def masked(text: str) -> str:
-    """Text of ours, of a person or of a model, without secrets."""
+    """A text of agentnb's, of a person or of a model, with secrets masked."""
     return known_secrets().mask(text)
 
 
 def masked_words(text: str) -> str:
-    """Another program's text without secrets, whole or in part. See `Secrets.mask_words`."""
+    """Another program's text with secrets masked, whole or cut. See `Secrets.mask_words`."""
     return known_secrets().mask_words(text)
 
 

@@ -1,7 +1,7 @@
-"""How the core's values show themselves in a notebook.
+"""How the core's values are displayed in a notebook.
 
 The core knows no HTML. A value that may be the last line of a cell asks the presenter, which the
-package sets; without one it shows its `repr`.
+package sets; without one, its `repr` is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _outline: Callable[[Any], str] = repr
 
 
 def present_with(presenter: Callable[[object], Bundle], outline: Callable[[Any], str]) -> None:
-    """Set how values show themselves, in place of the ones before.
+    """Set how values are displayed, in place of the earlier presenter.
 
     Args:
         presenter: Returns a value's MIME bundle.
@@ -58,7 +58,7 @@ class Shown:
         }
 
     def _bundle(self) -> Bundle:
-        """Its MIME bundle. A type above the presenter makes its own."""
+        """The value's MIME bundle. A type on a floor above the presenter overrides this."""
         return _presenter(self)
 
 
@@ -92,9 +92,9 @@ def listed(names: Iterable[str], *, most: int = 20, none: str = "none") -> str:
     """The first of many names on one line, and the number of the others: `a, b and 18 more`.
 
     Args:
-        names: As they are to be shown.
-        most: How many of them are shown.
-        none: Shown if there are no names.
+        names: The names as they are shown.
+        most: Most names that are shown.
+        none: The text if there are no names.
     """
     names = list(names)
     shown = ", ".join(names[:most]) if names else none
@@ -107,7 +107,13 @@ def _plural(noun: str) -> str:
 
 
 def counted(number: int, noun: str, statuses: Iterable[Any] = ()) -> str:
-    """`12 results: 10 completed, 2 failed`, in the order in which the statuses come up."""
+    """`12 results: 10 completed, 2 failed`, with statuses in the order of their first occurrence.
+
+    Args:
+        number: The number of values; 0 is shown as `no`.
+        noun: The noun for one value.
+        statuses: The values' statuses; `None` is not counted.
+    """
     head = f"{number:,}" if number else "no"
     head += f" {noun if number == 1 else _plural(noun)}"
     by_status = Counter(status for status in statuses if status is not None)

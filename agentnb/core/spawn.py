@@ -8,16 +8,16 @@ understood is not followed.
   value three backticks are not a fence. Fences that are indented by more than three spaces or
   follow a quote mark (`>`) are not recognised.
 - Inline code is text, too: from a run of backticks to the next run of the same length in its
-  paragraph, which ends at a blank line or a fence. Of code and a tag the one that begins first
-  counts: a start tag in code is an example, and backticks in the quoted values of a tag are text.
+  paragraph, which ends at a blank line or a fence. If code and a tag overlap, the one that begins
+  first counts: a start tag in code is an example, and backticks in quoted values of a tag are text.
 - A tag is its exact lower-case name, followed by white space, `>` or `/`. It ends at `>`, or, if
   that is missing, at the next `<` or fence. Only an end tag completes a block: a start tag closed
   by `/>` is like any other start tag.
 - A start tag inside an open block begins a new block: the earlier one was never completed.
-- A quote closes a value only if the tag then reads on: the next attribute or the tag's end
-  comes before another quote does. In well-formed tags that is always so, and
-  `task='Bob's work'` keeps its apostrophe. A quote behind an odd number of backslashes never
-  closes. A value that is never closed extends to the end of the reply.
+- A quote closes a value only if the tag then reads on: the next attribute or the tag's end must
+  come before another quote. In well-formed tags that is always so, and `task='Bob's work'` keeps
+  its apostrophe. A quote after an odd number of backslashes never closes a value. A value that is
+  never closed extends to the end of the reply.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class SpawnReading:
     """Everything that a reply says about sub-agents."""
 
     instruction: SpawnInstruction | None
-    """What to start; `None` if there is nothing to follow."""
+    """The tasks to start; `None` if there are none."""
     text_before: str
     """Text before the first start tag outside code; the whole reply without one."""
     problem: SpawnProblem | None = None
-    """Set if there is such a start tag but no instruction."""
+    """Why there is no instruction although there is such a start tag; else `None`."""
     extra_blocks: int = 0
     """Number of complete blocks outside code after the one that counts."""
     in_code_only: bool = False
     """Whether there are start tags, and all of them are in code, fenced or inline."""
     other_tasks: tuple[str, ...] = ()
-    """Tasks of the blocks that do not count: without an end, or after the one that counts."""
+    """Tasks of the blocks that do not count: unfinished, or after the one that counts."""
 
     @property
     def has_block(self) -> bool:
@@ -82,7 +82,7 @@ class SpawnReading:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """All tasks that can be read, to be followed or not."""
+        """All tasks that can be read, whether they are followed or not."""
         return (*(self.instruction.tasks if self.instruction else ()), *self.other_tasks)
 
 
@@ -102,10 +102,10 @@ def extract_text_before_spawn(response: str) -> str:
 
 
 def without_block(text: str) -> str:
-    """Return `text` as an answer: start tags are escaped if one is outside code.
+    """Return `text` as an answer: if a start tag is outside code, all start tags are escaped.
 
-    An answer that was put together may contain one that no agent meant: in a task, in an error, or
-    between two fences that were cut off.
+    An answer that was put together from parts may contain a tag that no agent meant: in a task, in
+    an error, or between two fences that were cut off.
     """
     if not read_reply(text).has_block:
         return text
@@ -113,11 +113,11 @@ def without_block(text: str) -> str:
 
 
 def final_text(text: str, error: str | None) -> str:
-    """What a run says in the end.
+    """The final text of a run. Never empty.
 
     Args:
-        text: What its root said.
-        error: Why it ended early; `None` if it did not.
+        text: The root's answer, perhaps partial.
+        error: Why the run ended early; `None` if it did not.
     """
     if error is None:
         return text or "(no output)"
@@ -136,7 +136,7 @@ def read_reply(response: str) -> SpawnReading:
     The first complete block is the one whose end tag comes first. It counts even if it has no task:
     a later block is an extra one and is not followed.
     """
-    # True for most replies, and cheaper than the search for code.
+    # Most replies have no start tag; this is cheaper than the search for code.
     if "<spawn_agents" not in response or _START_TAG.search(response) is None:
         return SpawnReading(None, response.strip())
     first_start, all_blocks = _scan(response)

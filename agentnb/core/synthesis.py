@@ -1,7 +1,7 @@
-"""The message with sub-agents' results for their parent, and answers put together without a model.
+"""The message with sub-agents' results for their parent, and answers composed without a model.
 
-Pure functions. Every piece that a model wrote is escaped, so that no answer can close its block or
-start another spawn. In an answer for a person each agent's Markdown is a separate part.
+Pure functions. Every piece that a model wrote is escaped, so that no answer can close its element
+or start another spawn. In an answer for a person each agent's Markdown is a separate part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agentnb.core.types import (
 )
 
 _MOST_OF_A_TOOL_RESULT = 2000
-"""Characters of a tool's result that stand in for a missing answer."""
+"""Most characters of a tool's result that are shown instead of a missing answer."""
 
 TOKENS_PER_TASK = 64
 TOKENS_OF_ANSWER = 512
@@ -45,7 +45,7 @@ def synthesis_need(conversation_tokens: int, tasks: int) -> int:
 
     Args:
         conversation_tokens: Tokens of the conversation before it.
-        tasks: Number of results, each cut to next to nothing.
+        tasks: Number of results, each cut to almost nothing.
     """
     return conversation_tokens + TOKENS_PER_TASK * tasks + TOKENS_OF_ANSWER
 
@@ -63,8 +63,9 @@ def build_synthesis_prompt(
     """The message that gives a parent its sub-agents' results.
 
     Args:
-        results: In task order, skipped ones included. An answer that is not whole is marked `cut`.
-        body_limit: Characters to which each body is cut here; such a result is marked `truncated`.
+        results: The results in task order, including skipped ones. An incomplete answer is marked
+            `cut`.
+        body_limit: Most characters of each body; a result that is cut here is marked `truncated`.
     """
     lines = ["<sub_agent_results>"]
     for result in results:
@@ -135,10 +136,10 @@ def answer_without_model(
         why: Why it ended.
         said: The root's text so far.
         results: Results of its sub-agents.
-        total: The run's budget, in its unit.
-        limit: The setting that ended it; empty for the budget.
-        unit: Of the budget.
-        above: Names of the budgets that the run's stands below: `why` names the one that ended it.
+        total: The budget's total, in its unit.
+        limit: Name of the setting that ended the run; empty for the budget.
+        unit: The budget's unit.
+        above: Names of the budgets above the run's; if one of them ended the run, `why` names it.
     """
     has = said_and_results(said.strip(), results)
     is_own = not any(name in why for name in above)
@@ -163,8 +164,15 @@ def answer_out_of_turns(
 ) -> str:
     """The answer of an agent that used all its turns and was not done.
 
-    Its last text, followed by its sub-agents' results if it has not seen them yet. Without either,
-    the results of its last tool calls. Then a note that says where it ended.
+    It consists of the agent's last text, its sub-agents' results if it has not seen them yet, and a
+    note that says where it ended. Without text and sub-agents' results, it has the results of the
+    last tool calls.
+
+    Args:
+        text: The text of its last turn.
+        messages: Its conversation.
+        results: Its sub-agents' results.
+        turns: The number of turns that it took.
     """
     said, unseen = text.strip() or _last_text(messages), _last_tools(messages)
     added = results if unseen or not said else ()
@@ -174,14 +182,14 @@ def answer_out_of_turns(
 
 
 _NO_PICTURES_BELOW = 10_000
-"""Characters: where results are cut to fewer, their files are left out. Each is as dear as some
-thousand characters."""
+"""If results are cut to fewer characters than this, their files are left out: each file costs as
+much as some thousand characters."""
 
 
 def with_short_tool_results(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
     """The conversation with each tool result cut to `limit` characters.
 
-    At a low limit without the files of the results, too.
+    If the limit is low, the files of the results are left out, too.
     """
     return tuple(
         replace(message, content=tuple(_short_content(message.content, limit)))

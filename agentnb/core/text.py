@@ -3,14 +3,14 @@ r"""Makes foreign text safe to show: every character is visible, and none acts.
 Text from a model, a server or a file passes through here before it goes to a terminal, a page, a
 `repr` or an error. Two kinds of characters become visible escapes such as `\x1b`:
 
-- *Acting* ones: they recolour a terminal, start a new line, reverse the reading order, or are not
-  characters. They are escaped everywhere.
+- *Acting* ones: they recolour a terminal, start a new line or reverse the reading order, or they
+  are not characters at all. They are escaped everywhere.
 - *Invisible* ones: joiners, fillers, blanks, selectors. In a paragraph they are useful; on a line
   that names something (an outline, an error, a `repr`) they make two names look alike. There they
   stay only if their script or an emoji needs them.
 
-Letters of any script stay as they are, right-to-left ones included. All functions take linear time,
-never raise on any text, and are idempotent. Secrets are masked first.
+Letters of any script stay as they are, including right-to-left ones. All functions take linear
+time, never raise on any text, and are idempotent. Secrets are masked first.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ LONGEST_ERROR = 4_000
 """Most characters of a whole error."""
 
 LONGEST_LINE = 1_000
-"""Most characters of a line that is shown alone."""
+"""Most characters of a line that is shown on its own."""
 
 _AHEAD = 4
-"""Characters that are examined first, as a multiple of the limit: the rest is seldom needed."""
+"""Characters that are examined first, as a multiple of the limit: more are seldom needed."""
 
 # Ranges of a regular expression. Those beyond U+FFFF are separate: they are rare, and a class of
 # many of them is slow.
@@ -90,14 +90,14 @@ _NEEDED = "|".join(
         "[\U00013000-\U0001342f][\U00013430-\U0001343f]",
     ]
 )
-"""Sequences that need an invisible character, each with the letter before it."""
+"""Sequences in which an invisible character is needed, including the letter before it."""
 
 # No script puts more accents on one letter; more would cover other lines.
 _ACCENTS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _MOST_ACCENTS = 3
 _PILE = f"([{_ACCENTS}]{{{_MOST_ACCENTS}}})[{_ACCENTS}]+"
 _MOST_MARKS = 8
-"""Most combining marks of any kind on one letter: Tibetan and Hebrew come near it."""
+"""Most combining marks of any kind on one letter; Tibetan and Hebrew come close."""
 # A long row of characters that are neither letters nor blanks may be marks. Linear, and rare.
 _LONG_ROW = re.compile(rf"[^\x00-\x7f\w\s]{{{_MOST_MARKS + 1},}}")
 
@@ -114,8 +114,8 @@ def visible(text: str, limit: int) -> str:
     """`text` as one line of visible text, at most `limit` characters long.
 
     White space is folded. Acting and invisible characters are escaped, unless their script needs
-    them. Of many marks on one letter the first are kept. A lone surrogate becomes U+FFFD. A cut
-    text ends in `…`, and no escape is cut in two.
+    them. Only the first of many marks on one letter are kept. A lone surrogate becomes U+FFFD. A
+    cut text ends in `…`, and no escape is cut in two.
 
     Raises:
         ValueError: `limit` is below 1.
@@ -125,7 +125,7 @@ def visible(text: str, limit: int) -> str:
     text = masked_as_known(text)  # before the cut, which may split a secret
     beginning = text[: _AHEAD * limit]
     line, is_cut = _cut_line(" ".join(beginning.split()), limit)
-    if not is_cut and len(beginning) < len(text):  # it is mostly white space, or marks
+    if not is_cut and len(beginning) < len(text):  # the beginning is mostly white space or marks
         line, _ = _cut_line(" ".join(text.split()), limit)
     return line
 
@@ -136,9 +136,9 @@ def visible_text(text: str) -> str:
 
 
 def visible_lines(text: str, limit: int) -> str:
-    """`text` with its lines, escaped like by `visible`, at most about `limit` characters long.
+    """`text` with its lines, escaped as by `visible`, about `limit` characters long at most.
 
-    Too long a text keeps its beginning and its end: an error ends with the fix.
+    A text that is too long keeps its beginning and its end, since an error ends with the fix.
     """
     text = masked_as_known(text)
     shown = _shown(_lines_of(_without_middle(text, limit)), _line())
@@ -148,9 +148,9 @@ def visible_lines(text: str, limit: int) -> str:
 
 
 def literal(value: object, limit: int = LONGEST_IN_ERROR) -> str:
-    """The `repr` of a value, escaped like by `visible`, on one line, at most `limit` characters.
+    """The `repr` of a value, escaped as by `visible`, on one line, at most `limit` characters long.
 
-    The quotes of a text are not counted.
+    The quotes around a text do not count.
     """
     if type(value) is not str:
         return visible(_repr(value), limit)
@@ -190,7 +190,7 @@ def escaped_for_json(encoded: str) -> str:
 
 
 def sendable(text: str) -> str:
-    """`text` as valid UTF-8: a lone surrogate becomes U+FFFD, a pair of them one character."""
+    """`text` as UTF-8 can encode it: lone surrogates become U+FFFD, pairs one character."""
     if text.isascii():
         return text
     try:
@@ -253,7 +253,7 @@ def _shown(text: str, rule: _Rule) -> str:
 
 def _cut_line(line: str, limit: int) -> tuple[str, bool]:
     """A folded line made visible, and whether it was cut."""
-    if line.isascii() and line.isprintable():  # the common case: a panel has thousands of lines
+    if line.isascii() and line.isprintable():  # a short cut: a panel has thousands of such lines
         is_cut = len(line) > limit
         return (line[: limit - 1].rstrip() + "…" if is_cut else line), is_cut
     return _cut(_pieces(_with_few_marks(line)), limit)
@@ -261,7 +261,7 @@ def _cut_line(line: str, limit: int) -> tuple[str, bool]:
 
 def _pieces(line: str) -> Iterator[str]:
     """The visible line in pieces, none of which may be cut."""
-    if line and unicodedata.category(line[0]) in ("Mn", "Me"):  # it would combine with our text
+    if line and unicodedata.category(line[0]) in ("Mn", "Me"):  # else it combines with our text
         yield _escaped(line[0])
         line = line[1:]
     at = 0

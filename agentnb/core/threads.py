@@ -22,20 +22,20 @@ _IDLE_S = 1.0
 
 
 class BlockingCall(Protocol):
-    """A call of a blocking function, which cannot be killed: one waits for it, or abandons it."""
+    """A call of a blocking function, which cannot be killed: wait for it, or abandon it."""
 
     @property
     def has_ended(self) -> bool: ...
 
     async def wait(self) -> None:
-        """Return when the function has ended. May be awaited again after a cancel."""
+        """Wait until the function has ended. May be awaited again after a cancel."""
         ...
 
     def abandon(self, when_over: Callable[[], None] | None = None) -> None:
         """Drop the function's result or error, now or later.
 
         Args:
-            when_over: Called on the loop when the function, if it still runs, has ended.
+            when_over: Called on the loop when the function has ended, if it still runs.
         """
         ...
 
@@ -43,7 +43,7 @@ class BlockingCall(Protocol):
 async def run_in_thread(function: Callable[[], T]) -> T:
     """Await `function()` on a daemon thread.
 
-    If this is cancelled, the thread goes on, and its result or error is dropped.
+    If this is cancelled, the thread keeps running, and its result or error is dropped.
     """
     call = ThreadCall(function)
     call.start()
@@ -74,7 +74,7 @@ class ThreadCall(Generic[T]):
         self._when_over: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Have a thread call the function."""
+        """Start the function on a thread."""
         _start(self._run)
 
     def _run(self) -> None:
@@ -98,7 +98,7 @@ class ThreadCall(Generic[T]):
             self._when_over()
 
     def abandon(self, when_over: Callable[[], None] | None = None) -> None:
-        """See `BlockingCall`; so is `wait`."""
+        """See `BlockingCall`."""
         # The loop may close before it learns of the end, so the thread checks, too. Each side sets
         # its own flag before it reads the other's: at least one of them drops the result.
         self._when_over = when_over
@@ -140,7 +140,7 @@ def as_loops_take_it(error: BaseException) -> Exception:
 
 
 class _Worker:
-    """One thread, which runs one call after the other."""
+    """One thread, which runs calls one after another."""
 
     def __init__(self) -> None:
         self.orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -155,9 +155,9 @@ class _Worker:
                     if self in _idle:
                         _idle.remove(self)
                         return
-                continue  # `_start` took it from `_idle` just now, and puts work
+                continue  # `_start` has just taken it from `_idle`, and is about to add work
             work()
-            del work  # while the thread is idle it must not keep the run in memory
+            del work  # an idle thread must not keep the run in memory
             with _lock:
                 _idle.append(self)
 

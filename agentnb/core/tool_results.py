@@ -1,7 +1,7 @@
 """The results of one turn's tool calls as the message that the model gets.
 
-The texts come first, in the order of the calls, and the files of all of them behind the last text:
-so the APIs want it. A line in each text tells which files are its own.
+The texts come first, in the order of the calls, then the files of all of them, as the APIs require.
+A line in each text says which files belong to it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agentnb.core.types import Block, MediaBlock, ToolResultBlock
 
 
 class ToolResult(NamedTuple):
-    """A call that has ended, and what a person decided about it."""
+    """A call that has ended, and a note on a person's decision about it."""
 
     record: ToolCallRecord
     note: str = ""
-    """For the model, ahead of the result; empty for nothing."""
+    """A line for the model before the result; empty for none."""
 
 
 def blocks_of(results: Iterable[ToolResult]) -> tuple[Block, ...]:

@@ -99,15 +99,15 @@ class OpenTool:
 
 @dataclass(slots=True)
 class Activity:
-    """What an agent is doing, beyond its status, folded from its own events."""
+    """What an agent is doing, in addition to its status, folded from its own events."""
 
     is_calling: bool = False
     heard_at_s: float = 0.0
-    """When its open call began, or last produced text."""
+    """When its open call began or last produced text, in seconds since the run began."""
     said: int = 0
-    """Characters of the reply that streams."""
+    """Characters of the streaming reply so far."""
     synthesising: int = 0
-    """Number of results that it brings together; 0 before its synthesis."""
+    """Number of results that it combines; 0 before its synthesis."""
     attempt: int = 1
     wait_until_s: float | None = None
     tools: dict[str, OpenTool] = field(default_factory=dict)
@@ -198,9 +198,9 @@ class AgentState:
     answer: str | None = None
     """Its final text; `None` before its end, and if its process died."""
     cut: bool = False
+    """Whether its answer was cut at a limit."""
     typed: bool = False
-    """Whether the answer is of a type that was asked for."""
-    """Whether its answer ended at a limit."""
+    """Whether its answer is a typed one."""
     skipped: list[SkippedTask] = field(default_factory=list)
     """Tasks that it asked for and that were not started, in the order of their events."""
     activity: Activity = field(default_factory=Activity)
@@ -221,7 +221,7 @@ class AgentState:
 
     @property
     def reasons(self) -> list[str]:
-        """Why it did not complete, as one line; empty if it did, or if no reason is known."""
+        """Why it did not complete: one line, or none if it completed or no reason is known."""
         if not self.error:
             return []
         return [f"error: {self.error}" if self.status is AgentStatus.FAILED else self.error]
@@ -244,7 +244,7 @@ def describe(
     Args:
         agent: The agent.
         status: Its status as shown: see `TreeFold.status_of`.
-        below: How many of its own sub-agents are at work.
+        below: How many of its own sub-agents are running.
         is_stalled: Whether its open call produced no text for `STALLED_AFTER_S`.
         with_reports: Whether to include a tool's report, which changes many times a second.
     """
@@ -277,8 +277,8 @@ class TreeFold:
     """Folds entries into a tree. Feed each entry once, in order; read at any time.
 
     Args:
-        entries: The first of them.
-        is_over: The run has ended, so activity does not matter.
+        entries: The first entries.
+        is_over: Whether the run has ended, so that activity need not be folded.
     """
 
     def __init__(self, entries: Iterable[Entry] = (), *, is_over: bool = False) -> None:
@@ -376,7 +376,7 @@ class TreeFold:
             case QuestionAnswered() if agent.waiting_for == WAITS_FOR_PLAN:
                 agent.resume()
             case ProviderFailover():
-                # On one line: while a model is down, many agents have this note.
+                # On one short line: while a model is down, many agents have this note.
                 note = f"switched to {event.to_provider}: {event.error}"
                 agent.notes.append(one_line(note, limit=80))
             case AgentTold():
@@ -467,7 +467,7 @@ class TreeFold:
     def root(self) -> AgentNode | None:
         """The tree; `None` before its root was spawned."""
         children: dict[str | None, list[AgentNode]] = {}
-        # From the end, so that the nodes of an agent's children exist; the last child comes first.
+        # Backwards, so that the nodes of an agent's children exist; the last child comes first.
         for agent in reversed(self.in_path_order()):
             below = tuple(reversed(children.get(agent.agent_id, ())))
             node = AgentNode(

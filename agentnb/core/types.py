@@ -21,10 +21,10 @@ from agentnb.core.text import literal, quoted, visible
 
 ROOT_PATH = "root"
 DEEPEST = 100
-"""Levels of nested lists and objects; deeper values are written as text."""
+"""Most levels of nested lists and objects; deeper values are written as text."""
 MOST_BITS = 2048
-"""Bits of an integer that is written in digits. Python refuses to read very long ones, from a
-length that can be configured."""
+"""Most bits of an integer that is written in digits. Python refuses to read very long ones, from a
+configurable length on."""
 MOST = 10**24
 """The greatest count in a run: enough to mean "no limit", and sums of such numbers still fit into
 a `float`."""
@@ -56,7 +56,7 @@ class AgentStatus(StrEnum):
 
 
 class SpawnMode(StrEnum):
-    """How the tasks of one spawn are run."""
+    """How the tasks of one spawn run."""
 
     PARALLEL = "parallel"
     SEQUENTIAL = "sequential"
@@ -117,7 +117,7 @@ class ToolResultBlock:
 
 
 class _Measured:
-    """What is known of a block's data once somebody asked. No fields: values are compared alone."""
+    """Cached facts about a block's data. They are not fields, so they do not affect comparisons."""
 
     __slots__ = ("_digest", "_tokens")
 
@@ -131,7 +131,7 @@ class MediaBlock(_Measured):
     data: str
     """The file in base64; where a file is only named, `sha256:DIGEST/BYTES` (see `named`)."""
     name: str = ""
-    """For persons: no model reads it, so a file with another name is the same call."""
+    """A name for persons. No model reads it, so it does not change the key of a call."""
 
     @property
     def digest(self) -> str:
@@ -156,7 +156,7 @@ class MediaBlock(_Measured):
 
     @property
     def is_named(self) -> bool:
-        """Whether `data` names the file in place of holding it."""
+        """Whether `data` only names the file instead of holding it."""
         return _NAMED_FILE.fullmatch(self.data) is not None
 
     @property
@@ -180,7 +180,7 @@ class MediaBlock(_Measured):
         return f"MediaBlock({literal(self.media_type)}, {self.size} bytes, {literal(self.name)})"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """In a notebook an image is shown as such."""
+        """Displays an image as an image in a notebook."""
         return {"text/plain": repr(self)} | ({self.media_type: self.data} if self.is_image else {})
 
 
@@ -196,7 +196,7 @@ _IMAGE_BEGINS = {
 
 
 def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")  # half a character has no UTF-8
+    return text.encode("utf-8", "backslashreplace")  # a lone surrogate has no UTF-8
 
 
 Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock
@@ -206,8 +206,8 @@ Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock
 class ToolOutput:
     """A tool's result of text and images or PDFs.
 
-    The model gets the files after all results of its turn, if it accepts their type; else a line
-    in the text says what it cannot see. So the text should say what matters without them, too.
+    The model gets the files after all results of its turn, if it accepts their type; else a line in
+    the text says what it cannot see. So the text should make sense without the files.
     """
 
     text: str
@@ -244,11 +244,11 @@ def assistant_message(text: str) -> Message:
 
 
 def sendable_reply(message: Message, stop_reason: str | None) -> Message:
-    """A whole reply for the conversation, without tool calls that get no result.
+    """A complete reply for the conversation, without tool calls that will get no result.
 
     Args:
         message: The reply.
-        stop_reason: Only `tool_use` has its tools run.
+        stop_reason: Its stop reason. Tools run only after `tool_use`.
     """
     if stop_reason == "tool_use":
         return message
@@ -315,7 +315,7 @@ class TextDelta:
     text: str
 
     def __init__(self, text: str) -> None:
-        # Created more often than any other object, and twice as fast as by a dataclass's own
+        # Created more often than any other object. This is twice as fast as a dataclass's own
         # `__init__`.
         _set_text(self, text)
 
@@ -422,10 +422,10 @@ class Briefing:
     """A text before a sub-agent's task in its prompt."""
 
     section: str
-    """The name of its tag."""
+    """The name of its tag in the prompt."""
     text: str
     name: str = ""
-    """The file that it was read from."""
+    """The file that it was read from; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -443,7 +443,7 @@ class SubAgentResult(Shown):
     """The agent's own tokens, without those of its sub-agents."""
     duration_ms: int = 0
     path: str = ""
-    """`1`, `1.2`; for a skipped task, the path that its agent would have had."""
+    """`1`, `1.2`; for a skipped task, the path that its agent would have."""
     cut: bool = False
     """Whether a completed answer is incomplete: it ended at the model's `max_tokens`, at its
     context window, or at the agent's `max_turns`."""
@@ -496,7 +496,7 @@ class AgentNode(Shown):
             return NotImplemented
         if self is other:
             return True
-        # `_own` has the number of children: equal nodes so far mean equally many to come.
+        # `_own` has the number of children: as long as nodes are equal, both have as many to come.
         pairs = zip(self.walk(), other.walk(), strict=False)
         return all(one._own() == two._own() for one, two in pairs)
 
@@ -504,9 +504,9 @@ class AgentNode(Shown):
         return hash(self._own())
 
     def _own(self) -> tuple[object, ...]:
-        """All fields, with the number of children in place of the children.
+        """All fields, with the number of children instead of the children.
 
-        In path order these determine the tree.
+        In path order, these determine the tree.
         """
         return (
             self.agent_id,
@@ -548,7 +548,7 @@ class CancelReceipt:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AgentMemoryContext(Shown):
-    """What a completed agent could remember: its task and its answer."""
+    """A completed agent's task and answer, which could be stored as a memory."""
 
     agent_id: str
     response_text: str
@@ -559,7 +559,7 @@ class AgentMemoryContext(Shown):
 
 
 class AgentMemoryContexts(Listed[AgentMemoryContext]):
-    """What several agents could remember."""
+    """Tasks and answers of several agents, which could be stored as memories."""
 
     __slots__ = ()
     noun = "memory context"
@@ -595,13 +595,13 @@ class RunUsage:
 
 
 class _OfRun(Shown):
-    """A value that leads to its run. No field: its values are compared, copied and sent alone."""
+    """A value that leads to its run. The run is not a field: it is not compared, copied or sent."""
 
     __slots__ = ("_record",)
 
     @property
     def record(self) -> Any:
-        """The `agentnb.RunRecord` of its run; `None` in a copy, and in one that was made by hand.
+        """The `agentnb.RunRecord` of its run; `None` in a copy or a value made by hand.
 
         Neither compared nor shown.
         """
@@ -643,7 +643,7 @@ class OrchestratorResult(_OfRun):
     """The objects that the agents' code bound, by name (`code="worker"`)."""
 
     def __post_init__(self) -> None:
-        # Their `repr` is short: a plain tuple of a thousand results would fill a cell.
+        # For their short `repr`: that of a plain tuple of a thousand results would fill a cell.
         results, contexts = SubAgentResults, AgentMemoryContexts
         object.__setattr__(self, "sub_agent_results", results(self.sub_agent_results))
         object.__setattr__(self, "memory_contexts", contexts(self.memory_contexts))
@@ -670,7 +670,7 @@ class SpawnInstruction:
 
 
 def text_so_far(messages: Sequence[Message]) -> str:
-    """The text of a paused reply: that of the assistant's messages at the conversation's end."""
+    """The text of a paused reply: the assistant's messages at the end of the conversation."""
     if not messages or messages[-1].role != Role.ASSISTANT:
         return ""
     said: list[str] = []

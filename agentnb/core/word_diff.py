@@ -1,7 +1,8 @@
-"""Which words differ between two texts, with a few words around them, to be read by a person.
+"""The words that differ between two texts, with a few words around them, for a person to read.
 
-Texts are masked and made visible here, so a difference in a secret alone does not show. The time
-is bounded for any texts: where they differ in too much, all that differs is one change.
+Texts are masked and made visible here, so a difference in a secret alone does not show. The time is
+bounded for any texts: if they differ too much, everything between the first and the last difference
+is one change.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from agentnb.core.secrets import masked_as_known
 from agentnb.core.text import visible
 
 MOST_EDITS = 150
-"""Words that are taken away or added, before the texts count as altogether different."""
+"""Most words removed and added; beyond that, the texts count as altogether different."""
 MOST_WORDS = 5_000
-"""Words of a text between its first and its last change that are compared one by one."""
+"""Most words between a text's first and last change that are compared one by one."""
 _MOST_CHARACTERS = 200_000
-"""Of each text, from the first character that differs on."""
+"""Most characters of each text that are compared, from the first difference on."""
 
 # A character of a script without blanks counts as a word.
 _ONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -31,7 +32,7 @@ class Piece:
     """A part of two texts, on one line, masked and visible."""
 
     kind: Literal["same", "gone", "new"]
-    """`gone` is in the text before only, `new` in the text after only."""
+    """`gone` is only in the earlier text, `new` only in the later one."""
     text: str
 
 
@@ -41,15 +42,15 @@ def word_diff(
     """The words that differ between two texts.
 
     Args:
-        before: A text.
-        after: Another.
-        context: Words around a change that are the same in both.
-        most_changes: Changes that are shown; the rest is counted.
-        most_of_each: Characters of one piece that are shown.
+        before: The earlier text.
+        after: The later text.
+        context: Number of equal words shown on each side of a change.
+        most_changes: Most changes that are shown; the rest is counted.
+        most_of_each: Most characters of one piece that are shown.
 
     Returns:
-        The pieces in order. Of those that are the same only the words beside a change, with `…` for
-        the others. Empty if the texts have the same words.
+        The pieces in order. Equal pieces have only the words next to a change, with `…` for the
+        others. Empty if the texts have the same words.
     """
     runs = list(_runs(masked_as_known(before), masked_as_known(after)))
     if all(kind == "same" for kind, _ in runs):
@@ -95,7 +96,7 @@ _Run = tuple[Literal["same", "gone", "new"], Sequence[str]]
 
 
 def _runs(before: str, after: str) -> Iterator[_Run]:
-    """Both texts as runs of words that are the same, gone or new, in order."""
+    """Both texts as runs of words, same, gone or new, in order."""
     before, after = _within_bounds(before, after)
     old, new = _WORD.findall(before), _WORD.findall(after)
     old_keys, new_keys = [w.rstrip() for w in old], [w.rstrip() for w in new]
@@ -124,12 +125,12 @@ def _run(kind: Literal["same", "gone", "new"], words: Sequence[str]) -> Iterator
 
 
 def _within_bounds(before: str, after: str) -> tuple[str, str]:
-    """Two very long texts without what follows long after their first difference."""
+    """The texts; if they are very long, only the part around and after their first difference."""
     longest = max(len(before), len(after))
     if longest <= _MOST_CHARACTERS:
         return before, after
     first = _first_difference(before, after)
-    # From some words before the difference on, so that no word begins in its middle.
+    # Starts some words before the difference, at the beginning of a word.
     begin = before.rfind(" ", 0, max(0, first - 500)) + 1
     end = first + _MOST_CHARACTERS
     return before[begin:end], after[begin:end]
@@ -137,20 +138,20 @@ def _within_bounds(before: str, after: str) -> tuple[str, str]:
 
 def _first_difference(before: str, after: str) -> int:
     low, high = 0, min(len(before), len(after))
-    while low < high:  # by halves: comparing slices is quick
+    while low < high:  # bisection: comparing slices is quick
         middle = (low + high + 1) // 2
         low, high = (middle, high) if before[:middle] == after[:middle] else (low, middle - 1)
     return low
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many words two lists have in common at their beginning."""
+    """Length of the common beginning of two lists."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _matches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Places of words that stay, in order; none if too few do.
+    """Pairs of places of equal words, in order; none if too few words are equal.
 
     Source: the greedy algorithm of "An O(ND) Difference Algorithm and Its Variations",
     Algorithmica 1, 1986, with at most `MOST_EDITS` edits.
@@ -168,13 +169,13 @@ def _matches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
             furthest[diagonal] = x
             if x >= len(old) and x - diagonal >= len(new):
                 found = _way_back(trace, len(old), len(new))
-                # A few small words in common would only cut two sentences to pieces.
+                # A few small words in common would only chop up two different sentences.
                 return found if 4 * len(found) >= min(len(old), len(new)) else []
     return []
 
 
 def _is_new(furthest: dict[int, int], diagonal: int, edits: int) -> bool:
-    """Whether the way to a diagonal adds a word; otherwise it takes one away."""
+    """Whether the path to a diagonal adds a word; otherwise it removes one."""
     if diagonal in (-edits, edits):
         return diagonal == -edits
     return furthest[diagonal - 1] < furthest[diagonal + 1]
@@ -202,7 +203,7 @@ def _begins_change(runs: Sequence[_Run], place: int) -> bool:
 
 
 def _beside(words: Sequence[str], context: int, *, is_first: bool, is_last: bool) -> str:
-    """The words beside the changes before and after."""
+    """The words next to the changes before and after, with `…` for those in between."""
     first, last = (0 if is_first else context), (0 if is_last else context)
     if len(words) <= first + last:
         return _text(words)

@@ -1,7 +1,7 @@
-"""What persons say to the agents of one run, until each of them reads it with its next call.
+"""Notes from persons to the agents of one run, until each agent reads them with its next call.
 
-An agent reads it as `<note_from_person>`, behind all else that its next user message has. Those
-above and beside it never do.
+An agent reads a note as `<note_from_person>`, at the end of its next user message. Its ancestors
+and siblings never see it.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from agentnb.core.text import literal, sendable
 from agentnb.core.types import path_of
 
 LONGEST_WORDS = 100_000
-"""Most characters of one note: some 25,000 tokens, as of a tool's result."""
+"""Most characters of one note: some 25,000 tokens, like a tool's result."""
 
 
 class Note(NamedTuple):
-    """What a person said to an agent."""
+    """A note from a person to an agent."""
 
     text: str
     by: str
-    """Who gave the order: `panel` or `code`."""
+    """Where it came from: `panel` or `code`."""
 
     @property
     def for_model(self) -> str:
-        """As the agent reads it: nothing in it closes its section."""
+        """The note as the agent reads it; escaped, so that it cannot close its element."""
         return f"<note_from_person>{escaped(self.text)}</note_from_person>"
 
 
 Keep = Callable[[str, Note], None]
-"""Keeps an order: the agent's path, and the note."""
+"""Records an order: called with the agent's path and the note."""
 
 
 def checked_words(text: str) -> str:
-    """What a person says, as it can be sent.
+    """A note's text in a form that can be sent.
 
     Raises:
-        TypeError: It is not a `str`.
-        ValueError: It is blank, or too long.
+        TypeError: `text` is not a `str`.
+        ValueError: `text` is blank, or too long.
     """
     if not isinstance(text, str):
         raise TypeError(f"A note to an agent must be a string, not {literal(text)}.")
@@ -59,7 +59,7 @@ class Words:
     """Unread notes to the agents of one run. For the run's loop only.
 
     Args:
-        thread_id: The root's id. It can be told something before the run begins.
+        thread_id: The root's id. The root can get notes before the run begins.
     """
 
     def __init__(self, thread_id: str) -> None:
@@ -67,17 +67,17 @@ class Words:
         self._waiting: defaultdict[str, list[Note]] = defaultdict(list)
         """By agent id."""
         self._closed: dict[str, str] = {}
-        """By agent id: why it reads nothing more."""
+        """By agent id: why it reads no more notes; empty if it has ended."""
         self._all_closed = False
         self._keep: Keep | None = None
         self._has_ended: Callable[[str], bool] = lambda path: False
 
     def begin(self, keep: Keep, has_ended: Callable[[str], bool]) -> None:
-        """The run begins, and keeps what its agents are told, also what they were told before.
+        """The run begins: record notes from now on, and those that came before.
 
         Args:
-            keep: Keeps an order.
-            has_ended: Whether an agent's end, by its path, is recorded and comes again.
+            keep: Records an order.
+            has_ended: Returns whether the recorded end of the agent at a path will be repeated.
         """
         self._keep, self._has_ended = keep, has_ended
         for agent_id, notes in self._waiting.items():
@@ -85,15 +85,15 @@ class Words:
                 keep(self._path(agent_id), note)
 
     def tell(self, agent_id: str, text: str, by: str) -> None:
-        """Have an agent read a text with its next call.
+        """Let an agent read a note with its next call.
 
         Args:
             agent_id: An agent of the run.
-            text: See `checked_words`.
-            by: Who says it.
+            text: The note: see `checked_words`.
+            by: Where it comes from: see `Note`.
 
         Raises:
-            AgentEnded: It makes no more calls.
+            AgentEnded: The agent makes no more calls.
         """
         path = self._path(agent_id)
         if self._is_closed(agent_id) or self._has_ended(path):
@@ -104,7 +104,7 @@ class Words:
             self._keep(path, note)
 
     def tell_again(self, agent_id: str, note: Note) -> None:
-        """Have an agent read what it was told before its run's process died: it is kept already."""
+        """Let an agent read a note that it got before the process died; it is recorded already."""
         if not self._is_closed(agent_id):
             self._waiting[agent_id].append(note)
 
@@ -113,25 +113,25 @@ class Words:
         return len(self._waiting.get(agent_id, ()))
 
     def take(self, agent_id: str) -> list[Note]:
-        """What an agent has not read, oldest first. It has read it then."""
+        """Take an agent's unread notes, oldest first. They count as read from now on."""
         return self._waiting.pop(agent_id, [])
 
     def put_back(self, agent_id: str, notes: Sequence[Note]) -> None:
-        """Notes that were taken have no room in the agent's next call."""
+        """Put back notes that do not fit into the agent's next call: they are unread again."""
         self._waiting[agent_id][:0] = notes
 
     def close(self, agent_id: str, why: str = "") -> None:
-        """An agent makes no more calls: what it has not read is dropped.
+        """Refuse further notes to an agent, since it makes no more calls; drop its unread ones.
 
         Args:
             agent_id: The agent.
-            why: Why, for who tells it more; that it has ended when left out.
+            why: The reason in `AgentEnded`; by default that it has ended.
         """
         self._closed.setdefault(agent_id, why)
         self._waiting.pop(agent_id, None)
 
     def end(self) -> None:
-        """The run is over."""
+        """The run is over: refuse all further notes."""
         self._all_closed = True
         self._waiting.clear()
         self._keep = None
